@@ -1,0 +1,287 @@
+"""Every error of the library; who is to blame is in the type.
+
+``LocalProtocolError``: the caller's mistake, raised at the call with nothing written and no state changed.
+``RemoteProtocolError``: the peer broke the protocol. ``APIError``: a valid "no" of the server, with a subclass for
+every code it is known to send (``jsproto.api_errors``); an unknown code stays ``APIError``. ``StatusError``: a "no" in
+a status line. Receiving never raises any of them: they come in tickets, in events, or as why something ended.
+
+Names are those that NATS users in Python know from nats-py, where it has one.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from jsproto.grammar.acks import PubAck
+
+MAX_QUOTED = 256  # bytes of the offending input that an error keeps
+
+
+class Error(Exception):
+    """The root of every error that this library raises."""
+
+
+# -- the protocol broken -----------------------------------------------------------------------------------------------
+
+
+class ProtocolError(Error):
+    """The protocol was broken, by one side or the other."""
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked for something that cannot be; nothing was written and no state has changed."""
+
+
+class BadSubjectError(LocalProtocolError):
+    """A subject, queue group or name that would not survive the wire."""
+
+
+class BadHeaderError(LocalProtocolError):
+    """A header name or value that would not survive the wire."""
+
+
+class MaxPayloadError(LocalProtocolError):
+    """A message of ``size`` bytes, headers included, where the server takes ``limit``."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the message has {size} bytes with its headers, the server takes at most {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class OutboundBufferLimitError(LocalProtocolError):
+    """``pending`` bytes wait to be written already, more than the ``limit``."""
+
+    def __init__(self, pending: int, limit: int) -> None:
+        super().__init__(f"{pending} bytes wait to be written, the limit is {limit}: let them leave first")
+        self.pending = pending
+        self.limit = limit
+
+
+class ConnectionClosedError(LocalProtocolError):
+    """A verb on a connection, or a subscription, that has ended."""
+
+
+class BatchClosedError(LocalProtocolError):
+    """A verb on a batch that was committed or abandoned."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol does not allow; ``data`` is the offending piece, cut to 256 bytes."""
+
+    def __init__(self, message: str, data: bytes = b"") -> None:
+        super().__init__(message)
+        self.data = data[:MAX_QUOTED]
+
+
+# -- no answer ---------------------------------------------------------------------------------------------------------
+
+
+class TimeoutError(Error, builtins.TimeoutError):
+    """No answer came in time."""
+
+
+class NoRespondersError(Error):
+    """Nobody subscribes to ``subject``; the server says so at once (status 503)."""
+
+    explanation: ClassVar[str] = "nobody answers there"
+
+    def __init__(self, subject: str, note: str = "") -> None:
+        super().__init__(f"no responders for {subject}: {note or self.explanation}")
+        self.subject = subject
+
+
+class NoStreamResponseError(NoRespondersError):
+    """No stream listens to the subject that was published to."""
+
+    explanation = "no stream listens to this subject, or JetStream is off"
+
+
+class JetStreamNotAvailableError(NoRespondersError):
+    """Nobody answers the JetStream API."""
+
+    explanation = "JetStream is not enabled on the server, or not for this account or domain"
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+class NoServersError(Error, builtins.ConnectionError):
+    """No server could be reached; ``attempts`` lists each address tried and why it failed."""
+
+    def __init__(self, attempts: tuple[tuple[str, str], ...]) -> None:
+        super().__init__("cannot connect: " + "; ".join(f"{url}: {reason}" for url, reason in attempts))
+        self.attempts = attempts
+
+
+class ConnectionLostError(Error, builtins.ConnectionError):
+    """The connection ended without our doing."""
+
+
+class StaleConnectionError(ConnectionLostError):
+    """The server did not answer PINGs: the link is dead though nobody closed it."""
+
+
+class ServerError(ConnectionLostError):
+    """The server said ``-ERR`` and closed the connection."""
+
+
+class AuthorizationError(ServerError):
+    """The server refused the credentials."""
+
+
+class TLSRequiredError(Error):
+    """The server talks only inside TLS."""
+
+
+class UnsupportedByServerError(Error):
+    """The server is too old for ``feature``: it needs version ``needed``; ``found`` is its own, None if unknown."""
+
+    def __init__(self, feature: str, needed: str, found: str | None, note: str = "") -> None:
+        text = f"{feature} needs nats-server {needed}; the server is {found or 'of an unknown version'}"
+        super().__init__(f"{text} ({note})" if note else text)
+        self.feature = feature
+        self.needed = needed
+        self.found = found
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+class NotJSMessageError(Error):
+    """The message was not delivered by JetStream: its reply subject is not an ack subject (ADR-15)."""
+
+
+# -- the server's "no" -------------------------------------------------------------------------------------------------
+
+
+class APIError(Error):
+    """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
+
+    def __init__(self, code: int, err_code: int, description: str) -> None:
+        super().__init__(f"{description} (code {code}, err_code {err_code})")
+        self.code = code
+        self.err_code = err_code
+        self.description = description
+
+    @staticmethod
+    def from_fields(code: int, err_code: int, description: str) -> APIError:
+        """The subclass for ``err_code``; APIError itself when the code is unknown."""
+        from jsproto.api_errors import BY_ERR_CODE
+
+        return BY_ERR_CODE.get(err_code, APIError)(code, err_code, description)
+
+
+class StatusError(Error):
+    """A status line that is not success: ``code`` and ``description``."""
+
+    code: int = 0
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"status {code} {description}".rstrip())
+        self.code = code
+        self.description = description
+
+    @staticmethod
+    def from_status(code: int, description: str) -> StatusError:
+        """The subclass for ``code``; StatusError itself when there is none."""
+        return _BY_STATUS.get(code, StatusError)(code, description)
+
+
+class MessageNotFoundError(StatusError):
+    """404: nothing stored matches."""
+
+    code = 404
+
+
+class BadRequestError(StatusError):
+    """408: the request is empty, malformed or contradicts itself."""
+
+    code = 408
+
+
+class RequiredApiLevelError(StatusError):
+    """412: the server's API level is lower than the request demands."""
+
+    code = 412
+
+
+class TooManyResultsError(StatusError):
+    """413: the request matches more subjects than the server answers at once."""
+
+    code = 413
+
+
+_BY_STATUS = {
+    kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
+}
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+class BatchError(Error):
+    """A batch ended without the acknowledgement its sender wanted.
+
+    ``batch_id``; ``sequence`` (of the last message sent); ``acked`` (the highest acknowledged sequence); ``ack`` (the
+    terminal acknowledgement, which counts what was stored; None when it never came).
+    """
+
+    def __init__(self, message: str, *, batch_id: str, sequence: int, acked: int, ack: PubAck | None) -> None:
+        super().__init__(message)
+        self.batch_id = batch_id
+        self.sequence = sequence
+        self.acked = acked
+        self.ack = ack
+
+
+class BatchGapError(BatchError):
+    """Messages ``first_missing`` to ``last_missing`` of the batch were lost."""
+
+    def __init__(
+        self, message: str, *, first_missing: int, last_missing: int, batch_id: str, sequence: int, acked: int,
+        ack: PubAck | None,
+    ) -> None:  # fmt: skip
+        super().__init__(message, batch_id=batch_id, sequence=sequence, acked=acked, ack=ack)
+        self.first_missing = first_missing
+        self.last_missing = last_missing
+
+
+class BatchMessageError(BatchError):
+    """Message ``message_sequence`` of the batch was refused; the cause (``__cause__``) is the server's APIError."""
+
+    def __init__(
+        self, message: str, *, message_sequence: int, batch_id: str, sequence: int, acked: int, ack: PubAck | None
+    ) -> None:
+        super().__init__(message, batch_id=batch_id, sequence=sequence, acked=acked, ack=ack)
+        self.message_sequence = message_sequence
+
+
+class BatchTruncatedError(BatchError):
+    """The server ended the batch with fewer messages stored than were sent, and gave no reason."""
+
+
+class BatchExpiredError(BatchError):
+    """The batch was silent for so long that the server has forgotten it."""
+
+
+class BatchUnknownError(BatchError):
+    """The server does not know the batch any more (it restarted, or waited too long)."""
+
+
+class BatchLostError(BatchError):
+    """The connection was lost with the batch open."""
+
+
+class BatchStalledError(BatchError, TimeoutError):
+    """The server's acknowledgements stayed away for too long."""
+
+
+class IncompleteBatchError(Error):
+    """A Direct Get batch broke off; everything up to stream sequence ``last_seq`` was received."""
+
+    def __init__(self, message: str, last_seq: int) -> None:
+        super().__init__(f"{message} (received up to sequence {last_seq})")
+        self.last_seq = last_seq
