@@ -11,7 +11,7 @@ Names are those that NATS users in Python know from nats-py, where it has one.
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
@@ -19,8 +19,16 @@ if TYPE_CHECKING:
 MAX_QUOTED = 256  # bytes of the offending input that an error keeps
 
 
+def _restore(kind: type[Error], args: tuple[object, ...]) -> Error:
+    """Copy an error without its ``__init__``, whose arguments are not the ``args`` of the exception."""
+    return kind.__new__(kind, *args)
+
+
 class Error(Exception):
-    """The root of every error that this library raises."""
+    """The root of every error that this library raises. Errors can be pickled and copied."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args), self.__dict__
 
 
 # -- the protocol broken -----------------------------------------------------------------------------------------------

@@ -1,0 +1,173 @@
+"""Errors: what they say, what they carry, and that the generated ones match the server's table."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import pickle
+import re
+from collections.abc import Callable
+
+import pytest
+
+from jsproto import api_errors, errors
+from jsproto._event import event
+from jsproto.errors import APIError, Error, StatusError
+from tests.tools import generate_errors
+
+TABLE = generate_errors.TABLE.read_text(encoding="utf-8")
+
+SAMPLES: list[Error] = [
+    errors.Error("x"),
+    errors.LocalProtocolError("x"),
+    errors.MaxPayloadError(9, 8),
+    errors.OutboundBufferLimitError(9, 8),
+    errors.RemoteProtocolError("x", b"junk"),
+    errors.NoRespondersError("s"),
+    errors.NoStreamResponseError("s"),
+    errors.NoServersError((("nats://a", "refused"), ("nats://b", "timed out"))),
+    errors.UnsupportedByServerError("fast ingest", "2.14", "2.12.1", "a note"),
+    APIError.from_fields(404, 10059, "stream not found"),
+    StatusError.from_status(413, "Too Many Results"),
+    errors.BatchGapError("x", first_missing=2, last_missing=3, batch_id="b", sequence=9, acked=1, ack=None),
+    errors.BatchMessageError("x", message_sequence=2, batch_id="b", sequence=9, acked=1, ack=None),
+    errors.BatchStalledError("x", batch_id="b", sequence=9, acked=1, ack=None),
+    errors.IncompleteBatchError("x", 7),
+]
+
+
+def test_what_the_messages_say() -> None:
+    assert [str(error) for error in SAMPLES] == [
+        "x",
+        "x",
+        "the message has 9 bytes with its headers, the server takes at most 8",
+        "9 bytes wait to be written, the limit is 8: let them leave first",
+        "x",
+        "no responders for s: nobody answers there",
+        "no responders for s: no stream listens to this subject, or JetStream is off",
+        "cannot connect: nats://a: refused; nats://b: timed out",
+        "fast ingest needs nats-server 2.14; the server is 2.12.1 (a note)",
+        "stream not found (code 404, err_code 10059)",
+        "status 413 Too Many Results",
+        "x",
+        "x",
+        "x",
+        "x (received up to sequence 7)",
+    ]
+    assert str(errors.NoRespondersError("s", "why")) == "no responders for s: why"
+    assert str(errors.UnsupportedByServerError("f", "2.14", None)) == (
+        "f needs nats-server 2.14; the server is of an unknown version"
+    )
+    assert str(StatusError.from_status(503, "")) == "status 503"
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("clone", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))], ids=["copy", "pickle"])
+def test_errors_can_cross_processes(error: Error, clone: Callable[[Error], Error]) -> None:
+    other = clone(error)
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert vars(other) == vars(error)
+
+
+def test_who_is_to_blame_is_in_the_type() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
+    assert all(issubclass(kind, Error) for kind in kinds if kind.__module__ == "jsproto.errors")
+    assert not issubclass(errors.RemoteProtocolError, errors.LocalProtocolError)
+    for caller in (errors.BadSubjectError, errors.BadHeaderError, errors.MaxPayloadError, errors.BatchClosedError,
+                   errors.ConnectionClosedError, errors.OutboundBufferLimitError):  # fmt: skip
+        assert issubclass(caller, errors.LocalProtocolError)
+
+
+def test_builtin_bases_let_plain_python_catch_them() -> None:
+    assert issubclass(errors.TimeoutError, builtins.TimeoutError)
+    assert issubclass(errors.BatchStalledError, builtins.TimeoutError)
+    assert issubclass(errors.NoServersError, builtins.ConnectionError)
+    assert issubclass(errors.AuthorizationError, builtins.ConnectionError)
+
+
+def test_a_remote_error_keeps_a_bounded_piece() -> None:
+    assert errors.RemoteProtocolError("x", b"a" * 1000).data == b"a" * errors.MAX_QUOTED
+    assert errors.RemoteProtocolError("x").data == b""
+
+
+def test_an_api_error_finds_its_class() -> None:
+    error = APIError.from_fields(404, 10059, "stream not found")
+    assert type(error) is api_errors.StreamNotFoundError
+    assert (error.code, error.err_code, error.description) == (404, 10059, "stream not found")
+    unknown = APIError.from_fields(418, 19999, "teapot")
+    assert type(unknown) is APIError
+    assert (unknown.code, unknown.err_code, unknown.description) == (418, 19999, "teapot")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (404, errors.MessageNotFoundError),
+        (408, errors.BadRequestError),
+        (412, errors.RequiredApiLevelError),
+        (413, errors.TooManyResultsError),
+        (409, StatusError),
+    ],
+)
+def test_a_status_finds_its_class(code: int, kind: type[StatusError]) -> None:
+    error = StatusError.from_status(code, "why")
+    assert type(error) is kind
+    assert (error.code, error.description) == (code, "why")
+
+
+def test_a_batch_error_says_how_far_it_came() -> None:
+    gap = errors.BatchGapError("x", first_missing=2, last_missing=3, batch_id="b", sequence=9, acked=1, ack=None)
+    assert (gap.first_missing, gap.last_missing, gap.batch_id, gap.sequence, gap.acked, gap.ack) == (
+        2,
+        3,
+        "b",
+        9,
+        1,
+        None,
+    )
+    refused = errors.BatchMessageError("x", message_sequence=4, batch_id="b", sequence=9, acked=1, ack=None)
+    assert refused.message_sequence == 4
+
+
+def test_the_generated_module_is_up_to_date() -> None:
+    assert generate_errors.MODULE.read_text(encoding="utf-8") == generate_errors.render(TABLE), (
+        "run: python -m tests.tools.generate_errors"
+    )
+
+
+def test_every_row_has_a_class_of_its_own() -> None:
+    rows = TABLE.splitlines()[1:]
+    assert len(api_errors.BY_ERR_CODE) == len(set(api_errors.BY_ERR_CODE.values())) == len(rows) == 170
+    own = {name for name, kind in vars(api_errors).items() if isinstance(kind, type) and issubclass(kind, APIError)}
+    hidden = {name for name in own if getattr(errors, name, None) not in (None, APIError)}
+    assert hidden == set()
+    for err_code, kind in api_errors.BY_ERR_CODE.items():
+        assert re.match(rf"[45][0-9][0-9]/{err_code}:", kind.__doc__ or "")
+        assert re.fullmatch(r"[A-Z][A-Za-z]+Error", kind.__name__)
+
+
+@pytest.mark.parametrize(
+    ("constant", "name"),
+    [
+        ("JSAtomicPublishDisabledErr", "AtomicPublishDisabledError"),
+        ("JSAtomicPublishTooLargeBatchErrF", "AtomicPublishTooLargeBatchError"),
+        ("JSStreamStoreFailedF", "StreamStoreFailedError"),
+        ("JSBatchPublishTooManyInflight", "BatchPublishTooManyInflightError"),
+        ("JSBadRequestErr", "APIBadRequestError"),
+    ],
+)
+def test_names_of_classes(constant: str, name: str) -> None:
+    assert generate_errors.class_name(constant, generate_errors.taken_names()) == name
+
+
+def test_an_event_is_a_slots_value() -> None:
+    @event
+    class Sample:
+        a: int
+        b: str = "x"
+
+    assert Sample(1) == Sample(1, "x")
+    assert repr(Sample(1)) == "test_an_event_is_a_slots_value.<locals>.Sample(a=1, b='x')"
+    with pytest.raises(AttributeError):
+        Sample(1).c = 2  # type: ignore[attr-defined]
