@@ -1,0 +1,60 @@
+"""NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
+
+What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
+``FastPublisher``, ``DirectBatch`` and ``Subscription``, which speak messages through an ``Outbox`` and so fit into any
+client. What applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+
+Errors are in ``jsproto.errors`` (and, one class for each code of the server, ``jsproto.api_errors``), events in
+``jsproto.events``.
+"""
+
+from __future__ import annotations
+
+from jsproto import api_errors, errors, events
+from jsproto._version import __version__
+from jsproto.client.direct import DirectBatch
+from jsproto.client.fast import FastPublisher
+from jsproto.client.jetstream import JetStream
+from jsproto.client.options import Address, ConnectOptions, connect_options
+from jsproto.client.session import Session
+from jsproto.client.subscription import Subscription
+from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.acks import PubAck
+from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
+from jsproto.grammar.headers import Headers
+from jsproto.grammar.jsack import JSAck, parse_jsack
+from jsproto.grammar.stored import StoredMsg
+from jsproto.outbox import Conversation, Outbox
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+
+__all__ = [
+    "APIError",
+    "Address",
+    "ConnectOptions",
+    "Conversation",
+    "DirectBatch",
+    "Error",
+    "FastPublisher",
+    "Headers",
+    "JSAck",
+    "JetStream",
+    "LocalProtocolError",
+    "Msg",
+    "Outbox",
+    "PubAck",
+    "RemoteProtocolError",
+    "ServerInfo",
+    "Session",
+    "StoredMsg",
+    "StreamConfig",
+    "StreamInfo",
+    "Subscription",
+    "Ticket",
+    "__version__",
+    "api_errors",
+    "connect_options",
+    "errors",
+    "events",
+    "parse_jsack",
+]

@@ -1,0 +1,625 @@
+"""Fast-ingest batch publishing (ADR-50), the client's side: one ``FastPublisher`` is one batch.
+
+The server answers the first message with a rate: it will acknowledge every so many messages. The publisher runs ahead
+of the acknowledgements by a bounded window and follows every change of the rate. All answers arrive on an inbox
+of the batch's own, ``<inbox>.<batch id>.>``, which is dropped as soon as the batch has ended.
+
+Rules
+ * "May I send?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids sending.
+ * Acknowledgements are cumulative and never move backwards. What cannot be true (more than was sent, an older one, no
+   rate, another batch) is told as an event and changes nothing: anybody may publish to an inbox.
+ * Gap mode ``fail``: the first gap or refused message ends the sending; the terminal acknowledgement, asked for with a
+   commit that stores nothing, says how much was stored. Gap mode ``ok``: losses are events and the batch goes on.
+ * A silent batch is forgotten by the server without a word (server fact, section 2), so a quiet one is pinged, and
+   one that could not be pinged in time is refused instead of being trusted.
+ * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
+   stored, or abandoned.
+
+Not here: resuming a batch over a new link or leader, and keeping unacknowledged messages for another try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn, TypeAlias
+
+from jsproto.client.requests import is_no_responders
+from jsproto.errors import (
+    APIError,
+    BatchClosedError,
+    BatchError,
+    BatchExpiredError,
+    BatchGapError,
+    BatchLostError,
+    BatchMessageError,
+    BatchStalledError,
+    BatchTruncatedError,
+    BatchUnknownError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NoStreamResponseError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    UnsupportedByServerError,
+)
+from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
+from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
+from jsproto.grammar.fast import FastOp, GapMode, check_batch_id, fast_reply_prefix
+from jsproto.grammar.headers import HeadersLike, encode_headers
+from jsproto.grammar.subjects import check_subject
+from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.fast import ENDED, FAST, FastPhase, FastStep
+from jsproto.rules.windows import AckWindow
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer, Timers
+from jsproto.wire.frames import Msg
+
+Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
+
+NEEDED_VERSION: Final = "2.14"
+MAX_FLOW: Final = 65_535
+DEFAULT_FLOW: Final = 500  # servers grant no more
+SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-server forgets a batch
+PINGS_PER_TIMEOUT: Final = 5
+UNKNOWN_BATCH: Final = 10208
+# Answers that end a batch whatever message they answer; any other error refuses one message (server facts, section 2).
+ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
+
+
+class FastPublisher(Conversation):
+    """One fast-ingest batch.
+
+    Attributes: ``batch_id``; ``sequence`` (of the last message published, 1 for the first, 0 before);
+    ``acks`` (how many flow acknowledgements came); ``phase``; ``error`` (why the batch failed, else None).
+    """
+
+    __slots__ = (
+        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_gap", "_idle_limit", "_inbox", "_limit",
+        "_outbox", "_ping_every", "_ready", "_reply", "_sent_at", "_sid", "_subject", "_terminal", "_timers", "_window",
+        "acks", "batch_id", "error", "phase", "sequence",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        inbox: str,
+        batch_id: str,
+        gap: GapMode = "fail",
+        flow: int = DEFAULT_FLOW,
+        max_outstanding_acks: int = 2,
+        ack_timeout: float = 5.0,
+        idle_limit: float = SERVER_IDLE_LIMIT,
+    ) -> None:
+        """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
+
+        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535. ``max_outstanding_acks``:
+        1 to 3 (ADR-50). ``ack_timeout``: seconds until an answer that is due counts as missing. ``idle_limit``: seconds
+        of silence after which the server forgets a batch. LocalProtocolError for anything else.
+        """
+        check_batch_id(batch_id)
+        if gap not in ("ok", "fail"):
+            raise LocalProtocolError(f"gap is 'ok' or 'fail', not {gap!r}")
+        if not 1 <= flow <= MAX_FLOW:
+            raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages for each acknowledgement, not {flow!r}")
+        if not 1 <= max_outstanding_acks <= 3:
+            raise LocalProtocolError(f"max_outstanding_acks is 1, 2 or 3, not {max_outstanding_acks!r}")
+        if not (ack_timeout > 0 and idle_limit > 0):
+            raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")
+        check_subject(inbox)
+        self.batch_id = batch_id
+        self.sequence = 0
+        self.acks = 0
+        self.phase = FastPhase.IDLE
+        self.error: Error | None = None
+        self._outbox = outbox
+        self._inbox = inbox
+        self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
+        self._gap = gap
+        self._window = AckWindow(flow, max_outstanding_acks)
+        self._limit = 0
+        self._ack_timeout = ack_timeout
+        self._ping_every = ack_timeout / PINGS_PER_TIMEOUT
+        self._idle_limit = idle_limit
+        self._timers = Timers()
+        self._sid: int | None = None
+        self._subject: str | None = None
+        self._sent_at = 0.0
+        self._ready: Ticket[None] | None = None
+        self._commit: Ticket[PubAck] | None = None
+        self._commit_sequence = 0
+        self._cause: Error | None = None
+        self._terminal: PubAck | None = None
+
+    # -- what can be asked ---------------------------------------------------------------------------------------------
+
+    @property
+    def acked(self) -> int:
+        """The highest acknowledged sequence. Gap mode ``fail``: all up to it are stored; ``ok``: stored or reported."""
+        return self._window.acked
+
+    @property
+    def flow(self) -> int:
+        """Messages for each acknowledgement, as the server wants it now."""
+        return self._window.every
+
+    @property
+    def room(self) -> int:
+        """How many messages may be published now."""
+        if self.phase is FastPhase.IDLE:
+            return 1
+        return max(self._limit - self.sequence, 0)
+
+    def ready(self) -> Ticket[None]:
+        """Completed when there is room; fails with why the batch ended when there never will be.
+
+        After the first message: completed, or failed, by the server's first answer.
+        """
+        if self._ready is not None:
+            return self._ready
+        ticket: Ticket[None] = Ticket()
+        if self.error is not None:
+            ticket.fail(self.error)
+        elif self.phase in ENDED or self.phase is FastPhase.COMMITTING:
+            ticket.fail(self._closed())
+        elif self.room:
+            ticket.succeed(None)
+        else:
+            self._ready = ticket
+        return ticket
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def publish(
+        self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float
+    ) -> int:
+        """Publish one message; returns its sequence in the batch.
+
+        LocalProtocolError when there is no ``room`` (wait for ``ready()``), BatchClosedError after the end, the
+        batch's own error after a failure, and the outbox's LocalProtocolErrors; the sequence is not spent then.
+        """
+        sequence = self.sequence + 1
+        if sequence > self._limit or now - self._sent_at >= self._idle_limit:
+            if self.phase is FastPhase.IDLE:
+                return self._start(subject, payload, headers, now)
+            self._refuse(now)
+        block = None if headers is None else encode_headers(headers)
+        self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence), block)
+        self.sequence = sequence
+        self._sent_at = now
+        if sequence == self._limit:
+            self._window_closed(now)
+        return sequence
+
+    def publish_many(self, messages: Sequence[Message], now: float) -> int:
+        """Publish from the front of ``messages`` what there is room for; returns how many were taken.
+
+        Fewer than all when the window closes or the outbox is full: wait for ``ready()``, or for the outbox, and
+        go on behind what was taken. Errors as of ``publish``; a bad message raises with those before it taken, so
+        that ``sequence`` tells how far it got.
+        """
+        if not messages:
+            return 0
+        room = self._limit - self.sequence
+        if room <= 0 or now - self._sent_at >= self._idle_limit:
+            if self.phase is FastPhase.IDLE:
+                first = messages[0]
+                return self._start(first[0], first[1], first[2] if len(first) == 3 else None, now)
+            if not self._may_wait(now):
+                self._refuse(now)
+            return 0
+        publish, reply, before = self._outbox.publish, self._reply, self.sequence
+        sequence = before
+        try:
+            for message in messages[:room]:
+                block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
+                publish(message[0], message[1], b"%b%d.1.$FI" % (reply, sequence + 1), block)
+                sequence += 1
+        except OutboundBufferLimitError:
+            if sequence == before:
+                raise
+        finally:
+            self.sequence = sequence
+            self._sent_at = now if sequence > before else self._sent_at
+            if sequence == self._limit:
+                self._window_closed(now)
+        return sequence - before
+
+    def commit(
+        self, now: float, subject: str | None = None, payload: bytes = b"", headers: HeadersLike | None = None
+    ) -> Ticket[PubAck]:
+        """End the batch; the ticket takes the acknowledgement (``count`` messages, the last stored as ``seq``).
+
+        With a ``subject`` the message is stored as the last one; without, nothing more is stored. The ticket fails
+        with a BatchError that carries what was stored when the acknowledgement counts fewer than were published.
+        LocalProtocolError for an empty batch without a message; otherwise as ``publish``.
+        """
+        if self.phase is FastPhase.IDLE:
+            if subject is None:
+                raise LocalProtocolError("nothing was published: an empty batch cannot be committed")
+            self._check_server()
+        elif self.phase is not FastPhase.OPEN or now - self._sent_at >= self._idle_limit:
+            self._refuse(now)
+        operation = FastOp.COMMIT_EOB if subject is None else FastOp.COMMIT
+        sequence = self.sequence + 1
+        block = None if headers is None else encode_headers(headers)
+        target = self._subject if subject is None else subject
+        assert target is not None  # an open batch has had a first message
+        self._open_inbox()
+        self._outbox.publish(target, payload, b"%b%d.%d.$FI" % (self._reply, sequence, operation), block)
+        self._outbox.flush()
+        self._commit_sequence = sequence
+        self._subject = target
+        if subject is not None:
+            self.sequence = sequence
+        self._sent_at = now
+        self._step(FastStep.COMMIT)
+        self._limit = 0
+        self._fail_waiters(self._closed())  # nobody may publish behind the commit
+        ticket: Ticket[PubAck] = Ticket()
+        self._commit = ticket
+        self._timers.stop(Timer.BATCH_IDLE)
+        self._await_answers(now)
+        return ticket
+
+    def ping(self, now: float) -> None:
+        """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed.
+
+        LocalProtocolError before the first message, otherwise as ``publish``.
+        """
+        if self._subject is None:
+            raise LocalProtocolError("nothing was published: there is no batch to ping")
+        if self.phase in ENDED:
+            self._refuse(now)
+        self._send_ping(now)
+
+    def abandon(self, now: float) -> None:
+        """Walk away: no acknowledgement is awaited. What was sent may be stored. Nothing happens after the end."""
+        if self.phase in ENDED:
+            return
+        self._step(FastStep.ABANDON)
+        self._close()
+        self._fail_waiters(self._closed())
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message on the batch's inbox."""
+        if self.phase in ENDED:
+            self._ignore(message, "the batch has ended")
+            return
+        if is_no_responders(message):
+            self._receive_no_responders(message, now)
+            return
+        try:
+            answer = parse_flow(message.payload)
+        except RemoteProtocolError as error:
+            self._ignore(message, str(error))
+            return
+        match answer:
+            case FlowAck():
+                self._receive_ack(message, answer, now)
+            case PubAck():
+                self._receive_pub_ack(message, answer)
+            case FlowGap():
+                self._receive_gap(message, answer, now)
+            case FlowError():
+                self._receive_refusal(answer.seq, answer.error, message, now)
+            case _:
+                self._receive_error(message, answer, now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        for timer in self._timers.expired(now):
+            if self.phase in ENDED:
+                break
+            if timer is Timer.BATCH_IDLE:
+                self._idle(now)
+            elif timer is Timer.BATCH_PING:
+                self._send_ping(now)
+                self._timers.set(Timer.BATCH_PING, now + self._ping_every)
+            else:  # BATCH_START, BATCH_STALLED
+                self._stalled()
+        self._outbox.rearm(self)
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called."""
+        return self._timers.next()
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """The answers on the lost link are gone: the batch ends with what was acknowledged."""
+        if self.phase not in ENDED:
+            lost = BatchLostError(f"the connection was lost: {error}", **self._facts())
+            lost.__cause__ = error
+            self._fail(lost)
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def _start(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
+        self._check_server()
+        block = None if headers is None else encode_headers(headers)
+        check_subject(subject)
+        self._open_inbox()
+        self._outbox.publish(subject, payload, b"%b1.0.$FI" % self._reply, block)
+        self._outbox.flush()
+        self._subject = subject
+        self.sequence = 1
+        self._sent_at = now
+        self._step(FastStep.START)
+        self._timers.set(Timer.BATCH_START, now + self._ack_timeout)
+        self._timers.set(Timer.BATCH_IDLE, now + self._idle_limit / 2)
+        self._outbox.rearm(self)
+        return 1
+
+    def _check_server(self) -> None:
+        """A server that does not know fast ingest would store the first message as a plain one: ask INFO first."""
+        closed = self._outbox.closed_error
+        if closed is not None:
+            raise closed
+        server = self._outbox.server
+        if server is not None and server.version_tuple < (2, 14, 0):
+            raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
+
+    def _open_inbox(self) -> None:
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.{self.batch_id}.>", self)
+
+    def _send_ping(self, now: float) -> None:
+        """A ping carries the highest sequence sent; it takes no sequence of its own."""
+        highest = max(self.sequence, self._commit_sequence)
+        assert self._subject is not None
+        try:
+            self._outbox.publish(self._subject, b"", b"%b%d.4.$FI" % (self._reply, highest))
+        except LocalProtocolError:
+            return  # the outbox is full or closed: what waits there keeps the batch alive, or nothing can
+        self._outbox.flush()
+        self._sent_at = now
+
+    def _window_closed(self, now: float) -> None:
+        """Nothing more may be sent until an acknowledgement comes: what was sent must leave, and time counts."""
+        self._outbox.flush()
+        self._await_answers(now)
+
+    def _await_answers(self, now: float) -> None:
+        self._timers.set(Timer.BATCH_PING, now + self._ping_every)
+        self._timers.set(Timer.BATCH_STALLED, now + self._ack_timeout)
+        self._outbox.rearm(self)
+
+    def _may_wait(self, now: float) -> bool:
+        """There may be room later, or ``ready()`` will say why not."""
+        if self.phase is FastPhase.OPEN:
+            return now - self._sent_at < self._idle_limit
+        return self.phase in (FastPhase.STARTING, FastPhase.BROKEN)
+
+    def _refuse(self, now: float) -> NoReturn:
+        """Publishing or committing is not possible now: say why."""
+        if self._may_wait(now):
+            raise LocalProtocolError("the window of the batch is closed: wait for ready()")
+        if self.phase is FastPhase.OPEN:
+            self._expire(now)
+        raise self.error.with_traceback(None) if self.error is not None else self._closed()
+
+    def _closed(self) -> BatchClosedError:
+        return BatchClosedError(f"the batch is {self.phase.name.lower()}: start a new one")
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    def _receive_ack(self, message: Msg, ack: FlowAck, now: float) -> None:
+        window = self._window
+        first, acked, every = self.phase is FastPhase.STARTING, window.acked, window.every
+        if self._next(FastStep.ACCEPT) is None or not window.adopt(ack.seq, ack.msgs, self.sequence):
+            self._ignore(message, "a flow acknowledgement that does not fit what was sent")
+            return
+        self.acks += 1
+        self._step(FastStep.ACCEPT)
+        if first:
+            self._timers.stop(Timer.BATCH_START)
+            self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, 0))
+        elif every != window.every:
+            self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
+        if self.phase is FastPhase.OPEN:
+            self._limit = window.limit
+        if self.sequence < self._limit:
+            self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
+            if self._ready is not None:
+                self._ready.succeed(None)
+                self._outbox.completed(self._ready)
+                self._ready = None
+            self._outbox.rearm(self)
+        elif first or window.acked > acked:  # progress; the answer to a ping alone is none
+            self._await_answers(now)
+
+    def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
+        """The server missed messages; informational, it acknowledges nothing."""
+        highest = max(self.sequence, self._commit_sequence)
+        last_missing = min(gap.seq - 1, highest)
+        if not 0 < gap.first_missing <= last_missing or self.phase in (FastPhase.IDLE, FastPhase.STARTING):
+            self._ignore(message, "a gap that does not fit what was sent")
+            return
+        self._outbox.emit(GapReported(self.batch_id, gap.first_missing, last_missing))
+        if self._gap == "fail":
+            lost = BatchGapError(
+                f"messages {gap.first_missing} to {last_missing} of the batch were lost",
+                first_missing=gap.first_missing, last_missing=last_missing, **self._facts(),
+            )  # fmt: skip
+            self._break(lost, now)
+
+    def _receive_refusal(self, sequence: int, error: APIError, message: Msg, now: float) -> None:
+        """One message was not stored."""
+        if not 1 <= sequence <= self.sequence or self._next(FastStep.BREAK) is None:
+            if self.phase is FastPhase.STARTING and sequence == 1:
+                self._fail(error)
+            else:
+                self._ignore(message, "a refusal of a message that was not sent")
+            return
+        self._outbox.emit(MessageRefused(self.batch_id, sequence, error))
+        refused_commit = self.phase is FastPhase.COMMITTING and sequence == self._commit_sequence
+        if self._gap == "fail" or refused_commit:
+            self._break(self._refused(sequence, error), now)
+
+    def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
+        """An error in the shape of a publish acknowledgement."""
+        sequence = self._sequence_of(message)
+        if sequence is None:
+            self._ignore(message, "an error on a subject that is not a reply of this batch")
+        elif self.phase is FastPhase.STARTING or (self.phase is FastPhase.COMMITTING and self._commit_sequence == 1):
+            self._fail(error)
+        elif error.err_code == UNKNOWN_BATCH:
+            unknown = BatchUnknownError("the server does not know the batch any more", **self._facts())
+            unknown.__cause__ = error
+            self._fail(self._cause or unknown)
+        elif error.err_code in ENDING_CODES or (sequence == 1 and self._gap == "fail"):
+            self._fail(error)
+        else:
+            self._receive_refusal(sequence, error, message, now)
+
+    def _receive_pub_ack(self, message: Msg, ack: PubAck) -> None:
+        """The terminal acknowledgement: how much of the batch is stored."""
+        if ack.batch is None and self.phase in (FastPhase.STARTING, FastPhase.COMMITTING) and self.acks == 0:
+            found = None if self._outbox.server is None else self._outbox.server.version
+            self._fail(
+                UnsupportedByServerError(
+                    "fast ingest", NEEDED_VERSION, found, f"the first message was stored as a plain one, {ack.seq}"
+                )
+            )
+            return
+        count = ack.count or 0
+        if ack.batch != self.batch_id or count > self.sequence:
+            self._ignore(message, "an acknowledgement of another batch")
+            return
+        self._terminal = ack
+        if ack.error is not None and self._cause is None:  # the draft puts into one message what servers say in two
+            self._cause = self._refused(self._sequence_of(message) or count + 1, ack.error)
+        if self._cause is not None:
+            self._fail(self._cause)
+        elif self.phase is not FastPhase.COMMITTING:
+            self._fail(BatchTruncatedError(f"the server ended the batch after {count} messages", **self._facts()))
+        elif count < self.sequence and self._gap == "fail":
+            text = f"{count} of {self.sequence} messages were stored before the server ended the batch"
+            self._fail(BatchTruncatedError(text, **self._facts()))
+        else:
+            self._window.acked = max(self._window.acked, count)
+            commit, self._commit = self._commit, None
+            assert commit is not None  # COMMITTING is entered with it
+            self._step(FastStep.FINISH)
+            self._close()
+            commit.succeed(ack)
+            self._outbox.completed(commit)
+
+    def _receive_no_responders(self, message: Msg, now: float) -> None:
+        """503: nobody took the message (no stream there, no leader at the moment, JetStream is off)."""
+        sequence = self._sequence_of(message)
+        if sequence is None:
+            self._ignore(message, "no responders, on a subject that is not a reply of this batch")
+        elif self.acks == 0:
+            assert self._subject is not None
+            server = self._outbox.server
+            no_jetstream = server is not None and not server.jetstream
+            self._fail((JetStreamNotAvailableError if no_jetstream else NoStreamResponseError)(self._subject))
+        elif self._gap == "ok" or sequence <= self.acked:
+            self._ignore(message, f"message {sequence} of the batch had no responder")
+        else:
+            lost = BatchGapError(
+                f"message {sequence} of the batch had no responder", first_missing=sequence, last_missing=sequence,
+                **self._facts(),
+            )  # fmt: skip
+            self._break(lost, now)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _break(self, cause: Error, now: float) -> None:
+        """Gap mode fail: keep the first cause, stop sending and ask for the terminal acknowledgement."""
+        if self._cause is None:
+            self._cause = cause
+        if self.phase is not FastPhase.OPEN:
+            return
+        self._step(FastStep.BREAK)
+        self._limit = 0
+        self._commit_sequence = self.sequence + 1
+        assert self._subject is not None
+        try:
+            # The server may have ended the batch already (its answer is on the way) or wait for the next message.
+            self._outbox.publish(self._subject, b"", b"%b%d.3.$FI" % (self._reply, self._commit_sequence))
+        except LocalProtocolError:
+            self._fail(cause)
+            return
+        self._outbox.flush()
+        self._timers.stop(Timer.BATCH_IDLE)
+        self._await_answers(now)
+
+    def _refused(self, sequence: int, error: APIError) -> BatchMessageError:
+        refused = BatchMessageError(
+            f"message {sequence} of the batch was refused: {error}", message_sequence=sequence, **self._facts()
+        )
+        refused.__cause__ = error
+        return refused
+
+    def _idle(self, now: float) -> None:
+        """Half of the server's patience may be over: ping if it is, expire if all of it is, else look again."""
+        silent = now - self._sent_at
+        if silent >= self._idle_limit:
+            self._expire(now)
+            return
+        if silent >= self._idle_limit / 2:
+            self._send_ping(now)
+        self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit / 2)
+
+    def _expire(self, now: float) -> None:
+        silent = now - self._sent_at
+        text = f"the batch was silent for {silent:.1f} s; servers forget a batch after {self._idle_limit:g} s"
+        self._fail(BatchExpiredError(text, **self._facts()))
+
+    def _stalled(self) -> None:
+        text = f"no answer from the server within {self._ack_timeout:g} s"
+        self._fail(self._cause or BatchStalledError(text, **self._facts()))
+
+    def _fail(self, error: Error) -> None:
+        """End with ``error``; a BatchError is brought up to date with what is known now."""
+        self._step(FastStep.FAIL)
+        if isinstance(error, BatchError):
+            error.acked, error.sequence, error.ack = self.acked, self.sequence, self._terminal
+        self.error = error
+        self._close()
+        self._fail_waiters(error)
+
+    def _close(self) -> None:
+        """The batch has ended: drop the inbox, so that the server can skip what it still wanted to say."""
+        self._limit = 0
+        self._timers.clear()
+        if self._sid is not None:
+            self._outbox.unsubscribe(self._sid)
+        self._outbox.rearm(self)
+
+    def _fail_waiters(self, error: Error) -> None:
+        for ticket in (self._ready, self._commit):
+            if ticket is not None:
+                ticket.fail(error)
+                self._outbox.completed(ticket)
+        self._ready = self._commit = None
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._terminal,
+        }  # fmt: skip
+
+    def _next(self, step: FastStep) -> FastPhase | None:
+        return FAST.get((self.phase, step))
+
+    def _step(self, step: FastStep) -> None:
+        self.phase = FAST[self.phase, step]
+
+    def _sequence_of(self, message: Msg) -> int | None:
+        """The sequence an answer is for: the server answers on the reply subject of the message (server fact)."""
+        if not message.subject.startswith(self._reply):
+            return None
+        token = message.subject[len(self._reply) :].partition(b".")[0]
+        if not token.isdigit() or len(token) > 20:
+            return None
+        sequence = int(token)
+        return sequence if 1 <= sequence <= max(self.sequence, self._commit_sequence) else None
+
+    def _ignore(self, message: Msg, reason: str) -> None:
+        self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))

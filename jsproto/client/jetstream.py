@@ -1,0 +1,176 @@
+"""JetStream, the client's side: each verb asks, and returns a ticket or the conversation that does the work.
+
+Rules: a verb either sends its request or raises LocalProtocolError with nothing sent. A "no" of the server is an
+APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
+NoStreamResponseError.
+
+Not here: consumers, single Direct Gets, atomic batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
+from jsproto.client.fast import DEFAULT_FLOW, FastPublisher
+from jsproto.client.scripts import change_stream
+from jsproto.client.session import Session
+from jsproto.errors import APIError, Error, JetStreamNotAvailableError, LocalProtocolError, NoStreamResponseError
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.acks import PubAck, parse_pub_ack
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
+from jsproto.grammar.fast import GapMode
+from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+
+T = TypeVar("T")
+
+MSG_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
+EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+
+
+class JetStream:
+    """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """``timeout``: seconds for each request, the session's default when None. LocalProtocolError for both names."""
+        if domain is not None and prefix is not None:
+            raise LocalProtocolError("give a domain or a prefix, not both")
+        self.session = session
+        self.api = ApiSubjects(domain=domain) if prefix is None else ApiSubjects(prefix)
+        self.timeout = session.options.timeout if timeout is None else timeout
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    def account_info(self, *, now: float, timeout: float | None = None) -> Ticket[AccountInfo]:
+        """Limits and use of the account."""
+        return self._ask(self.api.info(), b"", AccountInfo.from_json, now, timeout)
+
+    def create_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
+        """Create the stream, or find it there with the same configuration."""
+        subject = self.api.stream_create(config.name)
+        return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
+
+    def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
+        """Replace the stream's configuration by ``config``, whole: a field left out counts as a change."""
+        subject = self.api.stream_update(config.name)
+        return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
+
+    def change_stream(
+        self, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
+    ) -> Ticket[StreamInfo]:
+        """Fetch the configuration, change the named fields (as in ``StreamOptions``), send it back."""
+        return self.session.run(change_stream(self, name, changes, now, timeout))
+
+    def stream_info(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
+        """Configuration and state of a stream."""
+        return self._ask(self.api.stream_info(name), b"", StreamInfo.from_json, now, timeout)
+
+    def delete_stream(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
+        """Delete a stream and all its messages."""
+        return self._ask(self.api.stream_delete(name), b"", _succeeded, now, timeout)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        now: float,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        timeout: float | None = None,
+    ) -> Ticket[PubAck]:
+        """Publish and wait for the acknowledgement that it is stored.
+
+        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refused by the server
+        (WrongLastSequenceError and kin) unless the stream stands where the caller thinks.
+        """
+        own = {
+            MSG_ID: msg_id,
+            EXPECTED_STREAM: expected_stream,
+            EXPECTED_LAST_SEQUENCE: expected_last_seq,
+            EXPECTED_LAST_SUBJECT_SEQUENCE: expected_last_subject_seq,
+        }
+        added = [(name, str(value)) for name, value in own.items() if value is not None]
+        merged = headers if not added else Headers([*Headers.of(headers).items(), *added])
+        return self.session.requests.request(
+            subject, payload, timeout=self.timeout if timeout is None else timeout, now=now, decode=_pub_ack,
+            headers=merged, no_responders=NoStreamResponseError,
+        )  # fmt: skip
+
+    def fast_publisher(
+        self,
+        *,
+        gap: GapMode = "fail",
+        flow: int = DEFAULT_FLOW,
+        max_outstanding_acks: int = 2,
+        batch_id: str | None = None,
+        ack_timeout: float | None = None,
+    ) -> FastPublisher:
+        """A new fast-ingest batch; see ``FastPublisher``."""
+        inbox = self.session.new_inbox()
+        return FastPublisher(
+            self.session, inbox=inbox, batch_id=inbox.rpartition(".")[2] if batch_id is None else batch_id, gap=gap,
+            flow=flow, max_outstanding_acks=max_outstanding_acks,
+            ack_timeout=self.timeout if ack_timeout is None else ack_timeout,
+        )  # fmt: skip
+
+    def get_batch(
+        self,
+        stream: str,
+        *,
+        now: float,
+        seq: int = 1,
+        subject: str | None = None,
+        batch: int | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> DirectBatch:
+        """Read a stream from a sequence on; see ``DirectBatch``. ``max_bytes`` bounds what is asked for at once."""
+        return DirectBatch(
+            self.session, stream, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(), now=now,
+            seq=seq, subject=subject, batch=batch, page_messages=PAGE_MESSAGES,
+            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
+            timeout=self.timeout if timeout is None else timeout,
+        )  # fmt: skip
+
+    def _ask(
+        self, subject: str, payload: bytes, build: Callable[[dict[str, Any]], T], now: float, timeout: float | None
+    ) -> Ticket[T]:
+        return self.session.requests.request(
+            subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
+            decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
+        )  # fmt: skip
+
+
+def _not_available(subject: str) -> Error:
+    return JetStreamNotAvailableError(subject)
+
+
+def _succeeded(body: dict[str, Any]) -> bool:
+    return body.get("success") is True
+
+
+def _pub_ack(message: Msg) -> PubAck:
+    answer = parse_pub_ack(message.payload)
+    if isinstance(answer, APIError):
+        raise answer
+    return answer

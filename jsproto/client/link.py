@@ -1,0 +1,178 @@
+"""One link of a client session, from the first byte to the last: handshake, keep-alive, ``-ERR``, the end.
+
+Rules: the phases are those of ``jsproto.rules.link``. Receiving never raises: whatever the peer does wrong becomes
+``error``, which is final. The link writes only its own frames (CONNECT, PING, PONG), into ``to_send``; messages are
+the session's business, and so is what happens after the end.
+
+Not here: TLS (a server that requires it is refused with TLSRequiredError), dialling another address.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from jsproto._version import __version__
+from jsproto.client.options import Address, ConnectOptions
+from jsproto.errors import (
+    AuthorizationError,
+    ConnectionLostError,
+    Error,
+    RemoteProtocolError,
+    ServerError,
+    StaleConnectionError,
+    TLSRequiredError,
+)
+from jsproto.events import Connected, Event, ServerInfoChanged, ServerReportedError
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import ServerInfo
+from jsproto.rules.link import LINK, LinkPhase
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer, Timers
+from jsproto.wire.decoder import Decoder
+from jsproto.wire.encoder import PING, PONG, encode_connect
+from jsproto.wire.frames import Err, Frame, Info, Ping, Pong
+
+# Texts of nats-server's -ERR, lower case. Everything that is not harmless is followed by the end of the connection.
+_HARMLESS: Final = ("permissions violation", "invalid subject", "invalid publish subject")
+_AUTHORIZATION: Final = ("authorization violation", "authentication", "authorization timeout", "user authentication")
+
+
+class Link:
+    """The client's end of one TCP connection.
+
+    Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
+    ``decoder``; ``to_send`` (the link's own bytes, for the session to drain); ``events`` (for the session to drain);
+    ``ponged`` (round-trip tickets that a PONG completed).
+    """
+
+    def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
+        self.phase = LinkPhase.EXPECT_INFO
+        self.server: ServerInfo | None = None
+        self.error: Error | None = None
+        self.decoder = Decoder("client")
+        self.to_send: list[bytes] = []
+        self.events: list[Event] = []
+        self.ponged: list[Ticket[float]] = []
+        self._options = options
+        self._address = address
+        self._reported: str | None = None
+        self._pings: deque[tuple[Ticket[float] | None, float]] = deque()
+        self._timers = Timers()
+        self._timers.set(Timer.HANDSHAKE, now + options.connect_timeout)
+
+    @property
+    def is_open(self) -> bool:
+        """Messages flow."""
+        return self.phase is LinkPhase.OPEN
+
+    def receive(self, frame: Frame, now: float) -> None:
+        """Any frame but a message that arrives while the link is open."""
+        following = LINK[self.phase].get(type(frame))
+        if following is None:
+            self._end(RemoteProtocolError(f"{type(frame).__name__} does not fit: {self.phase.value}"))
+            return
+        previous, self.phase = self.phase, following
+        kind = type(frame)
+        if kind is Ping:
+            self.to_send.append(PONG)
+        elif kind is Pong:
+            self._receive_pong(previous, now)
+        elif isinstance(frame, Info):
+            self._receive_info(frame, previous, now)
+        elif isinstance(frame, Err):
+            self._receive_err(frame.text.decode("utf-8", "replace").strip("'"))
+
+    def receive_eof(self, reason: str) -> None:
+        """The peer, or the network, ended the link; ``reason`` is the carrier's word for it."""
+        if self._reported is not None:
+            self._end(ServerError(self._reported))
+        elif self.phase is not LinkPhase.OPEN:
+            self._end(ConnectionLostError(f"{reason} during the handshake"))
+        else:
+            self._end(ConnectionLostError(reason))
+
+    def ping(self, ticket: Ticket[float] | None, now: float) -> None:
+        """Send a PING; ``ticket`` takes the round trip in seconds."""
+        self._pings.append((ticket, now))
+        self.to_send.append(PING)
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        for timer in self._timers.expired(now):
+            if timer is Timer.HANDSHAKE:
+                self._end(ConnectionLostError("the server did not finish the handshake in time"))
+            elif len(self._pings) >= self._options.max_outstanding_pings:
+                self._end(StaleConnectionError(f"{len(self._pings)} PINGs in a row without an answer"))
+            else:
+                self.ping(None, now)
+                self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called."""
+        return self._timers.next()
+
+    def close(self) -> None:
+        """This side ends the link: no more timers, no more steps."""
+        self.phase = LinkPhase.CLOSED
+        self._timers.clear()
+
+    def open_tickets(self) -> list[Ticket[float]]:
+        """Round-trip tickets that no PONG will complete any more."""
+        tickets = [ticket for ticket, _ in self._pings if ticket is not None]
+        self._pings.clear()
+        return tickets
+
+    def _receive_pong(self, previous: LinkPhase, now: float) -> None:
+        if not self._pings:
+            return  # unsolicited: harmless
+        ticket, sent_at = self._pings.popleft()
+        if ticket is not None:
+            ticket.succeed(now - sent_at)
+            self.ponged.append(ticket)
+        if previous is LinkPhase.EXPECT_PONG and self.server is not None:
+            self._timers.stop(Timer.HANDSHAKE)
+            self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
+            self.events.append(Connected(self._address.url, self.server))
+
+    def _receive_info(self, frame: Info, previous: LinkPhase, now: float) -> None:
+        try:
+            server = ServerInfo.from_json(frame.raw)
+        except RemoteProtocolError as error:
+            self._end(error)
+            return
+        self.server = server
+        if previous is not LinkPhase.EXPECT_INFO:
+            self.events.append(ServerInfoChanged(server))
+        elif server.tls_required:
+            self._end(TLSRequiredError("the server requires TLS, which is not supported yet"))
+        else:
+            self._connect(now)
+
+    def _connect(self, now: float) -> None:
+        options, address = self._options, self._address
+        # What the URL says goes before what the options say, as a whole.
+        credentials = address if address.user or address.token else options
+        fields: dict[str, object] = {
+            "verbose": False, "pedantic": False, "lang": "python-jsproto", "version": __version__, "protocol": 1,
+            "echo": options.echo, "headers": True, "no_responders": True, "name": options.name,
+            "user": credentials.user, "pass": credentials.password, "auth_token": credentials.token,
+        }  # fmt: skip
+        present = {key: value for key, value in fields.items() if value is not None}
+        self.to_send.append(encode_connect(dumps(present)))
+        self.phase = LinkPhase.EXPECT_PONG
+        self.ping(None, now)
+
+    def _receive_err(self, text: str) -> None:
+        lowered = text.lower()
+        fatal = not lowered.startswith(_HARMLESS)
+        self.events.append(ServerReportedError(text, fatal))
+        if lowered.startswith(_AUTHORIZATION):
+            self._end(AuthorizationError(text))
+        elif fatal:
+            self._reported = text  # the end of the stream follows and says so
+
+    def _end(self, error: Error) -> None:
+        if self.error is None:
+            self.error = error
+        self.close()

@@ -1,0 +1,129 @@
+"""How to reach a server and what to promise it: addresses and connect options, as values.
+
+Rules: nothing here opens anything. Secrets are kept out of ``repr``, of ``Address.url`` and so out of every message.
+Unknown or impossible options are refused here, before anything is dialled.
+
+Not here: environment variables and context files (nothing in the core reads them), nkeys and JWT, TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypedDict, Unpack
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.subjects import check_subject
+
+DEFAULT_URL: Final = "nats://localhost:4222"
+DEFAULT_PORT: Final = 4222
+_SCHEMES: Final = frozenset({"nats", "tcp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: ``host`` and ``port`` to dial, and the credentials its URL carried."""
+
+    host: str
+    port: int
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        """``nats://host:port``, without credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"nats://{host}:{self.port}"
+
+
+class ConnectKeywords(TypedDict, total=False):
+    """The keyword arguments of ``connect()``; see ``ConnectOptions`` for what they mean and their defaults."""
+
+    name: str | None
+    user: str | None
+    password: str | None
+    token: str | None
+    connect_timeout: float
+    timeout: float
+    ping_interval: float
+    max_outstanding_pings: int
+    inbox_prefix: str
+    echo: bool
+    linger: float
+    flush_at: int
+    pending_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectOptions:
+    """What ``connect()`` was asked for. Times are seconds, sizes bytes.
+
+    ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
+    its own goes first. ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
+    every request. A PING goes out every ``ping_interval``; ``max_outstanding_pings`` unanswered ones mean the link is
+    dead. Small writes wait up to ``linger`` for company, unless ``flush_at`` bytes have gathered or somebody waits for
+    an answer. ``pending_size`` is how many bytes may wait to be written before publishing is refused.
+    """
+
+    servers: tuple[Address, ...]
+    name: str | None = None
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    connect_timeout: float = 2.0
+    timeout: float = 5.0
+    ping_interval: float = 120.0
+    max_outstanding_pings: int = 2
+    inbox_prefix: str = "_INBOX"
+    echo: bool = True
+    linger: float = 0.0005
+    flush_at: int = 65_536
+    pending_size: int = 2 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if not self.servers:
+            raise LocalProtocolError("no server to connect to")
+        for name in ("connect_timeout", "timeout", "ping_interval", "max_outstanding_pings", "flush_at", "pending_size"):
+            if not getattr(self, name) > 0:
+                raise LocalProtocolError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+        if not self.linger >= 0:
+            raise LocalProtocolError(f"linger must not be negative, but it is {self.linger!r}")
+        if self.token is not None and self.user is not None:
+            raise LocalProtocolError("give a token or a user, not both")
+        check_subject(self.inbox_prefix)
+
+
+def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpack[ConnectKeywords]) -> ConnectOptions:
+    """Options from what a user writes: one URL, a comma-separated list, or a sequence of them.
+
+    A URL is ``nats://[user[:password]@]host[:port]``, or bare ``host[:port]``; a user without a password is a token.
+    LocalProtocolError, naming the URL without its credentials, when it is none.
+    """
+    given = servers.split(",") if isinstance(servers, str) else list(servers)
+    try:
+        return ConnectOptions(tuple(_address(url.strip()) for url in given), **keywords)
+    except TypeError as error:
+        # Only an unknown keyword gets here: say it in this library's own type.
+        raise LocalProtocolError(f"unknown connect option: {error}") from None
+
+
+def _address(url: str) -> Address:
+    try:
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        port = DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError as error:
+        raise LocalProtocolError(f"not a server URL: {error}; write nats://host:port") from None
+    if parts.scheme not in _SCHEMES:
+        raise LocalProtocolError(f"the URL scheme {parts.scheme!r} is not supported; write nats://host:port")
+    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise LocalProtocolError(f"not a server URL: {_without_credentials(parts)!r}; write nats://host:port")
+    user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
+    if user is not None and password is None:
+        return Address(parts.hostname, port, token=user)
+    return Address(parts.hostname, port, user=user, password=password)
+
+
+def _without_credentials(parts: SplitResult) -> str:
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,149 @@
+"""Question and answer over one shared inbox: the request mux.
+
+Rules: one subscription ``<inbox>.*`` serves all requests, made with the first one; every request gets a token of its
+own, so an answer that is late, double or forged for another request finds nobody and changes nothing. A request ends
+in exactly one of: the decoded answer, the typed error in it, NoRespondersError, TimeoutError, or why the link ended.
+
+Not here: answers of many messages (``direct``, ``fast``), which have inboxes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from jsproto.errors import Error, NoRespondersError, TimeoutError
+from jsproto.events import UnexpectedMessage
+from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
+from jsproto.outbox import Conversation, Outbox
+from jsproto.ticket import Ticket
+from jsproto.timers import Deadlines
+from jsproto.wire.frames import Msg
+
+T = TypeVar("T")
+
+NO_RESPONDERS: Final = 503
+
+
+def is_no_responders(message: Msg) -> bool:
+    """The server's own answer to a message that nobody subscribes to: status 503 and no payload."""
+    if message.header is None or message.payload:
+        return False
+    try:
+        status = status_line(message.header)
+    except Error:
+        return False
+    return status is not None and status[0] == NO_RESPONDERS
+
+
+class _Request:
+    """What is kept of one request under way."""
+
+    __slots__ = ("decode", "no_responders", "subject", "ticket", "timeout", "token")
+
+    def __init__(
+        self,
+        token: bytes,
+        subject: str,
+        timeout: float,
+        ticket: Ticket[Any],
+        decode: Callable[[Msg], Any],
+        no_responders: Callable[[str], Error],
+    ) -> None:
+        self.token = token
+        self.subject = subject
+        self.timeout = timeout
+        self.ticket = ticket
+        self.decode = decode
+        self.no_responders = no_responders
+
+
+class Requests(Conversation):
+    """All requests of one session."""
+
+    __slots__ = ("_count", "_deadlines", "_inbox", "_open", "_outbox", "_prefix", "_sid")
+
+    def __init__(self, outbox: Outbox, inbox: str) -> None:
+        """``inbox``: the subject below which this session's answers arrive, unique to it."""
+        self._outbox = outbox
+        self._inbox = inbox
+        self._prefix = f"{inbox}.".encode()
+        self._sid: int | None = None
+        self._count = 0
+        self._open: dict[bytes, _Request] = {}
+        self._deadlines: Deadlines[bytes] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def request(
+        self,
+        subject: str,
+        payload: bytes,
+        *,
+        timeout: float,
+        now: float,
+        decode: Callable[[Msg], T],
+        headers: HeadersLike | None = None,
+        no_responders: Callable[[str], Error] = NoRespondersError,
+    ) -> Ticket[T]:
+        """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
+
+        ``timeout`` in seconds. LocalProtocolError, with nothing sent, for a bad subject, header or size.
+        """
+        block = None if headers is None else encode_headers(headers)
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+        self._count += 1
+        token = b"%d" % self._count
+        self._outbox.publish(subject, payload, self._prefix + token, block)
+        self._outbox.flush()
+        ticket: Ticket[T] = Ticket()
+        self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders)
+        self._deadlines.set(token, now + timeout)
+        self._outbox.rearm(self)
+        return ticket
+
+    def receive(self, message: Msg, now: float) -> None:
+        """An answer."""
+        request = self._take(message.subject[len(self._prefix) :])
+        if request is None:
+            self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
+            return
+        if is_no_responders(message):
+            self._fail(request, request.no_responders(request.subject))
+            return
+        try:
+            value = request.decode(message)
+        except Error as error:
+            self._fail(request, error)
+            return
+        request.ticket.succeed(value)
+        self._outbox.completed(request.ticket)
+
+    def handle_timeout(self, now: float) -> None:
+        """Fail the requests whose time is over."""
+        for token in self._deadlines.due(now):
+            request = self._open.pop(token)
+            self._fail(request, TimeoutError(f"no answer from {request.subject} within {request.timeout:g} s"))
+
+    def deadline(self) -> float | None:
+        """The earliest end of a request's time."""
+        return self._deadlines.next()
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """Fail all requests: an answer on the lost link will not come."""
+        requests, self._open = self._open, {}
+        self._deadlines = Deadlines()
+        for request in requests.values():
+            self._fail(request, error)
+
+    def _take(self, token: bytes) -> _Request | None:
+        request = self._open.pop(token, None)
+        if request is not None:
+            self._deadlines.set(token, None)
+        return request
+
+    def _fail(self, request: _Request, error: Error) -> None:
+        request.ticket.fail(error)
+        self._outbox.completed(request.ticket)

@@ -1,0 +1,43 @@
+"""Sequential flows: generators that yield a ticket and are sent its value (or have its error thrown into them).
+
+Rules: a script is for question, answer, next question. Anything with concurrent input is a machine. ``now`` is the
+time of the call: the flows below arm timers only through the requests they make.
+
+Not here: the subscribe workflow and the consumer reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto.client.jetstream import JetStream
+    from jsproto.client.session import Session
+    from jsproto.client.subscription import Subscription
+    from jsproto.grammar.config import StreamConfig, StreamInfo
+
+
+def change_stream(
+    js: JetStream, name: str, changes: dict[str, Any], now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, StreamInfo]:
+    """Fetch a stream's configuration, change the named fields and send all of it back.
+
+    Whole, because a field that an update leaves out counts as a change for the server (server fact, section 6).
+    """
+    info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
+    config: StreamConfig = info.config.updated(**changes)
+    updated: StreamInfo = yield js.update_stream(config, now=now, timeout=timeout)
+    return updated
+
+
+def drain(session: Session, subscriptions: Iterable[Subscription], now: float) -> Generator[Ticket[Any], Any, None]:
+    """End the subscriptions so that everything the server had sent, or was sending, is delivered first."""
+    draining = [subscription for subscription in subscriptions if subscription.error is None]
+    for subscription in draining:
+        subscription.end_interest()
+    yield session.ping(now)
+    for subscription in draining:
+        subscription.end_drain()

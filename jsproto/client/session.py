@@ -1,0 +1,498 @@
+"""The session: a client's logical connection, as bytes in and bytes out.
+
+It hosts conversations and routes messages to them by subscription id, encodes what they publish straight into a write
+list, and owns what is shared: the link, the request mux, the flush policy, the one deadline, the bounds.
+
+Rules, for whoever drives it (once per wake-up, in this order):
+
+1. put one input in: ``connection_made``, ``receive_data``, ``receive_eof``, ``handle_timeout`` or a verb;
+2. if ``wants_send(now)``: write all of ``data_to_send()``;
+3. call ``wake()`` on each of ``take_completed()``;
+4. tell the application ``events()``;
+5. if ``deadline()`` moved, move the timer;
+6. if ``wants_close``: write what is left, close the socket; if ``connect_to`` is set then, dial it.
+
+Receiving never raises. A verb raises LocalProtocolError and changes nothing when the caller is at fault. After the
+end every verb raises ConnectionClosedError, every open ticket has failed, and what was received can still be taken.
+
+Not here: a second link after the first is lost (the contract has the place for it: ``connect_to``, ``link_lost``,
+``link_restored``), TLS, opening sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any, NoReturn, TypeVar
+
+from jsproto.client.link import Link
+from jsproto.client.options import Address, ConnectOptions
+from jsproto.client.requests import Requests
+from jsproto.client.scripts import drain
+from jsproto.client.subscription import Subscription
+from jsproto.errors import (
+    ConnectionClosedError,
+    Error,
+    LocalProtocolError,
+    MaxPayloadError,
+    NoServersError,
+    OutboundBufferLimitError,
+    UnsupportedByServerError,
+)
+from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged
+from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.headers import HeadersLike, encode_headers
+from jsproto.grammar.subjects import check_queue, check_subject
+from jsproto.outbox import Conversation
+from jsproto.ticket import Ticket
+from jsproto.timers import Deadlines
+from jsproto.wire.encoder import encode_sub, encode_unsub
+from jsproto.wire.frames import Msg
+
+T = TypeVar("T")
+
+MAX_CACHED_SUBJECTS = 10_000  # beyond it the cache of checked subjects starts over: memory stays bounded
+SPLIT_WRITES_AT = 1_024  # a larger payload is queued beside its head instead of being copied behind it
+DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
+
+
+def _decoded(message: Msg) -> Msg:
+    return message
+
+
+class Session:
+    """One logical connection to NATS, in the client role. ``token`` is its only entropy: 16 random bytes or more."""
+
+    def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
+        if len(token) < 8:
+            raise LocalProtocolError("the token needs at least 8 random bytes: inboxes are derived from it")
+        self.options = options
+        self.connected: Ticket[ServerInfo] = Ticket()
+        self.error: Error | None = None
+        self.closed = False
+        self.wants_close = False
+        self._token = token.hex()
+        self._inboxes = 0
+        self._link: Link | None = None
+        self._dialling: list[Address] = list(options.servers)
+        self._attempts: list[tuple[str, str]] = []
+        self._max_payload = DEFAULT_MAX_PAYLOAD
+        self._writes: list[bytes] = []
+        self._pending = 0
+        self._urgent = False
+        self._linger_until: float | None = None
+        self._heads: dict[str, tuple[bytes, bytes]] = {}
+        self._routes: dict[bytes, Conversation] = {}
+        self._sids = 0
+        self._deadlines: Deadlines[Conversation] = Deadlines()
+        self._completed: list[Ticket[Any]] = []
+        self._events: list[Event] = []
+        self._congestion: Ticket[None] | None = None
+        self._scripts: dict[Ticket[Any], tuple[Generator[Ticket[Any], Any, Any], Ticket[Any]]] = {}
+        self._requests = Requests(self, self.new_inbox())
+
+    # -- the link ------------------------------------------------------------------------------------------------------
+
+    @property
+    def connect_to(self) -> Address | None:
+        """Dial this now; None while a link lives or after the end."""
+        if self._link is not None or self.closed:
+            return None
+        return self._dialling[0]
+
+    def connection_made(self, now: float) -> None:
+        """The address of ``connect_to`` was dialled and answers."""
+        address = self.connect_to
+        if address is None:
+            raise LocalProtocolError("this session asked for no connection")
+        self._link = Link(self.options, address, now)
+        self.wants_close = False
+
+    def connection_failed(self, reason: str, now: float) -> None:
+        """The address of ``connect_to`` cannot be reached; the next one is due, or the session ends."""
+        address = self.connect_to
+        if address is None:
+            raise LocalProtocolError("this session asked for no connection")
+        self._attempts.append((address.url, reason))
+        if len(self._dialling) > 1:
+            del self._dialling[0]
+        else:
+            self._end(NoServersError(tuple(self._attempts)), now)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes from the peer, cut anywhere."""
+        link = self._link
+        if link is None or self.closed:
+            return
+        routes = self._routes
+        frames = link.decoder.feed(data)
+        is_open = link.is_open
+        for frame in frames:
+            if type(frame) is Msg and is_open:
+                conversation = routes.get(frame.sid)
+                if conversation is not None:  # else it was under way when we unsubscribed
+                    conversation.receive(frame, now)
+            else:
+                link.receive(frame, now)
+                is_open = link.is_open
+        if link.decoder.error is not None and link.error is None:
+            link.error = link.decoder.error
+        self._after_link(link, now)
+
+    def receive_eof(self, now: float, reason: str = "the server closed the connection") -> None:
+        """The stream ended, or broke: ``reason`` is one line for the error every waiter gets."""
+        link = self._link
+        if link is None or self.closed:
+            return
+        link.receive_eof(reason)
+        self._after_link(link, now)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed. Early, late and repeated calls are harmless."""
+        if self.closed:
+            return
+        if self._linger_until is not None and now >= self._linger_until:
+            self._linger_until = None
+            self.flush()
+        link = self._link
+        if link is not None:
+            link.handle_timeout(now)
+            self._after_link(link, now)
+        for conversation in self._deadlines.due(now):
+            conversation.handle_timeout(now)
+            self._deadlines.set(conversation, conversation.deadline())
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds; None: not at all."""
+        if self.closed:
+            return None
+        link = self._link
+        times = (self._deadlines.next(), self._linger_until, None if link is None else link.deadline())
+        return min((time for time in times if time is not None), default=None)
+
+    # -- outputs -------------------------------------------------------------------------------------------------------
+
+    def wants_send(self, now: float) -> bool:
+        """Whether bytes should leave now: somebody waits for an answer, enough has gathered, or it waited enough."""
+        link = self._link
+        if link is None:
+            return False
+        if link.to_send:
+            return True
+        if not self._pending or not (link.is_open or self.closed):
+            return False
+        if self._urgent or self._pending >= self.options.flush_at:
+            return True
+        if self._linger_until is None:
+            self._linger_until = now + self.options.linger
+        return now >= self._linger_until
+
+    def data_to_send(self) -> list[bytes]:
+        """Everything that may be written now, in order; it counts as written."""
+        link = self._link
+        if link is None:
+            return []
+        data, link.to_send = link.to_send, []
+        if link.is_open or self.closed:
+            data += self._writes
+            self._writes = []
+            self._pending = 0
+            self._urgent = False
+            self._linger_until = None
+            if self._congestion is not None:
+                self._congestion.succeed(None)
+                self.completed(self._congestion)
+                self._congestion = None
+        return data
+
+    def take_completed(self) -> list[Ticket[Any]]:
+        """Tickets completed since the last call: ``wake()`` each."""
+        completed, self._completed = self._completed, []
+        return completed
+
+    def events(self) -> list[Event]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def congested(self) -> bool:
+        """More than half of ``pending_size`` waits to be written: stop publishing until ``sendable()``."""
+        return self._pending > self.options.pending_size // 2
+
+    def sendable(self) -> Ticket[None]:
+        """Completed when what waits now has been taken to be written, or the session has ended."""
+        if self._congestion is not None:
+            return self._congestion
+        ticket: Ticket[None] = Ticket()
+        if self._pending and not self.closed:
+            self._congestion = ticket
+        else:
+            ticket.succeed(None)
+        return ticket
+
+    # -- the application's verbs ---------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """What the server said of itself in its last INFO; None before the first."""
+        return None if self._link is None else self._link.server
+
+    @property
+    def url(self) -> str | None:
+        """The address in use, without credentials; None before the link is made."""
+        return None if self._link is None else self._dialling[0].url
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message, headers and payload together, in bytes, that the server takes."""
+        return self._max_payload
+
+    @property
+    def closed_error(self) -> Error | None:
+        """Why the session ended; None while it lives."""
+        if not self.closed:
+            return None
+        return self.error or ConnectionClosedError("the connection was closed")
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+        self._inboxes += 1
+        return f"{self.options.inbox_prefix}.{self._token}{self._inboxes}"
+
+    def publish_message(
+        self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: HeadersLike | None = None
+    ) -> None:
+        """Publish a core NATS message: no acknowledgement, and no error from the far side.
+
+        LocalProtocolError (BadSubjectError, BadHeaderError, MaxPayloadError, ...) with nothing written.
+        """
+        block = None if headers is None else encode_headers(headers)
+        self.publish(subject, payload, None if reply is None else check_subject(reply), block)
+
+    def request(
+        self, subject: str, payload: bytes = b"", *, now: float, timeout: float | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Ticket[Msg]:  # fmt: skip
+        """Ask ``subject``; the ticket takes the answer, NoRespondersError or TimeoutError (``timeout`` seconds)."""
+        return self.requests.request(
+            subject, payload, timeout=self.options.timeout if timeout is None else timeout, now=now, decode=_decoded,
+            headers=headers,
+        )  # fmt: skip
+
+    @property
+    def requests(self) -> Requests:
+        """The request mux, for conversations that ask and decode in one go."""
+        return self._requests
+
+    def ping(self, now: float) -> Ticket[float]:
+        """PING; the ticket takes the round trip in seconds once the server has processed all that was sent before."""
+        link = self._open_link()
+        ticket: Ticket[float] = Ticket()
+        # The PING must leave behind what was published before it.
+        link.to_send += self._writes
+        self._writes = []
+        link.ping(ticket, now)
+        return ticket
+
+    def drain(self, now: float, subscriptions: Iterable[Subscription] | None = None) -> Ticket[None]:
+        """End these subscriptions, or all; the ticket completes when all the server had sent for them is buffered."""
+        if subscriptions is None:
+            subscriptions = [kept for kept in self._routes.values() if isinstance(kept, Subscription)]
+        return self.run(drain(self, subscriptions, now))
+
+    def run(self, script: Generator[Ticket[Any], Any, T]) -> Ticket[T]:
+        """Run a script: a generator that yields tickets and is sent their values (see ``scripts``)."""
+        ticket: Ticket[T] = Ticket()
+        self._advance(script, ticket, None)
+        return ticket
+
+    def close(self, now: float) -> None:
+        """End the session: open tickets fail, buffered bytes stay in ``data_to_send()`` for a last write."""
+        if not self.closed:
+            self._end(None, now)
+
+    # -- outbox: what conversations call -------------------------------------------------------------------------------
+
+    def publish(
+        self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
+    ) -> None:
+        """Queue a message. ``reply`` is a checked subject, ``headers`` an encoded block.
+
+        LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than
+        ``pending_size`` bytes wait already), ConnectionClosedError.
+        """
+        heads = self._heads.get(subject) or self._check_head(subject)
+        size = len(payload)
+        if size > self._max_payload or headers is not None:
+            size = self._check_size(size, headers)
+        if self._pending > self.options.pending_size or self.closed:
+            self._refuse()
+        if headers is not None:
+            where = heads[1] if reply is None else b"%b%b " % (heads[1], reply)
+            head = b"%b%d %d\r\n%b" % (where, len(headers), size, headers)
+        elif reply is not None:
+            head = b"%b%b %d\r\n" % (heads[0], reply, size)
+        else:
+            head = b"%b%d\r\n" % (heads[0], size)
+        if size > SPLIT_WRITES_AT:
+            self._writes += (head, payload, b"\r\n")
+        else:
+            self._writes.append(b"%b%b\r\n" % (head, payload))
+        self._pending += len(head) + len(payload) + 2
+
+    def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
+        """Subscribe ``conversation``; returns the id. BadSubjectError, ConnectionClosedError."""
+        pattern = check_subject(subject, wildcards=True)
+        group = None if queue is None else check_queue(queue)
+        if self.closed:
+            self._refuse()
+        self._sids += 1
+        sid = b"%d" % self._sids
+        self._routes[sid] = conversation
+        self._write(encode_sub(pattern, group, sid))
+        return self._sids
+
+    def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
+        """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""
+        if max_msgs is None:
+            self.end_interest(sid)
+            self.forget(sid)
+        elif b"%d" % sid in self._routes and not self.closed:
+            self._write(encode_unsub(b"%d" % sid, max_msgs))
+
+    def end_interest(self, sid: int) -> None:
+        """Tell the server to send no more, but keep routing what is under way until ``forget``."""
+        if b"%d" % sid in self._routes and not self.closed:
+            self._write(encode_unsub(b"%d" % sid, None))
+
+    def forget(self, sid: int) -> None:
+        """Stop routing to a subscription whose end the server knows."""
+        self._routes.pop(b"%d" % sid, None)
+
+    def completed(self, ticket: Ticket[Any]) -> None:
+        """``ticket`` has its answer."""
+        script = self._scripts.pop(ticket, None) if self._scripts else None
+        if script is None:
+            self._completed.append(ticket)
+        else:
+            self._advance(*script, ticket)
+
+    def emit(self, event: Event) -> None:
+        """Tell the application."""
+        self._events.append(event)
+
+    def flush(self) -> None:
+        """What was queued should leave now."""
+        self._urgent = self._pending > 0
+
+    def rearm(self, conversation: Conversation) -> None:
+        """Ask ``conversation`` for its deadline again."""
+        self._deadlines.set(conversation, conversation.deadline())
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_head(self, subject: str) -> tuple[bytes, bytes]:
+        checked = check_subject(subject)
+        if len(self._heads) >= MAX_CACHED_SUBJECTS:
+            self._heads.clear()
+        heads = (b"PUB %b " % checked, b"HPUB %b " % checked)
+        self._heads[subject] = heads
+        return heads
+
+    def _check_size(self, size: int, headers: bytes | None) -> int:
+        server = self.server
+        if headers is not None and server is not None and not server.headers:
+            raise UnsupportedByServerError("message headers", "2.2", server.version)
+        total = size + (0 if headers is None else len(headers))
+        if total > self._max_payload:
+            raise MaxPayloadError(total, self._max_payload)
+        return total
+
+    def _refuse(self) -> NoReturn:
+        if self.closed:
+            raise ConnectionClosedError(str(self.closed_error)) from self.error
+        raise OutboundBufferLimitError(self._pending, self.options.pending_size)
+
+    def _write(self, data: bytes) -> None:
+        self._writes.append(data)
+        self._pending += len(data)
+
+    def _open_link(self) -> Link:
+        link = self._link
+        if self.closed:
+            self._refuse()
+        if link is None or not link.is_open:
+            raise LocalProtocolError("not connected yet")
+        return link
+
+    def _after_link(self, link: Link, now: float) -> None:
+        """Carry on what the link found out."""
+        if link.events:
+            events, link.events = link.events, []
+            self._events += events
+            for event in events:
+                if isinstance(event, Connected | ServerInfoChanged):
+                    self._max_payload = event.server.max_payload
+                if isinstance(event, Connected):
+                    self.connected.succeed(event.server)
+                    self._completed.append(self.connected)
+        if link.ponged:
+            ponged, link.ponged = link.ponged, []
+            for ticket in ponged:
+                self.completed(ticket)
+        if link.error is not None and not self.closed:
+            if self.connected.done or (len(self._dialling) == 1 and not self._attempts):
+                self._end(link.error, now)
+                return
+            # The handshake failed and this is not the only server: it counts as an address that cannot be reached.
+            self._link = None
+            self.wants_close = True
+            self.connection_failed(str(link.error), now)
+
+    def _end(self, error: Error | None, now: float) -> None:
+        link = self._link
+        if error is not None or link is None or not link.is_open:
+            self._writes = []  # nobody is there to take it
+            self._pending = 0
+        self.flush()
+        self.closed = self.wants_close = True
+        self.error = error
+        why = error or ConnectionClosedError("the connection was closed")
+        failed: list[Ticket[Any]] = [] if self.connected.done else [self.connected]
+        if link is not None:
+            failed += link.open_tickets()
+            link.close()
+        for ticket in failed:
+            ticket.fail(why)
+            self.completed(ticket)
+        for conversation in dict.fromkeys(self._routes.values()):
+            conversation.link_lost(why, now)
+        self._routes.clear()
+        if self._congestion is not None:
+            self._congestion.succeed(None)
+            self._completed.append(self._congestion)
+            self._congestion = None
+        self._events.append(Disconnected(error))
+
+    def _advance(
+        self, script: Generator[Ticket[Any], Any, Any], ticket: Ticket[Any], answered: Ticket[Any] | None
+    ) -> None:
+        """Run ``script`` until it waits for an answer that is not there, or ends and completes ``ticket``."""
+        try:
+            while True:
+                if answered is None:
+                    answered = next(script)
+                elif answered.error is not None:
+                    answered = script.throw(answered.error)
+                else:
+                    answered = script.send(answered.result())
+                if not answered.done:
+                    self._scripts[answered] = (script, ticket)
+                    return
+        except StopIteration as stop:
+            ticket.succeed(stop.value)
+        except Error as error:
+            ticket.fail(error)
+        self.completed(ticket)

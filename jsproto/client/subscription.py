@@ -1,0 +1,156 @@
+"""A core NATS subscription: messages are buffered until the application takes them.
+
+Rules: the buffer is bounded by messages and bytes; what does not fit is dropped, counted and told once each time the
+buffer fills up (core NATS promises at most once, and a slow application must not grow without bound). After the end
+what is buffered can still be taken; then ``readable()`` fails with why it ended.
+
+Not here: JetStream consumers, acks, statuses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
+from jsproto.events import SlowConsumer
+from jsproto.outbox import Conversation
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+
+if TYPE_CHECKING:
+    from jsproto.client.session import Session
+
+DEFAULT_PENDING_MSGS: Final = 512 * 1024
+DEFAULT_PENDING_BYTES: Final = 128 * 1024 * 1024
+
+
+class Subscription(Conversation):
+    """One subscription and its buffer.
+
+    Attributes: ``subject``; ``dropped`` (messages lost to a full buffer); ``pending_msgs`` and ``pending_bytes``
+    (what is buffered); ``error`` (why it ended: an Error, None while it lives).
+    """
+
+    __slots__ = (
+        "_buffer", "_full", "_limit", "_max_bytes", "_max_msgs", "_readable", "_received", "_session", "_sid",
+        "dropped", "error", "pending_bytes", "subject",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: Session,
+        subject: str,
+        *,
+        queue: str | None = None,
+        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
+        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+    ) -> None:
+        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given."""
+        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
+            raise LocalProtocolError("the limits of a subscription's buffer must be at least 1")
+        self.subject = subject
+        self.dropped = 0
+        self.pending_bytes = 0
+        self.error: Error | None = None
+        self._session = session
+        self._max_msgs = pending_msgs_limit
+        self._max_bytes = pending_bytes_limit
+        self._buffer: deque[Msg] = deque()
+        self._full = False
+        self._limit: int | None = None
+        self._received = 0
+        self._readable: Ticket[None] | None = None
+        self._sid = session.subscribe(subject, self, queue)
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages in the buffer."""
+        return len(self._buffer)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message."""
+        self._received += 1
+        size = len(message.payload)
+        if len(self._buffer) >= self._max_msgs or self.pending_bytes + size > self._max_bytes:
+            self.dropped += 1
+            if not self._full:
+                self._full = True
+                self._session.emit(SlowConsumer(self.subject, self.dropped))
+        else:
+            self._buffer.append(message)
+            self.pending_bytes += size
+            self._tell()
+        if self._received == self._limit:
+            self._session.forget(self._sid)
+            self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """Nothing more will come."""
+        self._end(error)
+
+    def pop_many(self, most: int) -> list[Msg]:
+        """Take up to ``most`` buffered messages, oldest first; empty when there are none."""
+        buffer = self._buffer
+        if len(buffer) <= most:
+            messages = list(buffer)
+            buffer.clear()
+            self.pending_bytes = 0
+        else:
+            messages = [buffer.popleft() for _ in range(most)]
+            self.pending_bytes -= sum(len(message.payload) for message in messages)
+        self._full = False
+        return messages
+
+    def readable(self) -> Ticket[None]:
+        """Completed when a message can be taken; fails with why the subscription ended when none ever will."""
+        if self._readable is not None:
+            return self._readable
+        ticket: Ticket[None] = Ticket()
+        if self._buffer:
+            ticket.succeed(None)
+        elif self.error is not None:
+            ticket.fail(self.error)
+        else:
+            self._readable = ticket
+        return ticket
+
+    def unsubscribe(self, max_msgs: int | None = None) -> None:
+        """End it: at once, or when ``max_msgs`` messages have come in all."""
+        if self.error is not None:
+            return
+        if max_msgs is not None and max_msgs > self._received:
+            self._limit = max_msgs
+            self._session.unsubscribe(self._sid, max_msgs)
+        else:
+            self._session.unsubscribe(self._sid)
+            self._end(ConnectionClosedError("the subscription was closed"))
+
+    def drain(self, now: float) -> Ticket[None]:
+        """End it; the ticket completes when all the server had sent is buffered, to be taken still."""
+        return self._session.drain(now, [self])
+
+    def end_interest(self) -> None:
+        """First half of a drain: the server is to send no more; what is under way still arrives."""
+        if self.error is None:
+            self._session.end_interest(self._sid)
+
+    def end_drain(self) -> None:
+        """Second half: a PONG has followed everything that was under way."""
+        self._session.forget(self._sid)
+        self._end(ConnectionClosedError("the subscription was drained"))
+
+    def _tell(self) -> None:
+        if self._readable is not None:
+            self._readable.succeed(None)
+            self._session.completed(self._readable)
+            self._readable = None
+
+    def _end(self, error: Error) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        if self._readable is not None:
+            self._readable.fail(error)
+            self._session.completed(self._readable)
+            self._readable = None

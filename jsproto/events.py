@@ -1,0 +1,104 @@
+"""What a session tells the application: facts, not answers (answers are tickets).
+
+Rules: events are immutable to the type checker, carry no payloads and no secrets, and losing one loses no state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from jsproto._event import event
+
+if TYPE_CHECKING:
+    from jsproto.errors import APIError, Error
+    from jsproto.grammar.config import ServerInfo
+
+
+@event
+class Connected:
+    """The handshake is complete."""
+
+    url: str
+    server: ServerInfo
+
+
+@event
+class Disconnected:
+    """The link is gone; ``error`` says why, None after a close of our own."""
+
+    error: Error | None
+
+
+@event
+class ServerInfoChanged:
+    """The server sent INFO again (cluster topology, lame-duck mode)."""
+
+    server: ServerInfo
+
+
+@event
+class ServerReportedError:
+    """The server sent ``-ERR``; ``fatal`` when it closes the connection after it."""
+
+    text: str
+    fatal: bool
+
+
+@event
+class SlowConsumer:
+    """A subscription's buffer was full: messages were dropped since it was last drained.
+
+    Told once for each time the buffer fills up; ``dropped`` counts over the life of the subscription.
+    """
+
+    subject: str
+    dropped: int
+
+
+@event
+class FlowRateChanged:
+    """The server acknowledges a fast-ingest batch every ``msgs`` messages from ``sequence`` on."""
+
+    batch_id: str
+    sequence: int
+    msgs: int
+    previous: int
+
+
+@event
+class GapReported:
+    """The server missed messages of a fast-ingest batch: ``first_missing`` to ``last_missing``, both lost."""
+
+    batch_id: str
+    first_missing: int
+    last_missing: int
+
+
+@event
+class MessageRefused:
+    """The server did not store message ``sequence`` of a fast-ingest batch."""
+
+    batch_id: str
+    sequence: int
+    error: APIError
+
+
+@event
+class UnexpectedMessage:
+    """A message that does not fit what was sent (stale, duplicate, malformed, forged); it changed nothing."""
+
+    subject: str
+    reason: str
+
+
+Event: TypeAlias = (
+    Connected
+    | Disconnected
+    | ServerInfoChanged
+    | ServerReportedError
+    | SlowConsumer
+    | FlowRateChanged
+    | GapReported
+    | MessageRefused
+    | UnexpectedMessage
+)

@@ -1,0 +1,75 @@
+"""The seam between a conversation and whatever carries its messages.
+
+A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages and never bytes on a socket. It
+sends only through an ``Outbox``. ``jsproto.client.session.Session`` is the outbox of this library; another client
+embeds a conversation by writing these few methods around its own publish and subscribe.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from jsproto.errors import Error
+    from jsproto.events import Event
+    from jsproto.grammar.config import ServerInfo
+    from jsproto.ticket import Ticket
+    from jsproto.wire.frames import Msg
+
+
+class Conversation:
+    """A message-level machine. The defaults are those of one without timers that does not care about links."""
+
+    __slots__ = ()
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message for one of its subscriptions. Never raises, whatever the message holds."""
+        raise NotImplementedError
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed; early, late and repeated calls are harmless."""
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
+        return None
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """The link is gone, with what was under way on it."""
+
+    def link_restored(self, now: float) -> None:
+        """A new link carries the subscriptions again."""
+
+
+class Outbox(Protocol):
+    """What a conversation needs of its carrier."""
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """What the server said of itself, None while unknown."""
+
+    @property
+    def closed_error(self) -> Error | None:
+        """Why nothing can be sent any more; None while the carrier is usable."""
+
+    def publish(
+        self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
+    ) -> None:
+        """Send a message. ``headers`` is an encoded block. LocalProtocolError before anything is written."""
+
+    def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
+        """Subscribe; messages go to ``conversation.receive``. Returns the subscription's id."""
+
+    def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
+        """End a subscription, at once or after ``max_msgs`` messages in all."""
+
+    def completed(self, ticket: Ticket[Any]) -> None:
+        """``ticket`` has its answer: let whoever waits know."""
+
+    def emit(self, event: Event) -> None:
+        """Something happened that the application may want to know."""
+
+    def flush(self) -> None:
+        """What was published should leave now: this side waits for an answer to it."""
+
+    def rearm(self, conversation: Conversation) -> None:
+        """The conversation's deadline moved: ask it again."""

@@ -1,0 +1,107 @@
+"""Named timers and deadlines, without a clock.
+
+Rules: a time is a float, the caller's monotonic seconds. Every timer of the library is named in ``Timer`` with one
+sentence. A machine keeps its few timers in ``Timers``; whoever hosts many machines keeps their deadlines in
+``Deadlines``, a heap. Being asked early, late or twice is harmless.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+
+_COMPACT_AT = 64  # stale heap entries are swept once they outnumber the live ones, and never below this
+
+
+class Timer(Enum):
+    """Every timer of the library."""
+
+    HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"
+    KEEP_ALIVE = "a PING is due because the link may have died unnoticed"
+    LINGER = "small writes have waited long enough for company"
+    BATCH_START = "the server must have answered the first message of a batch"
+    BATCH_PING = "acknowledgements are late: ask for the latest one"
+    BATCH_STALLED = "acknowledgements are so late that the batch is given up"
+    BATCH_IDLE = "the server would soon forget a silent batch: ping it"
+    PAGE = "the next message of a Direct Get page must have come"
+
+
+class Timers:
+    """The timers of one machine: at most one time for each ``Timer``."""
+
+    __slots__ = ("_when",)
+
+    def __init__(self) -> None:
+        self._when: dict[Timer, float] = {}
+
+    def set(self, timer: Timer, when: float) -> None:
+        """Arm, or move, ``timer``."""
+        self._when[timer] = when
+
+    def stop(self, *timers: Timer) -> None:
+        """Disarm these; those not armed are passed over."""
+        for timer in timers:
+            self._when.pop(timer, None)
+
+    def clear(self) -> None:
+        """Disarm all."""
+        self._when.clear()
+
+    def __contains__(self, timer: Timer) -> bool:
+        return timer in self._when
+
+    def next(self) -> float | None:
+        """The earliest time, None when nothing is armed."""
+        return min(self._when.values(), default=None)
+
+    def expired(self, now: float) -> list[Timer]:
+        """Disarm and return what is due at ``now``, earliest first."""
+        due = sorted((when, timer.name) for timer, when in self._when.items() if when <= now)
+        timers = [Timer[name] for _, name in due]
+        self.stop(*timers)
+        return timers
+
+
+class Deadlines(Generic[K]):
+    """The deadlines of many (hashable) things; the earliest in O(1), changes in O(log n)."""
+
+    __slots__ = ("_count", "_heap", "_when")
+
+    def __init__(self) -> None:
+        self._when: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._when)
+
+    def set(self, key: K, when: float | None) -> None:
+        """The deadline of ``key`` is ``when``; None removes it."""
+        if when is None:
+            self._when.pop(key, None)
+        elif self._when.get(key) != when:
+            self._when[key] = when
+            self._count += 1
+            heappush(self._heap, (when, self._count, key))
+        if len(self._heap) > _COMPACT_AT + 2 * len(self._when):
+            self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
+            heapify(self._heap)
+
+    def next(self) -> float | None:
+        """The earliest deadline, None when there is none."""
+        heap, live = self._heap, self._when
+        while heap and live.get(heap[0][2]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def due(self, now: float) -> list[K]:
+        """Remove and return what is due at ``now``, earliest first."""
+        due: list[K] = []
+        while (when := self.next()) is not None and when <= now:
+            key = heappop(self._heap)[2]
+            del self._when[key]
+            due.append(key)
+        return due

@@ -1,0 +1,144 @@
+"""The JetStream verbs: what they ask, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import StreamNotFoundError, StreamWrongLastSequenceError
+from jsproto.client.jetstream import JetStream
+from jsproto.errors import (
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NoStreamResponseError,
+    RemoteProtocolError,
+    TimeoutError,
+)
+from jsproto.grammar.config import StreamConfig
+from jsproto.wire.frames import Pub
+from tests.harness import Harness
+
+NOT_FOUND = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
+
+
+def stream(pub: Pub) -> dict[str, Any]:
+    config = json.loads(pub.payload) if pub.payload else {"name": "S", "subjects": ["s.>"], "new_field": 1}
+    state = {"messages": 3, "bytes": 100, "first_seq": 1, "last_seq": 3, "consumer_count": 0}
+    return {"type": "io.nats.jetstream.api.v1.stream_info_response", "config": config, "state": state,
+            "created": "2026-11-20T20:36:46.910548879Z"}  # fmt: skip
+
+
+def test_stream_verbs() -> None:
+    harness = Harness()
+    js = harness.js
+    config = StreamConfig.from_options("S", subjects=["s.>"], max_age=timedelta(hours=1), allow_batched=True)
+    created = js.create_stream(config, now=harness.now)
+    asked = js.stream_info("S", now=harness.now)
+    updated = js.update_stream(config, now=harness.now)
+    requests = harness.answer(stream)
+    assert [pub.subject for pub in requests] == [
+        b"$JS.API.STREAM.CREATE.S", b"$JS.API.STREAM.INFO.S", b"$JS.API.STREAM.UPDATE.S",
+    ]  # fmt: skip
+    assert json.loads(requests[0].payload)["max_age"] == 3_600_000_000_000
+    assert created.result().config == config
+    assert updated.result().state.last_seq == 3
+    assert asked.result().config.extra == {"new_field": 1}
+    deleted = js.delete_stream("S", now=harness.now)
+    (request,) = harness.answer(lambda pub: {"success": True})
+    assert request.subject == b"$JS.API.STREAM.DELETE.S"
+    assert deleted.result() is True
+
+
+def test_changing_a_stream_sends_all_of_it_back() -> None:
+    harness = Harness()
+    ticket = harness.js.change_stream("S", {"max_msgs": 7}, now=harness.now)
+    harness.answer(stream)
+    (update,) = harness.answer(stream)
+    assert json.loads(update.payload) == {"name": "S", "subjects": ["s.>"], "new_field": 1, "max_msgs": 7}
+    assert ticket.result().config.max_msgs == 7
+
+
+def test_domain_and_prefix() -> None:
+    harness = Harness()
+    JetStream(harness.session, domain="hub").stream_info("S", now=harness.now)
+    JetStream(harness.session, prefix="my.api").stream_info("S", now=harness.now)
+    assert [pub.subject for pub in harness.published()] == [b"$JS.hub.API.STREAM.INFO.S", b"my.api.STREAM.INFO.S"]
+    with pytest.raises(LocalProtocolError, match="not both"):
+        JetStream(harness.session, domain="hub", prefix="my.api")
+
+
+def test_errors_of_the_api() -> None:
+    harness = Harness()
+    ticket = harness.js.stream_info("S", now=harness.now)
+    harness.answer(lambda pub: NOT_FOUND)
+    assert isinstance(ticket.error, StreamNotFoundError)
+    ticket = harness.js.stream_info("S", now=harness.now)
+    harness.answer(lambda pub: b"junk")
+    assert isinstance(ticket.error, RemoteProtocolError)
+    ticket = JetStream(harness.session, timeout=1.0).stream_info("S", now=harness.now)
+    harness.advance(1.0)
+    assert isinstance(ticket.error, TimeoutError)
+    ticket = harness.js.stream_info("S", now=harness.now)
+    (pub,) = [pub for pub in harness.published() if pub.subject.endswith(b"INFO.S")][-1:]
+    assert pub.reply is not None
+    harness.deliver(pub.reply, b"", b"NATS/1.0 503\r\n\r\n")
+    assert isinstance(ticket.error, JetStreamNotAvailableError)
+
+
+def test_account_info() -> None:
+    harness = Harness()
+    ticket = harness.js.account_info(now=harness.now)
+    (request,) = harness.answer(lambda pub: {"memory": 0, "storage": 5, "streams": 1, "consumers": 2, "api": {"total": 3}})
+    assert request.subject == b"$JS.API.INFO"
+    assert ticket.result().streams == 1
+
+
+def test_publish() -> None:
+    harness = Harness()
+    ticket = harness.js.publish(
+        "s.a", b"x", now=harness.now, headers={"K": "v"}, msg_id="m1", expected_stream="S", expected_last_seq=4,
+        expected_last_subject_seq=0,
+    )  # fmt: skip
+    (pub,) = harness.answer(lambda pub: {"stream": "S", "seq": 5, "duplicate": True})
+    assert pub.header == (
+        b"NATS/1.0\r\nK: v\r\nNats-Msg-Id: m1\r\nNats-Expected-Stream: S\r\nNats-Expected-Last-Sequence: 4\r\n"
+        b"Nats-Expected-Last-Subject-Sequence: 0\r\n\r\n"
+    )
+    assert (ticket.result().seq, ticket.result().duplicate) == (5, True)
+
+
+def test_publish_refused() -> None:
+    harness = Harness()
+    ticket = harness.js.publish("s.a", b"x", now=harness.now)
+    error = {"code": 400, "err_code": 10071, "description": "wrong last sequence: 4"}
+    harness.answer(lambda pub: {"error": error, "stream": "S", "seq": 0})
+    assert isinstance(ticket.error, StreamWrongLastSequenceError)
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, headers={"K": "v"})
+    (pub,) = harness.published()
+    assert pub.reply is not None
+    harness.deliver(pub.reply, b"not this", b"NATS/1.0 503\r\n\r\n")  # with a payload it is somebody's answer
+    assert isinstance(ticket.error, RemoteProtocolError)
+    ticket = harness.js.publish("s.a", b"x", now=harness.now)
+    (pub,) = harness.published()
+    assert pub.reply is not None
+    harness.deliver(pub.reply, b"", b"NATS/1.0 503\r\n\r\n")
+    assert isinstance(ticket.error, NoStreamResponseError)
+    ticket = harness.js.publish("s.a", b"x", now=harness.now)
+    (pub,) = harness.published()
+    assert pub.reply is not None
+    harness.deliver(pub.reply, b"", b"broken")
+    assert isinstance(ticket.error, RemoteProtocolError)
+
+
+def test_conversations_get_inboxes_of_their_own() -> None:
+    harness = Harness()
+    first, second = harness.js.fast_publisher(), harness.js.fast_publisher()
+    assert first.batch_id != second.batch_id
+    read = harness.js.get_batch("S", now=harness.now, seq=3, subject="s.a", batch=7, max_bytes=100)
+    (request,) = harness.published()
+    assert request.subject == b"$JS.API.DIRECT.GET.S"
+    assert json.loads(request.payload) == {"seq": 3, "batch": 7, "max_bytes": 100, "next_by_subj": "s.a"}
+    assert read.stream == "S"

@@ -1,0 +1,67 @@
+"""Addresses and options: what a user may write, and what is refused without giving secrets away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.client.options import Address, ConnectOptions, connect_options
+from jsproto.errors import LocalProtocolError
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ("nats://localhost:4222", [Address("localhost", 4222)]),
+        ("localhost", [Address("localhost", 4222)]),
+        ("10.0.0.1:5000", [Address("10.0.0.1", 5000)]),
+        ("tcp://h/", [Address("h", 4222)]),
+        ("nats://[::1]:1", [Address("::1", 1)]),
+        ("nats://u:p%3A@h", [Address("h", 4222, "u", "p:")]),
+        ("nats://tok@h", [Address("h", 4222, token="tok")]),
+        ("a:1, nats://b:2", [Address("a", 1), Address("b", 2)]),
+        (["a", "b"], [Address("a", 4222), Address("b", 4222)]),
+    ],
+)
+def test_what_a_user_may_write(servers: Any, expected: list[Address]) -> None:
+    assert list(connect_options(servers).servers) == expected
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["", "http://h", "tls://h", "nats://", "nats://h:x", "nats://h:99999", "nats://h/path", "nats://h?q", "nats://h#f",
+     "nats://[::1", []],
+)  # fmt: skip
+def test_what_is_no_address(servers: Any) -> None:
+    with pytest.raises(LocalProtocolError):
+        connect_options(servers)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": 0}, {"connect_timeout": -1.0}, {"ping_interval": float("nan")}, {"max_outstanding_pings": 0},
+     {"flush_at": 0}, {"pending_size": 0}, {"linger": -0.1}, {"token": "t", "user": "u"}, {"inbox_prefix": "a..b"},
+     {"no_such_option": 1}],
+)  # fmt: skip
+def test_impossible_options(options: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        connect_options("h", **options)
+
+
+@given(st.text("abcXYZ0189", min_size=1), st.text("abcXYZ0189", min_size=1))
+def test_secrets_show_nowhere(user: str, password: str) -> None:
+    secret = f"s3cr3t-{password}"
+    options = connect_options(f"nats://{user}:{secret}@h:1", password=secret, user=user)
+    assert secret not in repr(options)
+    assert secret not in options.servers[0].url
+    with pytest.raises(LocalProtocolError) as caught:
+        connect_options(f"nats://{user}:{secret}@h/path")
+    assert secret not in str(caught.value)
+
+
+def test_an_address_in_brackets() -> None:
+    assert Address("::1", 4222).url == "nats://[::1]:4222"
+    assert ConnectOptions((Address("h", 1),)).timeout == 5.0

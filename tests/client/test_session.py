@@ -1,0 +1,537 @@
+"""Session and link: handshake, keep-alive, bounds, flush policy, the end; against a scripted server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from jsproto.client.options import connect_options
+from jsproto.client.session import MAX_CACHED_SUBJECTS, Session
+from jsproto.client.subscription import Subscription
+from jsproto.errors import (
+    AuthorizationError,
+    BadHeaderError,
+    BadSubjectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    Error,
+    LocalProtocolError,
+    MaxPayloadError,
+    NoServersError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    ServerError,
+    StaleConnectionError,
+    TimeoutError,
+    TLSRequiredError,
+    UnsupportedByServerError,
+)
+from jsproto.events import Connected, Disconnected, ServerInfoChanged, ServerReportedError
+from jsproto.ticket import Ticket
+from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
+from jsproto.wire.frames import Connect, Ping, Pong, Pub, Sub, Unsub
+from tests.harness import INFO, TOKEN, Harness
+
+
+def info(**fields: Any) -> bytes:
+    return encode_info(json.dumps({**INFO, **fields}).encode())
+
+
+def dialled(**options: Any) -> Harness:
+    harness = Harness(connected=False, **options)
+    harness.session.connection_made(harness.now)
+    return harness
+
+
+# -- the handshake -----------------------------------------------------------------------------------------------------
+
+
+def test_the_handshake() -> None:
+    harness = Harness(connected=False, name="me", token="secret")
+    session = harness.session
+    address = session.connect_to
+    assert address is not None
+    assert (address.host, address.port, address.url) == ("localhost", 4222, "nats://localhost:4222")
+    assert (session.server, session.url) == (None, None)
+    session.connection_made(harness.now)
+    assert session.connect_to is None
+    harness.feed(info())
+    connect, ping = harness.sent()
+    assert isinstance(connect, Connect)
+    assert isinstance(ping, Ping)
+    fields = json.loads(connect.raw)
+    assert fields == {
+        "verbose": False, "pedantic": False, "lang": "python-jsproto", "version": fields["version"], "protocol": 1,
+        "echo": True, "headers": True, "no_responders": True, "name": "me", "auth_token": "secret",
+    }  # fmt: skip
+    assert not session.connected.done
+    harness.feed(PONG)
+    assert session.connected.result().version == "2.15.1"
+    assert session.connected in harness.completed
+    (event,) = harness.events()
+    assert isinstance(event, Connected)
+    assert event.url == session.url == "nats://localhost:4222"
+    assert session.max_payload == 1_048_576
+
+
+def test_credentials_of_the_url_go_before_those_of_the_options() -> None:
+    def connect(url: str) -> dict[str, Any]:
+        session = Session(connect_options(url, user="option", password="p"), token=TOKEN)
+        session.connection_made(0.0)
+        session.receive_data(info(), 0.0)
+        raw = b"".join(session.data_to_send()).partition(b"\r\n")[0].removeprefix(b"CONNECT ")
+        fields: dict[str, Any] = json.loads(raw)
+        return {key: fields.get(key) for key in ("user", "pass", "auth_token")}
+
+    assert connect("nats://h") == {"user": "option", "pass": "p", "auth_token": None}
+    assert connect("nats://u%40x:s@h") == {"user": "u@x", "pass": "s", "auth_token": None}
+    assert connect("nats://tok@h") == {"user": None, "pass": None, "auth_token": "tok"}
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "text"),
+    [
+        (b"INFO {\r\n", RemoteProtocolError, "JSON"),
+        (b"INFO []\r\n", RemoteProtocolError, ""),
+        (b"HTTP/1.1 400 Bad Request\r\n", RemoteProtocolError, ""),
+        (b"PING\r\n", RemoteProtocolError, "not spoken"),
+        (info() + encode_msg(b"a", b"1", None, None, b""), RemoteProtocolError, "Msg"),
+        (info(tls_required=True), TLSRequiredError, "TLS"),
+        (info() + encode_err(b"'Authorization Violation'"), AuthorizationError, "Authorization Violation"),
+    ],
+)
+def test_a_handshake_that_fails(data: bytes, error: type[Error], text: str) -> None:
+    harness = dialled()
+    harness.feed(data)
+    assert type(harness.session.connected.error) is error
+    assert text in str(harness.session.connected.error)
+    assert harness.session.closed
+    assert harness.session.wants_close
+    assert harness.events()[-1] == Disconnected(harness.session.error)
+    harness.feed(info())  # too late
+    harness.session.receive_eof(harness.now)
+    assert harness.session.deadline() is None
+
+
+def test_the_peer_leaves_during_the_handshake() -> None:
+    harness = dialled()
+    harness.session.receive_eof(harness.now)
+    error = harness.session.connected.error
+    assert isinstance(error, ConnectionLostError)
+    assert "handshake" in str(error)
+
+
+def test_the_handshake_takes_too_long() -> None:
+    harness = dialled(connect_timeout=2.0)
+    harness.feed(info())
+    harness.advance(1.9)
+    assert not harness.session.closed
+    harness.advance(0.2)
+    assert "handshake" in str(harness.session.connected.error)
+
+
+def test_no_address_answers() -> None:
+    session = Session(connect_options("nats://a:1,b:2"), token=TOKEN)
+    session.receive_data(b"junk", 0.0)  # no link: nothing to do with it
+    session.receive_eof(0.0)
+    session.handle_timeout(0.0)
+    assert session.data_to_send() == []
+    session.connection_failed("refused", 0.0)
+    assert session.connect_to is not None
+    assert session.connect_to.host == "b"
+    session.connection_failed("timed out", 0.0)
+    error = session.connected.error
+    assert isinstance(error, NoServersError)
+    assert error.attempts == (("nats://a:1", "refused"), ("nats://b:2", "timed out"))
+    assert session.connect_to is None
+    for late in (lambda: session.connection_failed("x", 0.0), lambda: session.connection_made(0.0)):
+        with pytest.raises(LocalProtocolError, match="asked for no connection"):
+            late()
+
+
+def test_a_handshake_that_fails_leads_to_the_next_address() -> None:
+    session = Session(connect_options("nats://a:1,b:2"), token=TOKEN)
+    session.connection_made(0.0)
+    session.receive_data(b"junk\r\n", 0.0)
+    assert session.wants_close
+    assert not session.connected.done
+    assert session.connect_to is not None
+    assert session.connect_to.host == "b"
+    session.connection_made(0.0)
+    assert not session.wants_close
+    session.receive_data(info(), 0.0)
+    session.receive_eof(0.0, "gone")
+    error = session.connected.error
+    assert isinstance(error, NoServersError)
+    assert [url for url, _ in error.attempts] == ["nats://a:1", "nats://b:2"]
+    assert "gone during the handshake" in str(error)
+
+
+def test_a_token_is_needed() -> None:
+    with pytest.raises(LocalProtocolError, match="random"):
+        Session(connect_options(), token=b"short")
+
+
+def test_the_same_inputs_give_the_same_bytes() -> None:
+    def run() -> list[str]:
+        harness = Harness()
+        harness.session.request("a", b"x", now=harness.now)
+        return [str(frame) for frame in harness.sent()]
+
+    assert run() == run()
+    assert run()
+
+
+# -- keep-alive --------------------------------------------------------------------------------------------------------
+
+
+def test_pings_are_answered_and_asked() -> None:
+    harness = Harness(ping_interval=10.0, max_outstanding_pings=2)
+    harness.feed(PING)
+    assert harness.sent() == [Pong()]
+    harness.advance(10.0)
+    assert harness.sent() == [Ping()]
+    harness.feed(PONG)
+    harness.feed(PONG)  # unsolicited
+    harness.advance(20.0)
+    assert harness.sent() == [Ping(), Ping()]
+    harness.advance(10.0)
+    assert isinstance(harness.session.error, StaleConnectionError)
+
+
+def test_round_trip() -> None:
+    harness = Harness()
+    harness.session.publish_message("a", b"before")
+    ticket = harness.session.ping(harness.now)
+    pub, ping = harness.sent()
+    assert isinstance(pub, Pub)
+    assert isinstance(ping, Ping)
+    harness.now += 0.25
+    harness.feed(PONG)
+    assert ticket.result() == 0.25
+    ticket = harness.session.ping(harness.now)
+    harness.session.close(harness.now)
+    assert isinstance(ticket.error, ConnectionClosedError)
+    with pytest.raises(ConnectionClosedError):
+        harness.session.ping(harness.now)
+
+
+def test_round_trip_needs_a_link() -> None:
+    harness = dialled()
+    with pytest.raises(LocalProtocolError, match="not connected"):
+        harness.session.ping(harness.now)
+
+
+# -- what the server says ----------------------------------------------------------------------------------------------
+
+
+def test_info_again() -> None:
+    harness = Harness()
+    harness.feed(info(max_payload=10, ldm=True))
+    (event,) = harness.events()
+    assert isinstance(event, ServerInfoChanged)
+    with pytest.raises(MaxPayloadError):
+        harness.session.publish_message("a", b"x" * 11)
+    harness.feed(b"INFO {}}\r\n")
+    assert isinstance(harness.session.error, RemoteProtocolError)
+
+
+@pytest.mark.parametrize("text", ["Permissions Violation for Publish to \"a\"", "Invalid Subject"])
+def test_errors_that_leave_the_connection_alone(text: str) -> None:
+    harness = Harness()
+    harness.feed(encode_err(f"'{text}'".encode()))
+    (event,) = harness.events()
+    assert isinstance(event, ServerReportedError)
+    assert (text in event.text, event.fatal) == (True, False)
+    assert not harness.session.closed
+
+
+def test_an_error_before_the_end_is_the_reason_of_the_end() -> None:
+    harness = Harness()
+    harness.feed(encode_err(b"'Slow Consumer'"))
+    (event,) = harness.events()
+    assert isinstance(event, ServerReportedError)
+    assert event.fatal
+    harness.session.receive_eof(harness.now)
+    assert isinstance(harness.session.error, ServerError)
+    assert "Slow Consumer" in str(harness.session.error)
+
+
+def test_a_message_for_nobody_is_passed_over() -> None:
+    harness = Harness()
+    harness.feed(encode_msg(b"a", b"99", None, None, b"x"))
+    assert harness.events() == []
+    assert not harness.session.closed
+
+
+def test_nothing_follows_a_refusal() -> None:
+    harness = Harness()
+    harness.feed(encode_err(b"'Authorization Violation'") + PING)
+    assert isinstance(harness.session.error, AuthorizationError)
+
+
+def test_ok_is_harmless() -> None:
+    harness = Harness()
+    harness.feed(b"+OK\r\n")
+    assert not harness.session.closed
+
+
+def test_garbage_ends_the_session_but_what_came_before_counts() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    harness.sent()
+    harness.feed(encode_msg(b"a", b"1", None, None, b"x") + b"junk\r\n")
+    assert [message.payload for message in subscription.pop_many(9)] == [b"x"]
+    assert isinstance(harness.session.error, RemoteProtocolError)
+    with pytest.raises(RemoteProtocolError):
+        subscription.readable().result()
+
+
+# -- publishing --------------------------------------------------------------------------------------------------------
+
+
+def test_publishing() -> None:
+    harness = Harness()
+    session = harness.session
+    session.publish_message("a", b"1")
+    session.publish_message("a", b"2", reply="r")
+    session.publish_message("a", b"3", headers={"K": ["v", "w"]})
+    session.publish_message("ä.b", b"", reply="r", headers={"K": "v"})
+    block = b"NATS/1.0\r\nK: v\r\nK: w\r\n\r\n"
+    assert harness.published() == [
+        Pub(b"a", None, None, b"1"), Pub(b"a", b"r", None, b"2"), Pub(b"a", None, block, b"3"),
+        Pub("ä.b".encode(), b"r", b"NATS/1.0\r\nK: v\r\n\r\n", b""),
+    ]  # fmt: skip
+
+
+def test_large_payloads_are_not_copied() -> None:
+    harness = Harness()
+    payload = b"x" * 2_000
+    harness.session.publish_message("a", payload)
+    assert any(piece is payload for piece in harness.session._writes)
+    harness.session.publish_message("a", payload, headers={"K": "v"})
+    assert [pub.payload for pub in harness.published()] == [payload, payload]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda s: s.publish_message("a b"), BadSubjectError),
+        (lambda s: s.publish_message("a\r\nPUB b 0\r\n\r\n"), BadSubjectError),
+        (lambda s: s.publish_message("a.*"), BadSubjectError),
+        (lambda s: s.publish_message("a", reply="b c"), BadSubjectError),
+        (lambda s: s.publish_message("a", headers={"K": "v\r\nX: y"}), BadHeaderError),
+        (lambda s: s.publish_message("a", b"x" * 101), MaxPayloadError),
+        (lambda s: s.publish_message("a", b"x" * 90, headers={"K": "v"}), MaxPayloadError),
+        (lambda s: Subscription(s, "a..b"), BadSubjectError),
+        (lambda s: Subscription(s, "a", queue="q r"), LocalProtocolError),
+        (lambda s: Subscription(s, "a", pending_msgs_limit=0), LocalProtocolError),
+        (lambda s: s.request("a b", now=0.0), BadSubjectError),
+    ],
+)
+def test_a_users_mistake_changes_nothing(call: Callable[[Session], object], error: type[Error]) -> None:
+    harness = Harness(info={"max_payload": 100})
+    with pytest.raises(error):
+        call(harness.session)
+    assert not harness.sent(Pub)
+    assert len(harness.session.requests) == 0
+
+
+def test_a_server_without_headers() -> None:
+    harness = Harness(info={"headers": False})
+    with pytest.raises(UnsupportedByServerError, match="headers"):
+        harness.session.publish_message("a", headers={"K": "v"})
+
+
+def test_the_cache_of_subjects_is_bounded() -> None:
+    harness = Harness(pending_size=10**9)
+    for n in range(MAX_CACHED_SUBJECTS + 5):
+        harness.session.publish_message(f"a.{n}")
+    assert len(harness.session._heads) == 5
+
+
+# -- when bytes leave --------------------------------------------------------------------------------------------------
+
+
+def test_small_writes_linger() -> None:
+    harness = Harness(linger=0.5)
+    session = harness.session
+    assert not session.wants_send(harness.now)
+    session.publish_message("a", b"1")
+    assert not session.wants_send(harness.now)
+    assert session.deadline() == harness.now + 0.5
+    assert not session.wants_send(harness.now + 0.4)
+    assert session.wants_send(harness.now + 0.5)
+    session.handle_timeout(harness.now + 0.5)  # a driver that cannot write is not asked again and again
+    assert session.deadline() == harness.now + 120.0
+    assert session.wants_send(harness.now + 0.5)
+    assert b"".join(session.data_to_send()) == b"PUB a 1\r\n1\r\n"
+    assert not session.wants_send(harness.now + 0.5)
+
+
+def test_many_bytes_do_not_linger_and_questions_do_not_either() -> None:
+    harness = Harness(linger=0.5, flush_at=100)
+    harness.session.publish_message("a", b"x" * 100)
+    assert harness.session.wants_send(harness.now)
+    harness.sent()
+    harness.session.request("a", now=harness.now)
+    assert harness.session.wants_send(harness.now)
+
+
+def test_nothing_but_the_handshake_leaves_before_the_link_is_open() -> None:
+    harness = Harness(connected=False, linger=0.0)
+    harness.session.publish_message("a", b"early")
+    assert not harness.session.wants_send(harness.now)
+    harness.session.connection_made(harness.now)
+    assert not harness.session.wants_send(harness.now)
+    assert harness.session.data_to_send() == []
+    harness.feed(info())
+    assert harness.sent(Pub) == []
+    harness.feed(PONG)
+    assert harness.published() == [Pub(b"a", None, None, b"early")]
+
+
+def test_the_outbound_buffer_is_bounded() -> None:
+    harness = Harness(pending_size=100, linger=9.0)
+    session = harness.session
+    assert session.sendable().done
+    session.publish_message("a", b"x" * 80)
+    assert session.congested
+    sendable = session.sendable()
+    assert session.sendable() is sendable
+    session.publish_message("a", b"x" * 80)
+    with pytest.raises(OutboundBufferLimitError) as caught:
+        session.publish_message("a", b"x")
+    assert caught.value.limit == 100
+    assert not sendable.done
+    assert len(harness.published()) == 2
+    assert sendable.done
+    assert not session.congested
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_share_one_inbox() -> None:
+    harness = Harness()
+    first = harness.session.request("a", b"1", now=harness.now)
+    second = harness.session.request("b", b"2", now=harness.now, headers={"K": "v"})
+    frames = harness.sent()
+    assert [type(frame) for frame in frames] == [Sub, Pub, Pub]
+    replies = [frame.reply for frame in frames if isinstance(frame, Pub)]
+    harness.deliver(replies[1], b"two")
+    harness.deliver(replies[0], b"one")
+    assert (first.result().payload, second.result().payload) == (b"one", b"two")
+    harness.deliver(replies[0], b"again")
+    assert "no request" in harness.events()[-1].reason  # type: ignore[union-attr]
+    harness.advance(10.0)  # the deadlines of what was answered are spurious, and harmless
+    assert harness.session.deadline() == harness.now + 110.0
+
+
+def test_a_request_times_out_alone() -> None:
+    harness = Harness(timeout=5.0)
+    slow = harness.session.request("a", now=harness.now)
+    quick = harness.session.request("b", now=harness.now, timeout=1.0)
+    harness.advance(1.5)
+    assert isinstance(quick.error, TimeoutError)
+    assert "b within 1 s" in str(quick.error)
+    assert not slow.done
+    harness.advance(4.0)
+    assert slow.done
+
+
+def test_requests_fail_with_the_link() -> None:
+    harness = Harness()
+    ticket = harness.session.request("a", now=harness.now)
+    harness.session.receive_eof(harness.now, "reset by peer")
+    assert isinstance(ticket.error, ConnectionLostError)
+    assert "reset by peer" in str(ticket.error)
+    with pytest.raises(ConnectionClosedError, match="reset by peer"):
+        harness.session.request("a", now=harness.now)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_closing_leaves_the_last_bytes_to_be_written() -> None:
+    harness = Harness(linger=9.0)
+    subscription = Subscription(harness.session, "a")
+    harness.sent()
+    harness.session.publish_message("a", b"last")
+    sendable = harness.session.sendable()
+    harness.session.close(harness.now)
+    harness.session.close(harness.now)
+    assert sendable.done
+    assert harness.session.sendable().done
+    assert harness.session.wants_close
+    assert harness.session.wants_send(harness.now + 10)
+    assert b"".join(harness.session.data_to_send()).endswith(b"last\r\n")
+    assert harness.events() == [Disconnected(None)]
+    assert isinstance(subscription.error, ConnectionClosedError)
+    for verb in (
+        lambda: harness.session.publish_message("a"),
+        lambda: Subscription(harness.session, "a"),
+        lambda: harness.session.request("a", now=harness.now),
+    ):
+        with pytest.raises(ConnectionClosedError):
+            verb()
+    subscription.unsubscribe()
+    harness.session.end_interest(1)
+    harness.session.unsubscribe(1, 5)
+    harness.session.handle_timeout(harness.now)
+    assert harness.session.data_to_send() == []
+
+
+def test_closing_before_anything_was_dialled() -> None:
+    harness = Harness(connected=False)
+    harness.session.close(harness.now)
+    assert isinstance(harness.session.connected.error, ConnectionClosedError)
+    assert not harness.session.wants_send(harness.now)
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_asks_and_goes_on() -> None:
+    harness = Harness()
+    done: Ticket[int] = Ticket()
+    done.succeed(5)
+
+    def script() -> Generator[Ticket[Any], Any, int]:
+        five: int = yield done
+        answer = yield harness.session.request("a", now=harness.now)
+        try:
+            yield harness.session.request("b", now=harness.now)
+        except TimeoutError:
+            return five + len(answer.payload)
+        return 0
+
+    ticket = harness.session.run(script())
+    (request,) = harness.published()
+    assert request.reply is not None
+    harness.deliver(request.reply, b"123")
+    assert not ticket.done
+    harness.advance(6.0)
+    assert ticket.result() == 8
+    assert harness.completed[-1] is ticket
+
+
+def test_a_script_fails_with_the_error_it_does_not_catch() -> None:
+    harness = Harness()
+
+    def script() -> Generator[Ticket[Any], Any, None]:
+        yield harness.session.request("a", now=harness.now)
+
+    ticket = harness.session.run(script())
+    harness.session.close(harness.now)
+    assert isinstance(ticket.error, ConnectionClosedError)
+
+
+def test_unsub_of_an_unknown_subscription() -> None:
+    harness = Harness()
+    harness.session.unsubscribe(99)
+    harness.session.unsubscribe(99, 3)
+    assert harness.sent(Unsub) == []

@@ -1,0 +1,129 @@
+"""Core subscriptions: order, bounds, ends, drain."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.client.subscription import Subscription
+from jsproto.errors import ConnectionClosedError
+from jsproto.events import SlowConsumer
+from jsproto.wire.encoder import PONG
+from jsproto.wire.frames import Ping, Sub, Unsub
+from tests.harness import Harness
+
+
+def test_messages_in_order() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a.>", queue="workers")
+    assert harness.sent() == [Sub(b"a.>", b"workers", b"1")]
+    readable = subscription.readable()
+    assert subscription.readable() is readable
+    for n in range(5):
+        harness.deliver(b"a.%d" % n, b"%d" % n)
+    assert readable.result() is None
+    assert subscription.readable().done
+    assert (subscription.pending_msgs, subscription.pending_bytes) == (5, 5)
+    assert [message.payload for message in subscription.pop_many(2)] == [b"0", b"1"]
+    assert subscription.pending_bytes == 3
+    assert [message.payload for message in subscription.pop_many(9)] == [b"2", b"3", b"4"]
+    assert subscription.pop_many(9) == []
+    assert not subscription.readable().done
+
+
+def test_a_slow_reader_loses_messages_and_is_told() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a", pending_msgs_limit=2)
+    for n in range(5):
+        harness.deliver(b"a", b"%d" % n)
+    assert subscription.dropped == 3
+    assert harness.events() == [SlowConsumer("a", 1)]
+    assert [message.payload for message in subscription.pop_many(9)] == [b"0", b"1"]
+    for _ in range(3):
+        harness.deliver(b"a", b"x")
+    assert harness.events() == [SlowConsumer("a", 4)]
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(1, 5), st.integers(1, 60))
+def test_the_buffer_is_bounded_by_both_limits(sizes: list[int], most: int, most_bytes: int) -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a", pending_msgs_limit=most, pending_bytes_limit=most_bytes)
+    for size in sizes:
+        harness.deliver(b"a", b"x" * size)
+    kept = subscription.pop_many(1000)
+    assert len(kept) + subscription.dropped == len(sizes)
+    assert len(kept) <= most
+    assert sum(len(message.payload) for message in kept) <= most_bytes
+
+
+def test_unsubscribing() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    readable = subscription.readable()
+    harness.sent()
+    subscription.unsubscribe()
+    subscription.unsubscribe()
+    assert harness.sent() == [Unsub(b"1", None)]
+    assert isinstance(readable.error, ConnectionClosedError)
+    with pytest.raises(ConnectionClosedError):
+        subscription.readable().result()
+
+
+def test_unsubscribing_after_so_many() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    harness.deliver(b"a")
+    subscription.unsubscribe(3)
+    assert harness.sent(Unsub) == [Unsub(b"1", 3)]
+    harness.deliver(b"a")
+    assert subscription.error is None
+    harness.deliver(b"a")
+    assert isinstance(subscription.error, ConnectionClosedError)
+    assert len(subscription.pop_many(9)) == 3
+    late = Subscription(harness.session, "b")
+    harness.deliver(b"b")
+    late.unsubscribe(1)
+    assert isinstance(late.error, ConnectionClosedError)
+
+
+def test_draining_delivers_what_was_under_way() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    closed = Subscription(harness.session, "b")
+    closed.unsubscribe()
+    harness.sent()
+    ticket = harness.session.drain(harness.now)
+    subs = dict(harness.subs)
+    assert harness.sent() == [Unsub(b"1", None), Ping()]
+    harness.subs = subs
+    harness.deliver(b"a", b"under way")
+    assert not ticket.done
+    harness.feed(PONG)
+    assert ticket.result() is None
+    assert [message.payload for message in subscription.pop_many(9)] == [b"under way"]
+    assert isinstance(subscription.readable().error, ConnectionClosedError)
+    subscription.end_interest()
+    assert harness.sent() == []
+
+
+def test_closing_while_draining() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    ticket = subscription.drain(harness.now)
+    subscription.unsubscribe()
+    harness.sent()
+    harness.feed(PONG)
+    assert ticket.done
+    assert "closed" in str(subscription.error)
+
+
+def test_draining_one_leaves_the_others() -> None:
+    harness = Harness()
+    one, other = Subscription(harness.session, "a"), Subscription(harness.session, "b")
+    ticket = one.drain(harness.now)
+    assert harness.sent(Unsub) == [Unsub(b"1", None)]
+    harness.feed(PONG)
+    assert ticket.done
+    assert one.error is not None
+    assert other.error is None
