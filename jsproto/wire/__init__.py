@@ -1,0 +1,1 @@
+"""Bytes to frames and back, for both roles: limits, frames, decoder, encoder."""

@@ -1,0 +1,307 @@
+"""Bytes to frames, incrementally, for both roles.
+
+Rules
+
+* ``feed`` never raises, whatever the bytes. The first thing that does not fit becomes ``error``, which is
+  final; the frames before it are still returned.
+* The same bytes give the same frames and the same error however they are cut.
+* A control line is split at blanks and tabs only, on bytes; its verb is read in any letter case. It ends with
+  CRLF; a bare LF is taken too, as servers take it, and a CR anywhere else among the arguments is an error.
+* A size is 1 to 9 ASCII digits and is checked on the control line: no body that is too large is kept.
+* The two bytes behind a body are CRLF, or the connection is lost: framing cannot be trusted any more.
+* Time is linear in the number of bytes and memory bounded by the limits: of an unfinished line only what is
+  new is searched, and an unfinished message is left alone until its last byte is here.
+* A line that can no longer become a known verb is refused at once: a peer that talks TLS is told in time.
+
+Not here: which frames fit the phase of a link (``rules.link``), what subjects, header blocks and JSON may
+hold (``grammar``): a message with a strange subject or header block is a message, and the connection lives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from jsproto.errors import MAX_QUOTED, RemoteProtocolError
+from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
+
+Role: TypeAlias = Literal["client", "server"]
+
+_CR: Final = 13
+_LF: Final = 10
+_BLANKS: Final = b" \t"
+
+# A delivered message as servers write it. What does not match is read the general way, with the same result.
+_DELIVERY: Final = re.compile(
+    rb"(?:MSG|(H)MSG) ([^ \t\r\n]++) ([^ \t\r\n]++) (?:([^ \t\r\n]*+) )?(?(1)([0-9]{1,9}+) )([0-9]{1,9}+)\r\n"
+)
+_EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
+_FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
+_ENOUGH_FOR_A_VERB: Final = len(b"CONNECT\r") + 1
+
+
+class _Broken(Exception):
+    """Why reading ends; never leaves this module."""
+
+
+class _Head(NamedTuple):
+    """The control line of a message: its sizes, and what makes the frame of header block and body."""
+
+    build: Callable[[bytes | None, bytes], Frame]
+    header: int | None
+    total: int
+
+
+class Decoder:
+    """Reads what the other side sends; ``role`` is ours: a client reads what servers send.
+
+    ``error`` is why nothing can be read any more, None while all is well; its ``data`` is the beginning of
+    the frame that does not fit.
+    """
+
+    __slots__ = (
+        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_tail", "_verbs", "_watch", "error"
+    )  # fmt: skip
+
+    def __init__(self, role: Role, limits: Limits | None = None) -> None:
+        self.error: RemoteProtocolError | None = None
+        self._is_client = role == "client"
+        if limits is None:
+            limits = CLIENT_LIMITS if self._is_client else SERVER_LIMITS
+        self._control_line = limits.control_line
+        self._max_payload = limits.max_payload
+        readers = _FROM_SERVERS if self._is_client else _FROM_CLIENTS
+        self._verbs = {
+            verb: (read, limits.json_line if verb in _JSON_VERBS else limits.control_line)
+            for verb, read in readers.items()
+        }
+        self._beginnings = _BEGINNINGS[role]
+        self._tail = bytearray()  # the unfinished frame: compact however small the pieces it came in
+        self._need = 0  # how long the tail must get before it is worth another look; 0: until its line ends
+        self._watch = 0  # how long an unfinished line may get before it is checked again
+
+    @property
+    def pending(self) -> int:
+        """Bytes kept of an unfinished frame."""
+        return len(self._tail)
+
+    def set_max_payload(self, size: int) -> None:
+        """Accept messages of at most ``size`` bytes from now on, header blocks included."""
+        self._max_payload = size
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take ``data`` and return the frames that it completes, in order. Never raises."""
+        tail = self._tail
+        if len(tail) + len(data) < self._need:
+            tail += data
+            return []
+        if tail:
+            if not self._need and b"\n" not in data:
+                tail += data
+                if len(tail) > self._watch:
+                    self._check_unfinished_line()
+                return []
+            data = b"".join((tail, data))
+            tail.clear()
+            self._need = 0
+        elif self.error is not None:
+            return []
+        frames: list[Frame] = []
+        position, end = 0, len(data)
+        try:
+            while position < end:
+                if self._is_client:
+                    position = self._take_deliveries(data, position, frames)
+                following = self._take(data, position, frames)
+                if following < 0:
+                    break
+                position = following
+        except _Broken as broken:
+            self._fail(str(broken), data[position : position + MAX_QUOTED])
+            return frames
+        tail += data[position:]
+        if tail and not self._need:
+            self._check_unfinished_line()
+        return frames
+
+    def _take_deliveries(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """The hot path: whole, plain messages in a row. Returns where the first frame begins that is none."""
+        match_at, append, new = _DELIVERY.match, frames.append, object.__new__
+        line_limit, max_payload = self._control_line, self._max_payload
+        last = len(data) - 2
+        while (match := match_at(data, position)) is not None:
+            has_header, subject, sid, reply, header_digits, digits = match.groups()
+            body = match.end()
+            size = int(digits)
+            end = body + size
+            if end > last or size > max_payload or body - position > line_limit:
+                break
+            if data[end] != _CR or data[end + 1] != _LF:
+                break
+            message = new(Msg)
+            message.subject = subject
+            message.sid = sid
+            message.reply = reply
+            if has_header is None:
+                message.header = None
+                message.payload = data[body:end]
+            else:
+                split = body + int(header_digits)
+                if split > end:
+                    break
+                message.header = data[body:split]
+                message.payload = data[split:end]
+            append(message)
+            position = end + 2
+        return position
+
+    def _take(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """One frame of any kind. Returns where it ends, -1 when it is unfinished; then ``_need`` is set."""
+        newline = data.find(b"\n", position)
+        if newline < 0:
+            return -1
+        line = data[position:newline].removesuffix(b"\r")
+        word = _FIRST_WORD.match(line)
+        assert word is not None  # it matches nothing, too
+        verb = word[0].upper()
+        known = self._verbs.get(verb)
+        if known is None:
+            raise _Broken("an unknown verb")
+        read, line_limit = known
+        if len(line) > len(verb) + 1 + line_limit:
+            raise _Broken("a control line that is too long")
+        frame = read(line[len(verb) + 1 :])
+        body = newline + 1
+        if not isinstance(frame, _Head):
+            frames.append(frame)
+            return body
+        build, header, total = frame
+        if total > self._max_payload:
+            raise _Broken(f"a message of {total} bytes, at most {self._max_payload} are taken")
+        if header is not None and header > total:
+            raise _Broken("a header block that is larger than its message")
+        end = body + total
+        if end + 2 > len(data):
+            self._need = end + 2 - position
+            return -1
+        if data[end : end + 2] != b"\r\n":
+            raise _Broken("a message that does not end with CRLF")
+        split = body + (header or 0)
+        frames.append(build(None if header is None else data[body:split], data[split:end]))
+        return end + 2
+
+    def _check_unfinished_line(self) -> None:
+        """Refuse a line that cannot become good; what is wrong with its beginning is wrong with all of it."""
+        tail = self._tail
+        head = bytes(tail[:_ENOUGH_FOR_A_VERB])
+        word = _FIRST_WORD.match(head)
+        assert word is not None  # it matches nothing, too
+        verb = word[0].upper()
+        if len(verb) == len(head):  # the verb itself may go on
+            self._watch = len(tail)
+            if verb not in self._beginnings:
+                self._fail("an unknown verb", bytes(tail[:MAX_QUOTED]))
+        elif (known := self._verbs.get(verb)) is None:
+            self._fail("an unknown verb", bytes(tail[:MAX_QUOTED]))
+        else:
+            self._watch = len(verb) + 1 + known[1]
+            if len(tail) - tail.endswith(b"\r") > self._watch:
+                self._fail("a control line that is too long", bytes(tail[:MAX_QUOTED]))
+
+    def _fail(self, why: str, data: bytes) -> None:
+        self.error = RemoteProtocolError(why, data)
+        self._tail.clear()
+
+
+# -- control lines by verb: each reader takes the arguments ----------------------------------------------
+
+
+def _split(arguments: bytes, least: int, most: int) -> list[bytes]:
+    if b"\r" in arguments:
+        raise _Broken("a CR that does not end the line")
+    words = [word for word in arguments.replace(b"\t", b" ").split(b" ") if word]
+    if not least <= len(words) <= most:
+        raise _Broken("a wrong number of arguments")
+    return words
+
+
+def _number(digits: bytes) -> int:
+    # bytes.isdigit() is ASCII only, and int() alone takes signs, underscores and any number of digits.
+    if len(digits) > MAX_SIZE_DIGITS or not digits.isdigit():
+        raise _Broken("a number that is not 1 to 9 digits")
+    return int(digits)
+
+
+def _read_delivery(arguments: bytes, sizes: int) -> _Head:
+    words = _split(arguments, 2 + sizes, 3 + sizes)
+    reply = b"" if _EMPTY_REPLY.fullmatch(arguments) else None
+    if len(words) == 3 + sizes:
+        reply = words[2]
+    numbers = [_number(digits) for digits in words[-sizes:]]
+    return _Head(partial(Msg, words[0], words[1], reply), numbers[0] if sizes == 2 else None, numbers[-1])
+
+
+def _read_publish(arguments: bytes, sizes: int) -> _Head:
+    words = _split(arguments, 1 + sizes, 2 + sizes)
+    reply = words[1] if len(words) == 2 + sizes else None
+    numbers = [_number(digits) for digits in words[-sizes:]]
+    return _Head(partial(Pub, words[0], reply), numbers[0] if sizes == 2 else None, numbers[-1])
+
+
+def _read_sub(arguments: bytes) -> Sub:
+    words = _split(arguments, 2, 3)
+    return Sub(words[0], words[1] if len(words) == 3 else None, words[-1])
+
+
+def _read_unsub(arguments: bytes) -> Unsub:
+    words = _split(arguments, 1, 2)
+    return Unsub(words[0], _number(words[1]) if len(words) == 2 else None)
+
+
+def _read_err(arguments: bytes) -> Err:
+    text = arguments.strip(_BLANKS)
+    if len(text) > 1 and text.startswith(b"'") and text.endswith(b"'"):
+        text = text[1:-1]
+    return Err(text)
+
+
+def _read_bare(arguments: bytes, frame: Frame) -> Frame:
+    if arguments.strip(_BLANKS):
+        raise _Broken("a wrong number of arguments")
+    return frame
+
+
+_Reader: TypeAlias = Callable[[bytes], Frame | _Head]
+
+_JSON_VERBS: Final = frozenset({b"INFO", b"CONNECT"})
+_FROM_BOTH: Final[dict[bytes, _Reader]] = {
+    b"PING": partial(_read_bare, frame=Ping()),
+    b"PONG": partial(_read_bare, frame=Pong()),
+}
+_FROM_SERVERS: Final[dict[bytes, _Reader]] = {
+    **_FROM_BOTH,
+    b"INFO": Info,
+    b"MSG": partial(_read_delivery, sizes=1),
+    b"HMSG": partial(_read_delivery, sizes=2),
+    b"+OK": partial(_read_bare, frame=Ok()),
+    b"-ERR": _read_err,
+}
+_FROM_CLIENTS: Final[dict[bytes, _Reader]] = {
+    **_FROM_BOTH,
+    b"CONNECT": Connect,
+    b"PUB": partial(_read_publish, sizes=1),
+    b"HPUB": partial(_read_publish, sizes=2),
+    b"SUB": _read_sub,
+    b"UNSUB": _read_unsub,
+}
+
+
+def _beginnings(verbs: dict[bytes, _Reader]) -> frozenset[bytes]:
+    """Everything a line may consist of before its first blank or its LF."""
+    return frozenset((verb + b"\r")[:length] for verb in verbs for length in range(1, len(verb) + 2))
+
+
+_BEGINNINGS: Final = {"client": _beginnings(_FROM_SERVERS), "server": _beginnings(_FROM_CLIENTS)}

@@ -1,0 +1,95 @@
+"""What stands on the wire, one class for each verb; all fields are bytes as they came.
+
+Rules: a frame is a value that nothing changes after it is built. A message with a header block (HPUB, HMSG)
+is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from jsproto._event import event
+
+
+@event
+class Info:
+    """``INFO``: what the server says about itself, raw JSON."""
+
+    raw: bytes
+
+
+@event
+class Connect:
+    """``CONNECT``: what the client says about itself, raw JSON."""
+
+    raw: bytes
+
+
+@event
+class Ping:
+    """``PING``."""
+
+
+@event
+class Pong:
+    """``PONG``."""
+
+
+@event
+class Ok:
+    """``+OK``, in verbose mode only."""
+
+
+@event
+class Err:
+    """``-ERR``: the text, without the quotes around it."""
+
+    text: bytes
+
+
+@event
+class Pub:
+    """``PUB``, or ``HPUB`` with a header block."""
+
+    subject: bytes
+    reply: bytes | None
+    header: bytes | None
+    payload: bytes
+
+
+@event
+class Sub:
+    """``SUB``."""
+
+    subject: bytes
+    queue: bytes | None
+    sid: bytes
+
+
+@event
+class Unsub:
+    """``UNSUB``: at once, or when ``max_msgs`` messages have been delivered."""
+
+    sid: bytes
+    max_msgs: int | None
+
+
+# Not an @event: the decoder builds it without calling ``__init__``, which a type checker forbids for frozen
+# classes.
+@dataclass(slots=True)
+class Msg:
+    """``MSG``, or ``HMSG`` with a header block: a message for the subscription ``sid``.
+
+    ``reply`` is None when there is none. It is empty when the server wrote its own empty reply subject, which
+    shows as two blanks in a row (it does so in answers of the JetStream API): test it for truth.
+    """
+
+    subject: bytes
+    sid: bytes
+    reply: bytes | None
+    header: bytes | None
+    payload: bytes
+
+
+Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg
