@@ -1,0 +1,370 @@
+"""What every driver must do when the server does not do what it should."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.errors import (
+    AuthorizationError,
+    BatchLostError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    Error,
+    IncompleteBatchError,
+    NoServersError,
+    RemoteProtocolError,
+    ServerError,
+    StaleConnectionError,
+    UnsupportedByServerError,
+)
+from jsproto.events import Disconnected, Event, ServerReportedError
+from jsproto.wire.encoder import PING
+from jsproto.wire.frames import Connect as ConnectFrame
+from jsproto.wire.frames import Ping, Pong, Pub, Sub
+from tests.drivers.conftest import Connect
+from tests.drivers.fake import FakeServer, Hangup, Peer, ack
+
+pytestmark = pytest.mark.anyio
+
+
+# -- the handshake -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [b"INFO {oops}\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO []\r\n", b"PING\r\n", b"\xff" * 5000],
+    ids=["json", "http", "list", "ping", "junk"],
+)
+async def test_a_malformed_greeting(connect: Connect, greeting: bytes) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(greeting)
+        with pytest.raises((Hangup, ConnectionError)):
+            peer.next()
+
+    with FakeServer(script) as server:
+        with pytest.raises(Error) as caught:
+            async with connect(server.url):
+                raise AssertionError("connected")
+        assert isinstance(caught.value, RemoteProtocolError | NoServersError)
+
+
+async def test_a_server_that_says_nothing(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        with pytest.raises((Hangup, ConnectionError)):
+            peer.next()
+
+    with FakeServer(script) as server, pytest.raises((ConnectionLostError, NoServersError), match="time"):
+        async with connect(server.url, connect_timeout=0.05):
+            raise AssertionError("connected")
+
+
+async def test_a_server_that_closes_at_once(connect: Connect) -> None:
+    with FakeServer(lambda peer: None) as server, pytest.raises((ConnectionLostError, NoServersError)):
+        async with connect(server.url):
+            raise AssertionError("connected")
+
+
+async def test_credentials_that_are_refused(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.info(auth_required=True)
+        assert b'"user":"joe"' in peer.expect(ConnectFrame).raw
+        peer.send(b"-ERR 'Authorization Violation'\r\n")
+
+    with FakeServer(script) as server, pytest.raises(AuthorizationError, match="Authorization Violation"):
+        async with connect(server.url, user="joe", password="secret"):
+            raise AssertionError("connected")
+
+
+async def test_a_server_that_is_too_old_for_fast_ingest(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake(version="2.12.8")
+        peer.serve()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            with pytest.raises(UnsupportedByServerError) as caught:
+                await nc.jetstream().fast_publisher().publish("a", b"")
+            assert (caught.value.needed, caught.value.found) == ("2.14", "2.12.8")
+
+
+# -- the end in the middle ---------------------------------------------------------------------------------------------
+
+
+async def test_whoever_waits_when_the_server_goes_is_told(connect: Connect) -> None:
+    errors: list[Error] = []
+    events: list[Event] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        missing = {b"b", b"stream.a", b"$JS.API.DIRECT.GET.S", b"$JS.API.STREAM.INFO.S"}
+        while missing:
+            missing.discard(peer.expect(Pub).subject)
+
+    async def expect(verb: Any) -> None:
+        with pytest.raises(Error) as caught:
+            await verb()
+        errors.append(caught.value)
+
+    with FakeServer(script) as server:
+        async with connect(server.url, event_cb=events.append) as nc:
+            sub = await nc.subscribe("a")
+            js = nc.jetstream()
+            batch = js.fast_publisher()
+            await batch.publish("stream.a", b"1")
+            reader = js.get_batch("S")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(expect, lambda: nc.request("b", b""))
+                tasks.start_soon(expect, sub.__anext__)
+                tasks.start_soon(expect, sub.next_msg)
+                tasks.start_soon(expect, lambda: batch.publish("stream.a", b"2"))
+                tasks.start_soon(expect, reader.__anext__)
+                tasks.start_soon(expect, lambda: js.stream_info("S"))
+            assert sorted(type(error).__name__ for error in errors) == [
+                "BatchLostError", "ConnectionLostError", "ConnectionLostError", "ConnectionLostError",
+                "ConnectionLostError", "IncompleteBatchError",
+            ]  # fmt: skip
+            assert nc.is_closed
+            with pytest.raises(ConnectionClosedError):
+                await nc.publish("a")
+            with pytest.raises(BatchLostError):
+                await batch.commit()
+            with pytest.raises(IncompleteBatchError):
+                await reader.__anext__()
+            with pytest.raises(ConnectionLostError):
+                await sub.next_msg()
+    assert isinstance(events[-1], Disconnected)
+    assert isinstance(events[-1].error, ConnectionLostError)
+
+
+async def test_a_reset_is_an_end_too(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Pub)
+        peer.reset()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            with pytest.raises(ConnectionLostError):
+                await nc.request("a")
+
+
+async def test_what_came_before_the_end_can_still_be_taken(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        for number in range(100):
+            peer.deliver(b"a", b"%d" % number)
+
+    got: list[bytes] = []
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            with pytest.raises(ConnectionLostError):
+                async for message in await nc.subscribe("a"):
+                    got.append(message.data)
+    assert got == [b"%d" % number for number in range(100)]
+
+
+async def test_an_error_of_the_server_says_why(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        peer.send(b"-ERR 'Permissions Violation for Publish to \"x\"'\r\nPONG\r\n")
+        peer.expect(Ping)
+        peer.send(b"-ERR 'Slow Consumer'\r\n")
+
+    events: list[Event] = []
+    with FakeServer(script) as server:
+        async with connect(server.url, event_cb=events.append) as nc:
+            await nc.flush()
+            with pytest.raises(ServerError, match="Slow Consumer"):
+                await nc.flush()
+    assert [event.fatal for event in events if isinstance(event, ServerReportedError)] == [False, True]
+
+
+async def test_junk_in_the_middle(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        peer.send(b"MSG a 1 banana\r\n")
+        with pytest.raises((Hangup, ConnectionError)):
+            peer.next()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            with pytest.raises(RemoteProtocolError):
+                await nc.flush()
+
+
+async def test_missed_pongs_end_the_connection(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        with pytest.raises((Hangup, ConnectionError)):
+            while True:
+                peer.next()
+
+    with FakeServer(script) as server:
+        async with connect(server.url, ping_interval=0.02) as nc:
+            sub = await nc.subscribe("a")
+            with pytest.raises(StaleConnectionError):
+                await sub.next_msg()
+
+
+async def test_pings_are_answered_while_the_application_is_busy(connect: Connect, driver: str) -> None:
+    if driver == "sync-pumped":
+        pytest.skip("nobody is there to answer them while nobody waits")
+    answered = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        for _ in range(3):
+            peer.send(PING)
+            peer.expect(Pong)
+        answered.set()
+        peer.serve()
+
+    with FakeServer(script) as server:
+        async with connect(server.url):
+            assert await anyio.to_thread.run_sync(answered.wait, 10)
+
+
+# -- a server that does not read ---------------------------------------------------------------------------------------
+
+
+async def test_back_pressure(connect: Connect) -> None:
+    """Publishing waits while the server takes nothing, nothing is lost, and nothing is cut."""
+    go = threading.Event()
+    got: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        assert go.wait(10)
+        for _ in range(400):
+            got.append(peer.expect(Pub).payload)
+        peer.serve()
+
+    with FakeServer(script, receive_buffer=16_384) as server:
+        async with connect(server.url, pending_size=100_000) as nc:
+            async with anyio.create_task_group() as tasks:
+
+                async def publish() -> None:
+                    for number in range(400):
+                        await nc.publish("a", b"%d" % number + bytes(20_000))
+
+                tasks.start_soon(publish)
+                with anyio.move_on_after(0.1):  # long enough for the socket's buffers to fill, as a rule
+                    await anyio.sleep_forever()
+                go.set()
+            await nc.flush()
+    assert [int(payload.rstrip(b"\0")) for payload in got] == list(range(400))
+
+
+async def test_close_does_not_wait_for_ever(connect: Connect) -> None:
+    done = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        assert done.wait(10)
+
+    with FakeServer(script, receive_buffer=16_384) as server:
+        async with connect(server.url, timeout=0.05, pending_size=16_000_000) as nc:
+            for _ in range(12):
+                await nc.publish("a", bytes(1_000_000))
+            await nc.close()
+            assert nc.is_closed
+        done.set()
+
+
+async def test_a_server_that_takes_the_last_bytes_but_never_closes(connect: Connect) -> None:
+    done = threading.Event()
+    got: list[Pub] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        got.append(peer.expect(Pub))
+        with pytest.raises(Hangup):
+            peer.next()
+        assert done.wait(10)
+
+    with FakeServer(script) as server:
+        async with connect(server.url, timeout=0.05) as nc:
+            await nc.publish("a", b"last words")
+        done.set()
+    assert got[0].payload == b"last words"
+
+
+# -- a batch -----------------------------------------------------------------------------------------------------------
+
+
+async def test_only_the_first_message_leaves_before_the_server_answered(connect: Connect) -> None:
+    seen: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        first = peer.expect(Pub)
+        peer.expect(Sub) if not peer.subs else None
+        peer.send(PING)
+        peer.expect(Pong)  # what was written with the first message has been read by now
+        seen.append(first.payload)
+        seen.extend(frame.payload for frame in peer._frames if isinstance(frame, Pub))
+        assert first.reply is not None
+        peer.deliver(first.reply, ack(first, 0, 10), sid=next(iter(peer.subs.values())))
+        commit = [peer.expect(Pub) for _ in range(4)][-1]
+        assert commit.reply is not None
+        peer.deliver(
+            commit.reply, b'{"stream":"S","seq":4,"batch":"b","count":4}', sid=next(iter(peer.subs.values()))
+        )
+        peer.serve()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            batch = nc.jetstream().fast_publisher(batch_id="b")
+            assert await batch.publish_many([("s.a", b"%d" % number) for number in range(4)]) == 4
+            assert (await batch.commit()).count == 4
+    assert seen == [b"0"]
+
+
+async def test_a_batch_survives_a_wait_that_was_given_up(connect: Connect) -> None:
+    """The window is closed, the task gives up; the next one goes on where it was."""
+    go = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        first = peer.expect(Pub)
+        assert first.reply is not None
+        sid = next(iter(peer.subs.values()))
+        assert go.wait(10)
+        peer.deliver(first.reply, ack(first, 0, 10), sid=sid)
+        second = peer.expect(Pub)
+        assert second.payload == b"third"
+        commit = peer.expect(Pub)
+        assert commit.reply is not None
+        peer.deliver(commit.reply, b'{"stream":"S","seq":2,"batch":"b","count":2}', sid=sid)
+        peer.serve()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            if not hasattr(nc, "_sleep"):
+                pytest.skip("a thread cannot be cancelled")
+            batch = nc.jetstream().fast_publisher(batch_id="b")
+            assert await batch.publish("s.a", b"first") == 1
+            with anyio.move_on_after(0.01) as scope:
+                await batch.publish("s.a", b"second")
+            assert scope.cancelled_caught
+            assert batch.sequence == 1
+            go.set()
+            assert await batch.publish("s.a", b"third") == 2
+            assert (await batch.commit()).count == 2
+
+
+def test_the_fake_server_reports_what_went_wrong() -> None:
+    def script(peer: Peer) -> None:
+        raise ValueError("the script failed")
+
+    with pytest.raises(ValueError, match="the script failed"), FakeServer(script) as server:
+        port = int(server.url.rpartition(":")[2])
+        socket.create_connection(("127.0.0.1", port)).close()

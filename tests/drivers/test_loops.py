@@ -1,0 +1,235 @@
+"""What is particular to event loops: cancelled waits, the loop's own timers, exceptions that leave the block."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+
+import jsproto_io.asyncio
+import jsproto_io.trio
+from jsproto.errors import ConnectionLostError
+from jsproto.wire.encoder import PONG
+from jsproto.wire.frames import Ping, Pub, Sub
+from tests.drivers.fake import FakeServer, Peer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def connect(anyio_backend: str) -> Any:
+    return {"asyncio": jsproto_io.asyncio.connect, "trio": jsproto_io.trio.connect}[anyio_backend]
+
+
+def serve(peer: Peer) -> None:
+    peer.handshake()
+    peer.serve()
+
+
+async def test_cancelled_waits_lose_no_message(server: Any, connect: Any) -> None:
+    """Waits are given up at every turn while messages come in; each message is taken exactly once."""
+    async with connect(server.url) as nc, connect(server.url) as other:
+        subject = f"t{uuid4().hex}"
+        sub = await nc.subscribe(subject)
+        await nc.flush()
+        got: list[int] = []
+
+        async def publish() -> None:
+            for number in range(500):
+                await other.publish(subject, b"%d" % number)
+                if number % 10 == 0:
+                    await other.flush()
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(publish)
+                while len(got) < 500:
+                    with anyio.CancelScope() as scope:
+                        async with anyio.create_task_group() as race:
+                            race.start_soon(other.flush)  # any round trip will do for a moment to give up at
+
+                            async def take() -> None:
+                                got.append(int((await sub.next_msg()).data))
+
+                            race.start_soon(take)
+                            await nc.flush()
+                            scope.cancel()
+    assert got == list(range(500))
+
+
+async def test_a_cancelled_request_hurts_nobody(connect: Any) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        first, second = peer.expect(Pub), peer.expect(Pub)
+        for request in (first, second):
+            assert request.reply is not None
+            peer.deliver(request.reply, request.payload, sid=next(iter(peer.subs.values())))
+        peer.serve()
+
+    with FakeServer(script) as server, anyio.fail_after(30):
+        async with connect(server.url) as nc, anyio.create_task_group() as tasks:
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(anyio.lowlevel.checkpoint)
+                async with anyio.create_task_group() as inner:
+                    inner.start_soon(nc.request, "a", b"given up")
+                    await anyio.lowlevel.checkpoint()
+                    scope.cancel()
+            assert (await nc.request("a", b"wanted")).data == b"wanted"
+
+
+async def test_cancelling_a_publisher_cuts_no_message(connect: Any) -> None:
+    """A task is cancelled while the socket takes nothing; what the server then reads is whole messages."""
+    go = threading.Event()
+    got: list[int] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        assert go.wait(10)
+        frame = peer.next()
+        while isinstance(frame, Pub):
+            got.append(len(frame.payload))
+            frame = peer.next()
+        assert isinstance(frame, Ping)
+        peer.send(PONG)
+        peer.serve()
+
+    with FakeServer(script, receive_buffer=16_384) as server, anyio.fail_after(30):
+        async with connect(server.url, pending_size=100_000) as nc:
+            sent = 0
+            with anyio.move_on_after(0.1):
+                while True:
+                    await nc.publish("a", bytes(30_000))
+                    sent += 1
+            go.set()
+            await nc.flush()
+    assert got == [30_000] * sent
+
+
+async def test_exceptions_leave_the_block_as_they_are(connect: Any) -> None:
+    with FakeServer(serve, serve) as server:
+        with pytest.raises(ValueError, match="the application's"):
+            async with connect(server.url) as nc:
+                await nc.publish("a")
+                raise ValueError("the application's")
+        assert nc.is_closed
+        error = ExceptionGroup("mine", [KeyError("k")])
+        with pytest.raises(ExceptionGroup) as caught:
+            async with connect(server.url):
+                raise error
+        assert caught.value is error
+
+
+async def test_cancelling_the_block_closes_cleanly(connect: Any) -> None:
+    last: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        last.append(peer.expect(Pub).payload)
+        peer.serve()
+
+    with FakeServer(script) as server:
+        with anyio.move_on_after(0.05) as scope:
+            async with connect(server.url, linger=10) as nc:
+                await nc.publish("a", b"last words")
+                await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert nc.is_closed
+    assert last == [b"last words"]
+
+
+async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
+    greeted = threading.Event()
+
+    def script(peer: Peer) -> None:
+        assert greeted.wait(10)
+
+    with FakeServer(script) as server:
+        with anyio.move_on_after(0.05) as scope:
+            async with connect(server.url, connect_timeout=10):
+                raise AssertionError("connected")
+        assert scope.cancelled_caught
+        greeted.set()
+
+
+@pytest.mark.parametrize("broken", ["receive_data", "handle_timeout", "take_completed"])
+async def test_a_defect_fails_everybody_instead_of_hanging_them(
+    connect: Any, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug(*args: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    errors: list[BaseException] = []
+    with FakeServer(serve) as server, anyio.fail_after(30):
+        async with connect(server.url, ping_interval=0.05) as nc:
+            sub = await nc.subscribe("a")
+
+            async def wait() -> None:
+                with pytest.raises(ConnectionLostError) as caught:
+                    await sub.next_msg()
+                errors.append(caught.value)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                tasks.start_soon(wait)
+                await nc.flush()
+                monkeypatch.setattr(nc._session, broken, bug)
+            with pytest.raises(ConnectionLostError, match="ZeroDivisionError"):
+                await nc.publish("a")
+    assert len(errors) == 2
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_only_one_timer_is_armed_and_late_calls_are_harmless(connect: Any, anyio_backend: str) -> None:
+    """Publishing many small messages arms the linger timer once, not once for each message."""
+    if anyio_backend == "trio":
+        pytest.skip("trio moves the deadline of one scope")
+    got: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        for _ in range(100):
+            got.append(peer.expect(Pub).payload)
+        peer.serve()
+
+    with FakeServer(script) as server, anyio.fail_after(30):
+        async with connect(server.url) as nc:
+            calls = 0
+            call_at = nc._loop.call_at
+
+            def counted(*args: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                return call_at(*args)
+
+            nc._loop.call_at = counted
+            try:
+                for number in range(100):
+                    await nc.publish("a", b"%d" % number)
+                assert calls == 1
+            finally:
+                del nc._loop.call_at
+    assert got == [b"%d" % number for number in range(100)]
+
+
+async def test_the_frames_of_a_subscription_arrive_in_order_with_their_sid(connect: Any) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        first, second = peer.expect(Sub), peer.expect(Sub)
+        for number in range(10):
+            peer.deliver(b"a", b"%d" % number, sid=(first, second)[number % 2].sid)
+        peer.serve()
+
+    with FakeServer(script) as server, anyio.fail_after(30):
+        async with connect(server.url) as nc:
+            one, two = await nc.subscribe("a"), await nc.subscribe("a")
+            assert [(await one.next_msg()).data for _ in range(5)] == [b"0", b"2", b"4", b"6", b"8"]
+            assert [(await two.next_msg()).data for _ in range(5)] == [b"1", b"3", b"5", b"7", b"9"]

@@ -1,0 +1,85 @@
+"""The three drivers offer the same: names, parameters, defaults, annotations and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import jsproto_io.asyncio
+import jsproto_io.sync
+import jsproto_io.trio
+
+CLASSES = ("Connection", "Message", "Subscription", "JetStream", "FastPublisher", "BatchReader")
+# What only one driver can mean: sync alone has a thread to do without.
+ONLY_SYNC = {"reader_thread"}
+ASYNC = [jsproto_io.asyncio, jsproto_io.trio]
+
+
+def names(cls: type) -> list[str]:
+    return sorted(name for name in dir(cls) if not name.startswith("_"))
+
+
+def annotation(text: Any) -> str:
+    """An annotation as the facade for threads would write it."""
+    text = str(text)
+    text = text.replace(" | AsyncIterable[OutgoingMessage]", "")  # only a loop can advance one
+    return re.sub(r"\bAsync(?=Iterator\b|Iterable\b)", "", text)
+
+
+def described(function: Any) -> list[tuple[str, object, object, str]]:
+    signature = inspect.signature(function)
+    parameters = [(p.name, p.kind, p.default, annotation(p.annotation)) for p in signature.parameters.values()]
+    return [*parameters, ("return", None, None, annotation(signature.return_annotation))]
+
+
+def test_the_modules_export_the_same() -> None:
+    expected = sorted([*CLASSES, "connect"])
+    for module in (jsproto_io.sync, *ASYNC):
+        assert sorted(module.__all__) == expected, module.__name__
+
+
+@pytest.mark.parametrize("module", ASYNC, ids=lambda module: module.__name__)
+def test_connect_is_the_same(module: ModuleType) -> None:
+    sync = [row for row in described(jsproto_io.sync.connect)[:-1] if row[0] not in ONLY_SYNC]
+    assert described(module.connect)[:-1] == sync
+    assert inspect.getdoc(module.connect) == "\n".join(
+        line for line in (inspect.getdoc(jsproto_io.sync.connect) or "").splitlines() if "reader_thread" not in line
+    )
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("module", ASYNC, ids=lambda module: module.__name__)
+def test_a_class_is_the_same(module: ModuleType, name: str) -> None:
+    here, there = getattr(jsproto_io.sync, name), getattr(module, name)
+    assert names(here) == names(there)
+    assert inspect.getdoc(here) == inspect.getdoc(there)
+    for member in names(here):
+        ours, theirs = inspect.getattr_static(here, member), inspect.getattr_static(there, member)
+        assert type(ours) is type(theirs), f"{name}.{member}"
+        if isinstance(ours, property):
+            assert isinstance(theirs, property)
+            ours, theirs = ours.fget, theirs.fget
+        assert inspect.getdoc(ours), f"{name}.{member} has no docstring"
+        assert inspect.getdoc(ours) == inspect.getdoc(theirs), f"{name}.{member}"
+        assert described(ours) == described(theirs), f"{name}.{member}"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("module", ASYNC, ids=lambda module: module.__name__)
+def test_contexts_and_iterators_match(module: ModuleType, name: str) -> None:
+    here, there = getattr(jsproto_io.sync, name), getattr(module, name)
+    for method in ("iter", "next"):
+        assert hasattr(here, f"__{method}__") == hasattr(there, f"__a{method}__")
+    if name != "Connection":  # the others' connect() returns a context manager of its own
+        assert hasattr(here, "__exit__") == hasattr(there, "__aexit__")
+
+
+def test_what_waits_is_a_coroutine_on_both_loops() -> None:
+    for name in CLASSES:
+        for member in names(getattr(jsproto_io.sync, name)):
+            kinds = {inspect.iscoroutinefunction(inspect.getattr_static(getattr(m, name), member)) for m in ASYNC}
+            assert len(kinds) == 1, f"{name}.{member}"

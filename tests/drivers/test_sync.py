@@ -1,0 +1,321 @@
+"""The driver on threads: many threads on one client, no thread at all, Ctrl-C, close from anywhere, its own defects."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error
+from jsproto.events import Connected, Event
+from jsproto.wire.encoder import PONG
+from jsproto.wire.frames import Ping, Pub
+from jsproto_io.sync import Connection, connect
+from tests.drivers.fake import FakeServer, Peer
+
+MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "pumped"])
+
+
+def unique() -> str:
+    return f"t{uuid4().hex[:12]}"
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread to get somewhere that no event tells of."""
+    tick = threading.Event()
+    for _ in range(10_000):
+        if condition():
+            return
+        tick.wait(0.001)
+    raise AssertionError("it never came about")
+
+
+def serve(peer: Peer) -> None:
+    peer.handshake()
+    peer.serve()
+
+
+# -- many threads ------------------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_threads_share_a_connection(server: Any, reader_thread: bool) -> None:
+    with connect(server.url, reader_thread=reader_thread) as nc, connect(server.url) as answerer:
+        subject = unique()
+        questions = answerer.subscribe(subject)
+        answerer.flush()
+
+        def answer() -> None:
+            for message in questions:
+                message.respond(message.data * 2)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+
+        def ask(number: int) -> list[bytes]:
+            return [nc.request(subject, b"%d." % number, timeout=10).data for _ in range(25)]
+
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(ask, range(8))) == [[b"%d.%d." % (number, number)] * 25 for number in range(8)]
+        questions.unsubscribe()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@MODES
+def test_threads_share_a_batch(server: Any, reader_thread: bool) -> None:
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        js, name = nc.jetstream(), unique()
+        js.create_stream(name, subjects=[f"{name}.>"], storage="memory", allow_batched=True, allow_direct=True)
+        with js.fast_publisher(flow=100) as batch:
+
+            def many(start: int) -> int:
+                return batch.publish_many((f"{name}.a", b"%d" % number) for number in range(start, start + 1000))
+
+            def single(start: int) -> list[int]:
+                return [batch.publish(f"{name}.b", b"%d" % number) for number in range(start, start + 200)]
+
+            with ThreadPoolExecutor(4) as pool:
+                lots = [pool.submit(many, start) for start in (0, 1000)]
+                singles = [pool.submit(single, start) for start in (2000, 2200)]
+                sequences = [sequence for future in singles for sequence in future.result()]
+            assert max(future.result() for future in lots) <= 2400
+            assert len(set(sequences)) == 400
+            assert batch.commit().count == 2400
+        assert sorted(int(message.data) for message in js.get_batch(name)) == list(range(2400))
+
+
+def test_without_a_reader_whoever_waits_longer_takes_over(reader_thread: bool = False) -> None:
+    """Two threads wait, one of them moves the bytes; when it has its answer the other must go on by itself."""
+    parked = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        first = peer.expect(Pub)
+        second = peer.expect(Pub)
+        assert parked.wait(10)
+        for request in (first, second):
+            assert request.reply is not None
+            peer.deliver(request.reply, request.subject, sid=next(iter(peer.subs.values())))
+            peer.expect(Ping)
+            peer.send(PONG)
+        peer.serve()
+
+    with FakeServer(script) as server, connect(server.url, reader_thread=False) as nc, ThreadPoolExecutor(2) as pool:
+
+        def ask(subject: str) -> bytes:
+            data = nc.request(subject, timeout=10).data
+            nc.publish("done")
+            nc.flush(timeout=10)
+            return data
+
+        first = pool.submit(ask, "first")
+        until(lambda: nc._pump_by is not None and nc._asleep_until > 0)
+        second = pool.submit(ask, "second")
+        until(lambda: len(nc._parked) == 1)
+        parked.set()
+        assert first.result(10) == b"first"
+        assert second.result(10) == b"second"
+
+
+def test_the_reader_is_roused_once_for_a_linger(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(server.url, linger=30) as nc:
+        assert nc._wire is not None
+        roused: list[bool] = []
+        rouse = nc._wire.rouse
+
+        def counted() -> None:
+            roused.append(True)
+            rouse()
+
+        monkeypatch.setattr(nc._wire, "rouse", counted)
+        until(lambda: nc._asleep_until > 0)
+        for _ in range(100):
+            nc.publish("a", b"x")
+        assert len(roused) <= 1
+        assert nc.flush() > 0
+
+
+# -- close -------------------------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_close_ends_the_waits_of_other_threads(reader_thread: bool) -> None:
+    with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
+        sub = nc.subscribe("a")
+        errors: list[Error] = []
+
+        def wait() -> None:
+            with pytest.raises(Error) as caught:
+                sub.next_msg()
+            errors.append(caught.value)
+
+        threads = [threading.Thread(target=wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(nc._parked) == 3 - (not reader_thread))
+        nc.close()
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        assert [type(error) for error in errors] == [ConnectionClosedError] * 3
+        assert nc._thread is None or not nc._thread.is_alive()
+
+
+@MODES
+def test_threads_may_close_at_once(reader_thread: bool) -> None:
+    with FakeServer(serve) as server:
+        nc = connect(server.url, reader_thread=reader_thread)
+        with ThreadPoolExecutor(4) as pool:
+            for future in [pool.submit(nc.close) for _ in range(4)]:
+                future.result(10)
+        assert nc.is_closed
+
+
+def test_the_event_callback_may_use_and_close_the_connection() -> None:
+    """It runs in the reader thread here, which then has to move the bytes itself."""
+    box: list[Connection] = []
+    seen: list[str] = []
+    closed = threading.Event()
+
+    def on_event(event: Event) -> None:
+        seen.append(type(event).__name__)
+        if box and seen[-1] == "ServerInfoChanged":
+            seen.append(f"flushed {box[0].flush(timeout=5) >= 0} in {threading.current_thread().name}")
+            box[0].close()
+            closed.set()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Pub)
+        peer.info(ldm=True)
+        peer.serve()
+
+    with FakeServer(script) as server:
+        nc = connect(server.url, event_cb=on_event)
+        box.append(nc)
+        nc.publish("go")
+        assert closed.wait(10)
+        nc.close()
+        assert nc._thread is not None
+        assert not nc._thread.is_alive()
+    assert seen == ["Connected", "ServerInfoChanged", "flushed True in jsproto-reader", "Disconnected"]
+
+
+def test_a_connection_works_without_with(server: Any) -> None:
+    nc = connect(server.url)
+    assert nc.flush() >= 0
+    nc.close()
+    assert nc.is_closed
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool) -> None:
+    with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
+        sub = nc.subscribe("a")
+
+        def strike() -> None:
+            until(lambda: bool(nc._parked) if reader_thread else nc._asleep_until > 0)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            sub.next_msg()
+        thread.join()
+        assert not nc._parked
+        assert nc.flush() >= 0
+        nc.close()
+
+
+@MODES
+def test_ctrl_c_inside_a_change_of_state_ends_the_connection(
+    reader_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
+        sub = nc.subscribe("a")
+
+        def interrupted(*args: object, **keywords: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(nc._session, "publish_message", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            nc.publish("a")
+        with pytest.raises(ConnectionLostError):
+            sub.next_msg()
+        with pytest.raises(ConnectionLostError):
+            nc.publish("a")
+
+
+# -- defects -----------------------------------------------------------------------------------------------------------
+
+
+@MODES
+@pytest.mark.parametrize("broken", ["receive_data", "handle_timeout", "take_completed"])
+def test_a_defect_fails_everybody_instead_of_hanging_them(
+    reader_thread: bool, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.serve()
+
+    with FakeServer(script) as server:
+        nc = connect(server.url, reader_thread=reader_thread, ping_interval=0.05)
+        sub = nc.subscribe("a")
+
+        def bug(*args: object) -> None:
+            raise ZeroDivisionError("a defect")
+
+        errors: list[BaseException] = []
+
+        def wait() -> None:
+            with pytest.raises((ConnectionLostError, ZeroDivisionError)) as caught:
+                sub.next_msg()
+            errors.append(caught.value)
+
+        threads = [threading.Thread(target=wait) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(nc._parked) == 2 - (not reader_thread))
+        monkeypatch.setattr(nc._session, broken, bug)
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        assert len(errors) == 2
+        with pytest.raises(ConnectionLostError, match="ZeroDivisionError"):
+            nc.publish("a")
+        nc.close()
+        if reader_thread:
+            assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_raising_iterable_does_not_hold_the_lock(server: Any) -> None:
+    """The application's iterator may use the connection: it never runs while the state is locked."""
+    with connect(server.url) as nc:
+        js, name = nc.jetstream(), unique()
+        js.create_stream(name, subjects=[f"{name}.>"], storage="memory", allow_batched=True)
+
+        def rows() -> Iterator[tuple[str, bytes]]:
+            for number in range(50):
+                nc.flush()
+                yield f"{name}.a", b"%d" % number
+
+        with js.fast_publisher() as batch:
+            assert batch.publish_many(rows()) == 50
+            assert batch.commit().count == 50
+
+
+def test_connected_is_told_from_the_thread_that_connects() -> None:
+    seen: list[tuple[type[Event], str]] = []
+    with FakeServer(serve) as server, connect(
+        server.url, event_cb=lambda event: seen.append((type(event), threading.current_thread().name))
+    ):
+        assert seen == [(Connected, threading.main_thread().name)]

@@ -1,0 +1,76 @@
+"""The facade for threads, made awaitable: each blocking call runs in a worker thread.
+
+So one body of tests written for the facade for event loops covers the one for threads as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from anyio import to_thread
+
+from jsproto_io import _async, _blocking, sync
+
+_END = object()
+_LIKE: dict[type, type] = {
+    sync.Connection: _async.Connection,
+    **{getattr(_blocking, name): getattr(_async, name)
+       for name in ("Message", "Subscription", "JetStream", "FastPublisher", "BatchReader")},
+}  # fmt: skip
+
+
+async def _run(call: Callable[[], Any]) -> Any:
+    return await to_thread.run_sync(call, abandon_on_cancel=True)
+
+
+def _wrap(value: Any) -> Any:
+    return Awaitable(value) if type(value) in _LIKE else value
+
+
+class Awaitable:
+    """An object of the facade for threads, used like its sibling for event loops."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return value
+        if not inspect.iscoroutinefunction(getattr(_LIKE[type(self._target)], name)):
+            return lambda *args, **keywords: _wrap(value(*args, **keywords))
+
+        async def call(*args: Any, **keywords: Any) -> Any:
+            return _wrap(await _run(partial(value, *args, **keywords)))
+
+        return call
+
+    async def __aenter__(self) -> Self:
+        await _run(self._target.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await _run(partial(self._target.__exit__, kind, error, traceback))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await _run(partial(next, self._target, _END))
+        if item is _END:
+            raise StopAsyncIteration
+        return _wrap(item)
+
+
+@asynccontextmanager
+async def connect(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
+    """``jsproto_io.sync.connect`` as an asynchronous context manager."""
+    async with Awaitable(await _run(partial(sync.connect, *args, **keywords))) as connection:
+        yield connection

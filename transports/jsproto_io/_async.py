@@ -1,0 +1,704 @@
+"""The facade for event loops: what an application calls, and awaits, under asyncio and under trio alike.
+
+Rules: the names, the keywords and the docstrings are those of ``_blocking``; a test compares them. A verb puts one input
+into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a buffer of the core is
+stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do not wait do not yield to
+the loop. A connection belongs to the loop, and so to the thread, in which it was made.
+
+Not here: moving bytes and parking tasks (``asyncio`` and ``trio``), protocol.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import NoReturn, Protocol, Self, TypeVar, Unpack, cast
+
+from jsproto.grammar.config import AccountInfo, ServerInfo, StreamConfig, StreamInfo, StreamOptions
+
+from jsproto.client.direct import DirectBatch
+from jsproto.client.fast import DEFAULT_FLOW
+from jsproto.client.fast import FastPublisher as CoreFastPublisher
+from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.client.session import Session
+from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.subscription import Subscription as CoreSubscription
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, LocalProtocolError, TimeoutError
+from jsproto.grammar.acks import PubAck
+from jsproto.grammar.fast import GapMode
+from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.stored import StoredMsg
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+from jsproto_io._common import (
+    MAX_CHUNK,
+    TAKE,
+    EventCallback,
+    EventTeller,
+    MessageBase,
+    OutgoingMessage,
+    Timeout,
+    log_crash,
+    next_chunk,
+    seconds,
+    stream_config,
+)
+
+T = TypeVar("T")
+
+
+class AsyncEvent(Protocol):
+    """What the events of asyncio and trio have in common."""
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+
+    async def wait(self) -> object:
+        """Wait until it is set."""
+
+
+class Connection(ABC):
+    """A connection to NATS. Made by ``connect()``."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+        self._session = session
+        self._teller = EventTeller(event_cb)
+        self._orphans: deque[Callable[[float], None]] = deque()  # what was dropped without being closed
+        self._parked: Counter[AsyncEvent] = Counter()
+        self._bug: BaseException | None = None  # the defect that made the state worthless
+
+    # -- what a driver provides ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _now(self) -> float:
+        """The loop's monotonic seconds."""
+
+    @abstractmethod
+    def _new_event(self) -> AsyncEvent:
+        """An event of the loop's library."""
+
+    @abstractmethod
+    async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
+        """Wait until ``event`` is set; False after ``timeout`` seconds."""
+
+    @abstractmethod
+    def _write(self, now: float) -> None:
+        """Write what is due."""
+
+    @abstractmethod
+    def _rearm(self) -> None:
+        """The deadline may have moved; the connection may want to be closed."""
+
+    @abstractmethod
+    def _abort(self) -> None:
+        """Close the socket without ceremony."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """See ``close``."""
+
+    # -- inputs, outputs and waits -------------------------------------------------------------------------------------
+
+    def _call(self, verb: Callable[[float], T]) -> T:
+        """Call ``verb(now)`` on the core, as one input, then let its outputs take effect."""
+        if self._bug is not None:
+            self._refuse()
+        try:
+            return verb(self._now())
+        finally:
+            self._drive()
+
+    def _receive(self, verb: Callable[[float], None]) -> None:
+        """The same for what comes from outside: it never raises."""
+        try:
+            self._call(verb)
+        except Exception as bug:
+            self._crash(bug)
+
+    def _drive(self) -> None:
+        """Drain: write, wake, tell, move the timer."""
+        session, now = self._session, self._now()
+        while self._orphans:
+            self._orphans.popleft()(now)
+        self._write(now)
+        for ticket in session.take_completed():
+            ticket.wake()
+        self._teller.add(session.events())
+        self._rearm()
+        self._teller.tell()
+
+    async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
+        """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
+        if not ticket.done:
+            event = cast("AsyncEvent | None", ticket.event)
+            if event is None:
+                ticket.event = event = self._new_event()
+            self._parked[event] += 1
+            try:
+                in_time = await self._sleep(event, timeout)
+            finally:
+                self._parked[event] -= 1
+                if not self._parked[event]:
+                    del self._parked[event]
+            if not ticket.done:
+                if in_time:
+                    self._refuse()
+                raise TimeoutError(f"nothing came within {timeout:g} s")
+        return ticket.result()
+
+    def _crash(self, bug: Exception) -> None:
+        """Nobody can tell how far the state got: fail those who wait, and all who come."""
+        if self._bug is None:
+            self._bug = bug
+            log_crash(bug)
+        with suppress(Exception):
+            self._session.receive_eof(self._now(), f"interrupted by {type(bug).__name__}")
+        for event in self._parked:
+            event.set()
+        self._abort()
+
+    def _refuse(self) -> NoReturn:
+        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
+
+    async def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
+        await self._make_room()
+        return await self._wait(self._call(verb))
+
+    async def _make_room(self) -> None:
+        """Back-pressure: wait while too much waits to be written."""
+        if self._session.congested:
+            await self._wait(self._call(lambda now: self._session.sendable()))
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: HeadersLike | None = None
+    ) -> None:
+        """Publish a message; nobody acknowledges it.
+
+        It leaves within ``linger`` seconds. Waits while more than half of ``pending_size`` bytes wait to be written.
+        ``reply``: the subject where answers are expected. LocalProtocolError with nothing sent: BadSubjectError,
+        BadHeaderError, MaxPayloadError, ConnectionClosedError.
+        """
+        await self._make_room()
+        self._call(lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers))
+
+    async def request(
+        self, subject: str, payload: bytes = b"", *, timeout: Timeout | None = None, headers: HeadersLike | None = None
+    ) -> Message:
+        """Publish a message and wait for the first answer.
+
+        ``timeout``: seconds, or a timedelta; the connection's default when None. NoRespondersError when nobody listens
+        to ``subject``, TimeoutError, ConnectionLostError; LocalProtocolError as of ``publish``.
+        """
+        limit = seconds(timeout)
+        return Message(
+            await self._ask(lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)), self
+        )
+
+    async def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str | None = None,
+        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
+        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+    ) -> Subscription:
+        """Subscribe to ``subject``; wildcards are allowed. With ``queue`` each message goes to one of the group.
+
+        Messages that arrive while ``pending_msgs_limit`` messages, or ``pending_bytes_limit`` bytes, wait to be taken
+        are dropped and counted; the event SlowConsumer says so. BadSubjectError, ConnectionClosedError.
+        """
+        return Subscription(
+            self._call(
+                lambda now: CoreSubscription(
+                    self._session,
+                    subject,
+                    queue=queue,
+                    pending_msgs_limit=pending_msgs_limit,
+                    pending_bytes_limit=pending_bytes_limit,
+                )
+            ),
+            self,
+        )
+
+    async def flush(self, *, timeout: Timeout | None = None) -> float:
+        """Wait until the server has processed all that was published before; returns the round trip in seconds.
+
+        ``timeout``: seconds, or a timedelta; the connection's default when None. TimeoutError, ConnectionLostError,
+        ConnectionClosedError.
+        """
+        limit = seconds(timeout)
+        return await self._wait(self._call(self._session.ping), self._session.options.timeout if limit is None else limit)
+
+    async def drain(self) -> None:
+        """End all subscriptions, wait until what was under way has been taken in, then close.
+
+        What was received can still be taken afterwards. TimeoutError, ConnectionLostError.
+        """
+        await self._wait(self._call(self._session.drain), self._session.options.timeout)
+        await self.close()
+
+    async def close(self) -> None:
+        """Send what is pending and close. Nothing happens when it is closed already.
+
+        Whoever waits gets ConnectionClosedError. A server that takes no more bytes delays it by no more than twice the
+        ``timeout`` of the connection.
+        """
+        await self._close()
+
+    def jetstream(
+        self, *, domain: str | None = None, prefix: str | None = None, timeout: Timeout | None = None
+    ) -> JetStream:
+        """JetStream on this connection.
+
+        ``domain`` or ``prefix`` choose another API subject than ``$JS.API``. ``timeout``: for each of its requests,
+        seconds or a timedelta; the connection's default when None.
+        """
+        return JetStream(CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout)), self)
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+        return self._call(lambda now: self._session.new_inbox())
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server said of itself in its last INFO."""
+        return self._session.server
+
+    @property
+    def connected_url(self) -> str | None:
+        """The server's address, without credentials."""
+        return self._session.url
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message, headers and payload together, in bytes, that the server takes."""
+        return self._session.max_payload
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended, by ``close()`` or by an error."""
+        return self._session.closed
+
+
+class Message(MessageBase):
+    """A received message, decoded when asked."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, raw: Msg, connection: Connection) -> None:
+        super().__init__(raw)
+        self._connection = connection
+
+    async def respond(self, payload: bytes = b"", *, headers: HeadersLike | None = None) -> None:
+        """Publish an answer to ``reply``. LocalProtocolError when the sender expects none."""
+        if self.reply is None:
+            raise LocalProtocolError("the sender of this message expects no answer")
+        await self._connection.publish(self.reply, payload, headers=headers)
+
+
+class Subscription:
+    """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
+
+    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does; it raises when the
+    connection was lost. As a context manager it unsubscribes at the end.
+    """
+
+    def __init__(self, core: CoreSubscription, connection: Connection) -> None:
+        self._core = core
+        self._connection = connection
+        self._taken: deque[Msg] = deque()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.unsubscribe()
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.next_msg()
+        except ConnectionClosedError:
+            raise StopAsyncIteration from None
+
+    async def next_msg(self, *, timeout: Timeout | None = None) -> Message:
+        """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+
+        TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
+        the connection has failed.
+        """
+        limit = seconds(timeout)
+        until = None if limit is None else self._connection._now() + limit
+        while True:
+            try:
+                return Message(self._taken.popleft(), self._connection)
+            except IndexError:
+                readable = self._connection._call(self._take)
+            if readable is not None:
+                await self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing."""
+        self._taken.extend(self._core.pop_many(TAKE))
+        return None if self._taken else self._core.readable()
+
+    async def unsubscribe(self, max_msgs: int | None = None) -> None:
+        """End it: at once, or when ``max_msgs`` messages have come in all. What has come can still be taken."""
+        self._connection._call(lambda now: self._core.unsubscribe(max_msgs))
+
+    async def drain(self) -> None:
+        """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError."""
+        connection = self._connection
+        await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to."""
+        return self._core.subject
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages that have come and were not taken yet."""
+        return self._core.pending_msgs + len(self._taken)
+
+    @property
+    def dropped(self) -> int:
+        """Messages lost because the application was too slow."""
+        return self._core.dropped
+
+
+class JetStream:
+    """Streams and what is in them. Made by ``Connection.jetstream()``.
+
+    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits) when
+    the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing sent,
+    for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when None.
+    """
+
+    def __init__(self, core: CoreJetStream, connection: Connection) -> None:
+        self._core = core
+        self._connection = connection
+
+    async def create_stream(
+        self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Create a stream, or find it there with the same configuration.
+
+        ``config``: a configuration, or a name; ``options`` are fields of StreamConfig, with durations in seconds or
+        timedelta. StreamNameExistError when it is there with another configuration.
+        """
+        limit, wanted = seconds(timeout), stream_config(config, options)
+        return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
+
+    async def update_stream(
+        self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Change a stream's configuration.
+
+        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig replaces
+        all of it. StreamNotFoundError.
+        """
+        limit = seconds(timeout)
+        if isinstance(config, str):
+            return await self._connection._ask(
+                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit)
+            )
+        wanted = stream_config(config, options)
+        return await self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit))
+
+    async def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
+        """Configuration and state of a stream. StreamNotFoundError."""
+        limit = seconds(timeout)
+        return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit))
+
+    async def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
+        """Delete a stream and all its messages. StreamNotFoundError."""
+        limit = seconds(timeout)
+        return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit))
+
+    async def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
+        """Limits and use of the account."""
+        limit = seconds(timeout)
+        return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit))
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> PubAck:
+        """Publish a message and wait until the stream has stored it.
+
+        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it (WrongLastSequenceError
+        and kin) unless the stream stands there. NoStreamResponseError when no stream listens to ``subject``.
+        """
+        verb = partial(
+            self._core.publish,
+            subject,
+            payload,
+            headers=headers,
+            msg_id=msg_id,
+            expected_stream=expected_stream,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            timeout=seconds(timeout),
+        )
+        return await self._connection._ask(lambda now: verb(now=now))
+
+    def fast_publisher(
+        self,
+        *,
+        gap: GapMode = "fail",
+        flow: int = DEFAULT_FLOW,
+        max_outstanding_acks: int = 2,
+        batch_id: str | None = None,
+        ack_timeout: Timeout | None = None,
+    ) -> FastPublisher:
+        """A new fast-ingest batch (ADR-50), for a stream with ``allow_batched`` on a server of 2.14 or later.
+
+        ``gap``: "fail" ends the batch at the first lost or refused message, "ok" reports it as an event and goes on.
+        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535. ``max_outstanding_acks``: 1
+        to 3. ``batch_id``: up to 64 characters without dots; made up when None. ``ack_timeout``: seconds, or a timedelta,
+        after which an answer that is due counts as missing.
+        """
+        limit = seconds(ack_timeout)
+        core = self._connection._call(
+            lambda now: self._core.fast_publisher(
+                gap=gap, flow=flow, max_outstanding_acks=max_outstanding_acks, batch_id=batch_id, ack_timeout=limit
+            )
+        )
+        return FastPublisher(core, self._connection)
+
+    def get_batch(
+        self,
+        stream: str,
+        *,
+        seq: int = 1,
+        subject: str | None = None,
+        batch: int | None = None,
+        max_bytes: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
+
+        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how
+        much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The stream
+        needs ``allow_direct``.
+        """
+        limit = seconds(timeout)
+        core = self._connection._call(
+            lambda now: self._core.get_batch(
+                stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=limit
+            )
+        )
+        return BatchReader(core, self._connection)
+
+
+class FastPublisher:
+    """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
+
+    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a context
+    manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError, or the
+    subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its end.
+    """
+
+    def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
+        self._core = core
+        self._connection = connection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.abandon()
+
+    async def publish(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
+        """Publish one message; returns its sequence in the batch. It is stored when ``acked`` has reached that.
+
+        LocalProtocolError with nothing sent and no sequence spent: BadSubjectError, BadHeaderError, MaxPayloadError.
+        """
+        while True:
+            sequence = self._connection._call(
+                lambda now: self._core.publish(subject, payload, headers, now=now) if self._open() else None
+            )
+            if sequence is not None:
+                return sequence
+            await self._make_room()
+
+    async def publish_many(self, messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]) -> int:
+        """Publish all of ``messages``; returns the sequence of the last one.
+
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster than
+        the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays usable;
+        so it does after a message that raises LocalProtocolError: those before it are published, ``sequence`` counts
+        them, and up to a chunk of those behind it is lost.
+        """
+        if isinstance(messages, AsyncIterable):
+            async for message in messages:
+                await self._publish_chunk([message])
+            return self._core.sequence
+        pull = iter(messages)
+        size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
+        while True:
+            chunk: list[OutgoingMessage] = []
+            started = self._connection._now()
+            try:
+                chunk.extend(islice(pull, size))  # keeps what came when the iterable raises
+            except BaseException:
+                await self._publish_chunk(chunk)
+                raise
+            took = self._connection._now() - started
+            whole = await self._publish_chunk(chunk)
+            if len(chunk) < size:
+                return self._core.sequence
+            size = next_chunk(size, took, whole)
+
+    async def _publish_chunk(self, chunk: list[OutgoingMessage]) -> bool:
+        """Publish all of ``chunk``; True when its bytes found room at once."""
+        whole = True
+        while chunk:
+            taken = self._connection._call(partial(self._publish_some, chunk))
+            if taken == len(chunk):
+                break
+            chunk = chunk[taken:]
+            whole = whole and not self._connection._session.congested
+            await self._make_room()
+        return whole
+
+    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+        """Publish of ``chunk`` what there is room for; returns how many."""
+        return self._core.publish_many(chunk, now) if self._open() else 0
+
+    async def ping(self) -> None:
+        """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed."""
+        self._connection._call(self._core.ping)
+
+    async def commit(
+        self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None
+    ) -> PubAck:
+        """End the batch and wait for its acknowledgement: ``count`` messages are stored, the last one as ``seq``.
+
+        With a ``subject`` this message is stored as the last one; without, nothing more is stored. BatchTruncatedError
+        when fewer were stored than published.
+        """
+        await self._make_room()
+        return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
+
+    async def abandon(self) -> None:
+        """Walk away: nothing is awaited. What was published may be stored. Nothing happens when it has ended."""
+        self._connection._call(self._core.abandon)
+
+    def _open(self) -> bool:
+        """Whether a message may be published now."""
+        return self._core.room > 0 and not self._connection._session.congested
+
+    async def _make_room(self) -> None:
+        """Wait for the window, and for the connection."""
+        await self._connection._make_room()
+        await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
+
+    @property
+    def batch_id(self) -> str:
+        """Its name on the server."""
+        return self._core.batch_id
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the last message published; 0 before the first."""
+        return self._core.sequence
+
+    @property
+    def acked(self) -> int:
+        """The highest acknowledged sequence. Gap mode "fail": all up to it are stored; "ok": stored or reported."""
+        return self._core.acked
+
+    @property
+    def acks(self) -> int:
+        """How many flow acknowledgements came."""
+        return self._core.acks
+
+    @property
+    def flow(self) -> int:
+        """Messages for each acknowledgement, as the server wants it now."""
+        return self._core.flow
+
+    @property
+    def error(self) -> Error | None:
+        """Why it failed; None while it has not."""
+        return self._core.error
+
+
+class BatchReader:
+    """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
+
+    Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
+    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager it
+    stops reading at the end.
+    """
+
+    def __init__(self, core: DirectBatch, connection: Connection) -> None:
+        self._core = core
+        self._connection = connection
+        self._taken: deque[StoredMsg] = deque()
+        self._finished = False
+
+    def __del__(self) -> None:
+        # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
+        # the next one that holds the state closes it.
+        if not self._finished:
+            self._connection._orphans.append(self._core.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[StoredMsg]:
+        return self
+
+    async def __anext__(self) -> StoredMsg:
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                readable = self._connection._call(self._take)
+            if readable is not None:
+                await self._connection._wait(readable)
+            elif self._finished:
+                raise StopAsyncIteration
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing and more will come."""
+        self._taken.extend(self._core.pop_many(TAKE, now))
+        if self._taken:
+            return None
+        self._finished = self._core.finished
+        return None if self._finished else self._core.readable()
+
+    async def close(self) -> None:
+        """Stop reading; what was not taken is dropped."""
+        self._finished = True
+        self._taken.clear()
+        self._connection._call(self._core.close)

@@ -1,0 +1,169 @@
+"""What the drivers share and the core must not hold: entropy, logging, the operating system's words for a failure.
+
+Rules: nothing here knows a loop or a thread library's way to wait, and nothing here decides anything of the protocol.
+
+Not here: the verbs (``_blocking`` and ``_async``), sockets (``sync``, ``asyncio``, ``trio``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from jsproto.grammar.config import StreamConfig, StreamOptions
+
+from jsproto.client.options import ConnectKeywords, connect_options
+from jsproto.client.session import Session
+from jsproto.errors import LocalProtocolError
+from jsproto.events import Connected, Disconnected, Event, ServerReportedError, SlowConsumer
+from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.wire.frames import Msg
+
+EventCallback: TypeAlias = Callable[[Event], object]
+OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
+Timeout: TypeAlias = float | timedelta
+
+READ_SIZE: Final = 262_144  # bytes asked of the socket at once: enough for a page of messages, small enough to share
+TAKE: Final = 512  # messages taken from a buffer of the core at once
+MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
+SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
+
+_log = logging.getLogger("jsproto_io")
+_log.addHandler(logging.NullHandler())
+
+
+def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
+    """A session with the operating system's entropy."""
+    return Session(connect_options(servers, **options), token=os.urandom(16))
+
+
+def seconds(timeout: Timeout | None) -> float | None:
+    """A timeout as float seconds. LocalProtocolError when it is negative or not a number."""
+    if timeout is None:
+        return None
+    value = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not value >= 0:
+        raise LocalProtocolError(f"a timeout is a number of seconds, 0 or more, not {timeout!r}")
+    return value
+
+
+def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamConfig:
+    """A configuration from what ``create_stream`` was given."""
+    if isinstance(config, str):
+        return StreamConfig.from_options(config, **options)
+    return config.updated(**options) if options else config
+
+
+def reason(error: BaseException) -> str:
+    """One line for why dialling, or a connection, failed."""
+    if isinstance(error.__cause__, BaseExceptionGroup):  # trio: one error for each address of a name
+        error = error.__cause__.exceptions[0]
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
+    if isinstance(error, TimeoutError) and not error.errno:
+        return "timed out"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def next_chunk(size: int, took: float, whole: bool) -> int:
+    """How many messages to pull next, after a chunk of ``size`` that ``took`` seconds to pull.
+
+    A fast iterable gets large chunks; a slow one, or messages so large that the chunk was not taken as a ``whole``,
+    gets small ones, so that a message does not wait long for those behind it.
+    """
+    return min(2 * size, MAX_CHUNK) if whole and took < SLOW_PULL else max(size // 2, 1)
+
+
+class MessageBase:
+    """A received message, decoded when asked."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Msg) -> None:
+        self._raw = raw
+
+    def __repr__(self) -> str:
+        return f"<Message {self.subject!r} {len(self.data)} bytes>"
+
+    @property
+    def subject(self) -> str:
+        """The subject it was sent to."""
+        return self._raw.subject.decode("utf-8", "surrogateescape")
+
+    @property
+    def reply(self) -> str | None:
+        """Where the sender expects an answer; None when it expects none."""
+        return None if self._raw.reply is None else self._raw.reply.decode("utf-8", "surrogateescape")
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._raw.payload
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, empty when it has none. RemoteProtocolError when the block is malformed."""
+        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
+
+
+class EventTeller:
+    """Logs events and gives them to the application's callback: in order, one at a time, whoever drives.
+
+    A callback may call any verb, and may raise: neither disturbs the connection.
+    """
+
+    def __init__(self, callback: EventCallback | None) -> None:
+        self._callback = callback
+        self._queue: deque[Event] = deque()
+        self._telling = threading.Lock()
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Queue ``events``; call it in the order in which they happened."""
+        self._queue.extend(events)
+
+    def tell(self) -> None:
+        """Tell what is queued, unless somebody is telling already: then they will."""
+        while self._queue and self._telling.acquire(blocking=False):
+            try:
+                while self._queue:
+                    self._tell(self._queue.popleft())
+            finally:
+                self._telling.release()
+
+    def _tell(self, event: Event) -> None:
+        if _log.isEnabledFor(level := _level(event)):
+            _log.log(level, "%s", _words(event))
+        if self._callback is not None:
+            try:
+                self._callback(event)
+            except Exception:
+                _log.exception("event_cb failed on %s", type(event).__name__)
+
+
+def _level(event: Event) -> int:
+    if isinstance(event, ServerReportedError | SlowConsumer) or (isinstance(event, Disconnected) and event.error):
+        return logging.WARNING
+    return logging.DEBUG
+
+
+def _words(event: Event) -> str:
+    """An event in one line: without what the server's INFO carries, which may hold a nonce."""
+    if isinstance(event, Connected):
+        return f"Connected(url={event.url!r}, version={event.server.version!r})"
+    words = [f"{field.name}={getattr(event, field.name)!r}" for field in fields(event) if field.name != "server"]
+    return f"{type(event).__name__}({', '.join(words)})"
+
+
+def log_crash(bug: BaseException) -> None:
+    """A defect of this library, or of what was patched into it: say so once, with the traceback."""
+    _log.error("the connection failed: %s", type(bug).__name__, exc_info=bug)
+

@@ -1,0 +1,182 @@
+"""NATS JetStream on asyncio.
+
+    from jsproto_io.asyncio import connect
+
+    async with connect("nats://localhost:4222") as nc:
+        js = nc.jetstream()
+
+Protocol callbacks, no streams: what arrives goes straight into the session, and what the session wants to send leaves
+in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless call
+is harmless. While the transport cannot take more, bytes stay in the session, where they are counted.
+
+Cancelling a task that waits has no effect on the protocol and loses no message.
+
+Not here: protocol. A connection may be used only in the loop in which it was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Unpack, cast
+
+from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
+from jsproto.client.session import Session
+from jsproto_io import _async
+from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._common import EventCallback, new_session, reason
+
+__all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
+
+
+@asynccontextmanager
+async def connect(
+    servers: str | Sequence[str] = DEFAULT_URL,
+    *,
+    event_cb: EventCallback | None = None,
+    **options: Unpack[ConnectKeywords],
+) -> AsyncIterator[Connection]:
+    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+
+    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
+    (``jsproto.events``). The options are those of ``jsproto.client.options.ConnectOptions``. LocalProtocolError for
+    impossible options; NoServersError, with each address tried and why, when none can be reached; otherwise the error
+    of the handshake, such as AuthorizationError.
+    """
+    connection = Connection(new_session(servers, options), event_cb)
+    try:
+        await connection._open()
+        yield connection
+    finally:
+        await connection._close()
+
+
+class Connection(_async.Connection):
+    """A connection to NATS. Made by ``connect()``."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+        super().__init__(session, event_cb)
+        self._loop = asyncio.get_running_loop()
+        self._link: _Link | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    def _new_event(self) -> asyncio.Event:
+        return asyncio.Event()
+
+    async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except builtins.TimeoutError:
+            return False
+        return True
+
+    def _write(self, now: float) -> None:
+        session = self._session
+        if self._link is not None and (session.wants_close or (not self._link.paused and session.wants_send(now))):
+            self._link.write(session.data_to_send())
+
+    def _rearm(self) -> None:
+        session, timer = self._session, self._timer
+        deadline = session.deadline()
+        if deadline is not None and (timer is None or deadline < timer.when()):
+            if timer is not None:
+                timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._time_out, deadline)
+        if session.wants_close and self._link is not None:
+            self._link.hang_up(abruptly=session.error is not None)
+
+    def _time_out(self, deadline: float) -> None:
+        self._timer = None
+        # The loop's clock may be coarse: never be early, or the timer would fire again and again.
+        self._receive(lambda now: self._session.handle_timeout(max(now, deadline)))
+
+    def _abort(self) -> None:
+        if self._link is not None:
+            self._link.hang_up(abruptly=True)
+
+    async def _open(self) -> None:
+        """Dial one address after the other, as the session says, until it is connected."""
+        session = self._session
+        while (address := session.connect_to) is not None:
+            try:
+                await self._dial(address)
+            except OSError as error:
+                self._link = None
+                self._call(partial(session.connection_failed, reason(error)))
+        await self._wait(session.connected)
+
+    async def _dial(self, address: Address) -> None:
+        link = self._link = _Link(self)
+        self._session.connected.event = link.settled
+        async with asyncio.timeout(self._session.options.connect_timeout):
+            await self._loop.create_connection(lambda: link, address.host, address.port)
+        await link.settled.wait()
+
+    async def _close(self) -> None:
+        if self._bug is None:
+            self._call(self._session.close)
+        link = self._link
+        if link is not None and not await self._sleep(link.lost, self._session.options.timeout):
+            self._abort()
+            await link.lost.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class _Link(asyncio.Protocol):
+    """One TCP connection, as the loop's callbacks tell of it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._session = connection._session
+        self._transport: asyncio.Transport | None = None
+        self._hung_up = False
+        self.paused = True
+        self.settled = asyncio.Event()  # the handshake is done, or never will be
+        self.lost = asyncio.Event()
+
+    def write(self, data: list[bytes]) -> None:
+        if data and self._transport is not None and not self._hung_up and not self._transport.is_closing():
+            self._transport.write(b"".join(data))
+
+    def hang_up(self, *, abruptly: bool) -> None:
+        """Send what is buffered and end; ``abruptly``: just end."""
+        if self._transport is None:
+            return
+        if abruptly:
+            self._transport.abort()
+        elif not self._hung_up:
+            self._transport.write_eof()
+        self._hung_up = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self.paused = False
+        self._connection._receive(self._session.connection_made)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection._receive(partial(self._session.receive_data, data))
+
+    def eof_received(self) -> None:
+        self._connection._receive(self._session.receive_eof)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        verb = self._session.receive_eof
+        self._connection._receive(verb if error is None else lambda now: verb(now, reason(error)))
+        self.lost.set()
+        self.settled.set()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._connection._receive(lambda now: None)

@@ -1,0 +1,313 @@
+"""NATS JetStream on blocking sockets and threads.
+
+    from jsproto_io.sync import connect
+
+    with connect("nats://localhost:4222") as nc:
+        js = nc.jetstream()
+
+A connection and everything made from it may be used from any thread. By default a reader thread serves the server's
+PINGs and timers while the application is busy elsewhere. With ``reader_thread=False`` there is none: whoever waits
+moves the bytes meanwhile. That suits scripts and workers that may not have threads; but while nobody waits nothing is
+read, so an application that stays away for minutes is cut off by the server, and nobody is there to send small messages
+after a while: unless ``linger`` is given, they leave at once.
+
+How it works. One lock guards the session. It is held for changes of state only: never in ``send``, never while the
+application's iterator or callback runs. All sockets are non-blocking. Whoever causes output sends it, one thread at a
+time; what the socket does not take is left to the pump. The pump is the one thread that sleeps in ``select``: the
+reader thread, or else one of those that wait, and it is woken only when it would sleep too long.
+
+Ctrl-C while waiting, or in the application's own code, changes nothing. If it strikes in the instant in which this
+module changes the state or sends, nobody can tell how far that got: the connection then ends with an error.
+
+Not here: protocol. Forking with an open connection is not supported.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import NoReturn, TypeVar, Unpack
+
+from jsproto.client.options import DEFAULT_URL, ConnectKeywords
+from jsproto.client.session import Session
+from jsproto.errors import ConnectionLostError, TimeoutError
+from jsproto.ticket import Ticket
+from jsproto_io import _blocking
+from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._common import EventCallback, EventTeller, log_crash, new_session, reason
+from jsproto_io._wire import Wire
+
+__all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
+
+T = TypeVar("T")
+
+
+def connect(
+    servers: str | Sequence[str] = DEFAULT_URL,
+    *,
+    event_cb: EventCallback | None = None,
+    reader_thread: bool = True,
+    **options: Unpack[ConnectKeywords],
+) -> Connection:
+    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+
+    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
+    (``jsproto.events``). The options are those of ``jsproto.client.options.ConnectOptions``. LocalProtocolError for
+    impossible options; NoServersError, with each address tried and why, when none can be reached; otherwise the error
+    of the handshake, such as AuthorizationError.
+    """
+    if not reader_thread:
+        options.setdefault("linger", 0.0)
+    connection = Connection(new_session(servers, options), event_cb)
+    connection._open(reader_thread)
+    return connection
+
+
+class Connection(_blocking.Connection):
+    """A connection to NATS. Made by ``connect()``."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+        self._session = session
+        self._teller = EventTeller(event_cb)
+        self._orphans = deque()
+        self._lock = threading.Lock()  # guards the session and all that follows
+        self._wire: Wire | None = None
+        self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
+        self._pump_by: int | None = None  # the thread that is the pump
+        self._asleep_until = -inf  # when the pump wakes by itself
+        self._parked: dict[int, threading.Event] = {}  # by thread: those who wait while another one is the pump
+        self._ended: Ticket[None] = Ticket()  # completed when nothing will be received any more
+        self._bug: BaseException | None = None  # the defect, or Ctrl-C, that made the state worthless
+        self._thread: threading.Thread | None = None
+
+    # -- what the facade asks of a driver ------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return monotonic()
+
+    def _call(self, verb: Callable[[float], T]) -> T:
+        try:
+            with self._lock:
+                if self._bug is not None:
+                    self._refuse()
+                try:
+                    return verb(monotonic())
+                except Exception:
+                    raise
+                except BaseException as interrupt:
+                    self._crash(interrupt)
+                    raise
+        finally:
+            self._drive()
+
+    def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
+        """Park: asleep on an event, or as the pump when nobody else is."""
+        until = inf if timeout is None else monotonic() + timeout
+        me = threading.get_ident()
+        took_over = False
+        try:
+            while True:
+                event: threading.Event | None = None
+                with self._lock:
+                    if ticket.done:
+                        return ticket.result()
+                    if self._ended.done:
+                        self._refuse()
+                    if self._pump_by is None:
+                        self._pump_by = me
+                        took_over = True
+                    elif self._pump_by != me:
+                        event = self._park(ticket, me)
+                if monotonic() >= until:
+                    raise TimeoutError(f"nothing came within {timeout:g} s")
+                if event is None:
+                    self._pump(until)
+                else:
+                    event.wait(None if until == inf else max(until - monotonic(), 0))
+        finally:
+            self._leave(me, took_over)
+
+    def _park(self, ticket: Ticket[T], me: int) -> threading.Event:
+        event = ticket.event
+        if not isinstance(event, threading.Event) or event.is_set():  # set, but no answer: a new pump was wanted
+            ticket.event = event = threading.Event()
+        self._parked[me] = event
+        return event
+
+    def _leave(self, me: int, took_over: bool) -> None:
+        """The end of a wait. Without a reader thread somebody else who waits becomes the pump."""
+        if not took_over and me not in self._parked:
+            return
+        with self._lock:
+            self._parked.pop(me, None)
+            if took_over:
+                self._pump_by = None
+            if self._pump_by is None:
+                for event in list(self._parked.values())[:1]:
+                    event.set()
+
+    def _refuse(self) -> NoReturn:
+        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
+
+    # -- open and close ------------------------------------------------------------------------------------------------
+
+    def _open(self, reader_thread: bool) -> None:
+        """Dial one address after the other, as the session says, until it is connected."""
+        session = self._session
+        self._pump_by = threading.get_ident()
+        try:
+            while (address := session.connect_to) is not None:
+                try:
+                    wire = Wire(address, session.options.connect_timeout)
+                except OSError as error:
+                    self._call(partial(session.connection_failed, reason(error)))
+                    continue
+                self._wire = wire
+                self._call(session.connection_made)
+                while not (session.connected.done or wire.over):
+                    self._pump()
+                if not session.connected.done:
+                    wire.close()
+            session.connected.result()
+            if reader_thread:
+                self._thread = threading.Thread(target=self._read, name="jsproto-reader", daemon=True)
+                with self._lock:  # the thread needs it before it does anything
+                    self._thread.start()
+                    self._pump_by = self._thread.ident
+            else:
+                self._pump_by = None
+        except BaseException:
+            if self._wire is not None:
+                self._wire.close()
+            raise
+
+    def _read(self) -> None:
+        assert self._wire is not None
+        try:
+            while not self._ended.done:
+                self._pump()
+        except BaseException as bug:
+            log_crash(bug)
+        finally:
+            self._wire.close()
+
+    def _close(self) -> None:
+        wire, limit = self._wire, self._session.options.timeout
+        assert wire is not None
+        with suppress(ConnectionLostError):
+            self._call(self._session.close)
+        with suppress(TimeoutError):
+            self._wait(self._ended, limit)
+        if not self._ended.done:
+            wire.hang_up(abruptly=True)
+            with suppress(TimeoutError):
+                self._wait(self._ended, limit)
+        if self._thread is None:
+            wire.close()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(limit)
+
+    # -- the loop: one input, then everything out ----------------------------------------------------------------------
+
+    def _pump(self, until: float = inf) -> None:
+        """Sleep until there is something to do, put it in, drain."""
+        wire, session = self._wire, self._session
+        assert wire is not None
+        with self._lock:
+            deadline = session.deadline()
+            self._asleep_until = until if deadline is None else min(until, deadline)
+            timeout = None if self._asleep_until == inf else max(self._asleep_until - monotonic(), 0)
+            wire.watching = wire.blocked
+        readable = wire.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
+        try:
+            data = wire.receive() if readable else None
+            with self._lock:
+                self._asleep_until = -inf
+                now = monotonic()
+                if data:
+                    session.receive_data(data, now)
+                elif data is not None:
+                    session.receive_eof(now, wire.why)
+                    wire.over = True
+                    if session.closed:
+                        self._end()
+                if deadline is not None and deadline <= now:
+                    session.handle_timeout(now)
+        except BaseException as bug:
+            with self._lock:
+                self._crash(bug)
+            raise
+        finally:
+            self._drive()
+
+    def _drive(self) -> None:
+        """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
+        try:
+            while self._settle():
+                self._send()
+        except BaseException as bug:
+            with self._lock:
+                self._crash(bug)
+            raise
+        self._teller.tell()
+
+    def _settle(self) -> bool:
+        """Drain all but the bytes; True when this thread is to send them."""
+        wire, session = self._wire, self._session
+        if self._bug is not None:
+            return False
+        with self._lock:
+            send = rouse = False
+            while self._orphans:
+                self._orphans.popleft()(monotonic())
+            if wire is not None and self._sender is None:
+                if not wire.unsent and (session.wants_close or session.wants_send(monotonic())):
+                    wire.unsent = memoryview(b"".join(session.data_to_send()))
+                if wire.unsent and not wire.blocked:
+                    self._sender = threading.get_ident()
+                    send = True
+                elif session.wants_close and (session.error is not None or not wire.unsent):
+                    wire.hang_up(abruptly=session.error is not None)
+            completed = session.take_completed()
+            self._teller.add(session.events())
+            if self._asleep_until > -inf and wire is not None:
+                deadline = session.deadline()
+                sleeps_too_long = deadline is not None and deadline < self._asleep_until
+                if sleeps_too_long or wire.blocked > wire.watching:
+                    self._asleep_until = -inf
+                    rouse = True
+        for ticket in completed:
+            ticket.wake()
+        if rouse and wire is not None:
+            wire.rouse()
+        return send
+
+    def _send(self) -> None:
+        wire = self._wire
+        assert wire is not None
+        rest = wire.send()
+        with self._lock:
+            wire.unsent = rest
+            self._sender = None
+
+    def _end(self) -> None:
+        """Nothing will be received any more. The lock is held."""
+        if not self._ended.done:
+            self._ended.succeed(None)
+        for event in self._parked.values():
+            event.set()
+
+    def _crash(self, bug: BaseException) -> None:
+        """Nobody can tell how far the state got: fail those who wait, and all who come. The lock is held."""
+        if self._bug is None:
+            self._bug = bug
+        with suppress(Exception):
+            self._session.receive_eof(monotonic(), f"interrupted by {type(bug).__name__}")
+        self._end()
+        if self._wire is not None:
+            self._wire.hang_up(abruptly=True)

@@ -1,0 +1,215 @@
+"""NATS JetStream on trio.
+
+    from jsproto_io.trio import connect
+
+    async with connect("nats://localhost:4222") as nc:
+        js = nc.jetstream()
+
+The context manager holds a nursery with two tasks. The reader receives and owns the deadline: a cancel scope around
+its ``receive_some``, whose deadline others move. The writer alone sends, so that cancelling an application's task never
+cuts a message in half.
+
+Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
+the block as they are, not in a group.
+
+Not here: protocol. Verbs that do not wait are no checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from math import inf
+from types import TracebackType
+from typing import TypeVar, Unpack
+
+import trio
+
+from jsproto.client.options import DEFAULT_URL, ConnectKeywords
+from jsproto.client.session import Session
+from jsproto_io import _async
+from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._common import READ_SIZE, EventCallback, new_session, reason
+
+__all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
+
+T = TypeVar("T")
+
+
+def connect(
+    servers: str | Sequence[str] = DEFAULT_URL,
+    *,
+    event_cb: EventCallback | None = None,
+    **options: Unpack[ConnectKeywords],
+) -> AbstractAsyncContextManager[Connection]:
+    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+
+    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
+    (``jsproto.events``). The options are those of ``jsproto.client.options.ConnectOptions``. LocalProtocolError for
+    impossible options; NoServersError, with each address tried and why, when none can be reached; otherwise the error
+    of the handshake, such as AuthorizationError.
+    """
+    return _Connecting(new_session(servers, options), event_cb)
+
+
+class _Connecting(AbstractAsyncContextManager["Connection"]):
+    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+        self._connection = Connection(session, event_cb)
+        self._nursery = trio.open_nursery()
+
+    async def __aenter__(self) -> Connection:
+        nursery = await self._nursery.__aenter__()
+        try:
+            await self._connection._open(nursery)
+        except BaseException:
+            await self._leave()
+            raise
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        # The nursery never sees the exception that leaves the block, so it does not wrap it; and since its tasks have
+        # ended by then, it has nothing to wait for that could be cancelled.
+        with trio.CancelScope(shield=True):
+            await self._connection._close()
+        await self._nursery.__aexit__(None, None, None)
+
+
+class Connection(_async.Connection):
+    """A connection to NATS. Made by ``connect()``."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+        super().__init__(session, event_cb)
+        self._link: _Link | None = None
+
+    def _now(self) -> float:
+        return trio.current_time()
+
+    def _new_event(self) -> trio.Event:
+        return trio.Event()
+
+    async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
+        with trio.move_on_after(inf if timeout is None else timeout) as scope:
+            await event.wait()
+        return not scope.cancelled_caught
+
+    @trio.lowlevel.enable_ki_protection
+    def _call(self, verb: Callable[[float], T]) -> T:
+        return super()._call(verb)
+
+    def _write(self, now: float) -> None:
+        session = self._session
+        if self._link is not None and (session.wants_close or session.wants_send(now)):
+            self._link.due.set()
+
+    def _rearm(self) -> None:
+        session, link = self._session, self._link
+        if link is None:
+            return
+        deadline = session.deadline()
+        if deadline is not None and deadline < link.scope.deadline:
+            link.scope.deadline = deadline
+        if session.wants_close and session.error is not None:
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._link is not None:
+            self._link.stream.socket.close()
+
+    async def _open(self, nursery: trio.Nursery) -> None:
+        """Dial one address after the other, as the session says, until it is connected."""
+        session = self._session
+        while (address := session.connect_to) is not None:
+            try:
+                with trio.fail_after(session.options.connect_timeout):
+                    stream = await trio.open_tcp_stream(address.host, address.port)
+            except (OSError, trio.TooSlowError) as error:
+                self._call(partial(session.connection_failed, reason(error)))
+                continue
+            link = self._link = _Link(stream)
+            session.connected.event = link.settled
+            self._call(session.connection_made)
+            nursery.start_soon(self._run, link, name="jsproto link")
+            await link.settled.wait()
+        await self._wait(session.connected)
+
+    async def _close(self) -> None:
+        if self._bug is None:
+            self._call(self._session.close)
+        if self._link is not None and not await self._sleep(self._link.lost, self._session.options.timeout):
+            self._abort()
+            await self._link.lost.wait()
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    @trio.lowlevel.enable_ki_protection
+    async def _run(self, link: _Link) -> None:
+        # Shielded: when the application's block is cancelled, what is pending is still to be sent, and whole.
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, link)
+                await self._read(link)
+                nursery.cancel_scope.cancel()
+        link.stream.socket.close()
+        link.lost.set()
+        link.settled.set()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _read(self, link: _Link) -> None:
+        """One input after the other: bytes, the passing of time, the end of the stream."""
+        session = self._session
+        why: str | None = None
+        while why is None:
+            data: bytes | None = None
+            deadline = session.deadline()
+            with trio.CancelScope(deadline=inf if deadline is None else deadline) as link.scope:
+                try:
+                    data = await link.stream.receive_some(READ_SIZE)
+                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                    why = reason(error.__cause__ or error)
+            if data:
+                self._receive(partial(session.receive_data, data))
+            elif data is not None:
+                why = "the server closed the connection"
+            if link.scope.cancelled_caught or link.scope.deadline <= self._now():
+                self._receive(partial(self._time_out, link.scope.deadline))
+        self._receive(lambda now: session.receive_eof(now, why))
+
+    def _time_out(self, deadline: float, now: float) -> None:
+        self._session.handle_timeout(max(now, deadline))
+
+    @trio.lowlevel.enable_ki_protection
+    async def _send(self, link: _Link) -> None:
+        try:
+            while True:
+                await link.due.wait()
+                link.due = trio.Event()
+                while data := self._call(self._take):
+                    await link.stream.send_all(data)
+                if self._session.wants_close:
+                    await link.stream.send_eof()
+                    return
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the reader finds out why
+        except Exception as bug:
+            self._crash(bug)
+
+    def _take(self, now: float) -> bytes:
+        session = self._session
+        return b"".join(session.data_to_send()) if session.wants_close or session.wants_send(now) else b""
+
+
+class _Link:
+    """One TCP connection and what its two tasks are told by others."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self.scope = trio.CancelScope()  # the reader's present sleep: its deadline is when the reader wakes by itself
+        self.due = trio.Event()  # something is to be written
+        self.settled = trio.Event()  # the handshake is done, or never will be
+        self.lost = trio.Event()
