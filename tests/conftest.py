@@ -1,0 +1,59 @@
+"""What all tests share: real servers, and what a run of everything must reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from jsproto_io.nats_server import NatsServer
+from tests import servers
+
+# No test depends on how fast the machine is.
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.load_profile("default")
+
+SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A run of some tests only measures no coverage: the gate is for a run of everything."""
+    everything = config.args_source is not pytest.Config.ArgsSource.ARGS or config.args == ["tests"]
+    if everything and not any(config.getoption(name, None) for name in SELECTIONS):
+        return
+    coverage = config.pluginmanager.get_plugin("_cov")
+    if coverage is not None:
+        coverage.options.cov_fail_under = None
+        if coverage.options.cov_report == ["term"]:  # nobody asked for a report
+            coverage.options.cov_report = {}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[NatsServer]:
+    """One nats-server with JetStream for the whole run. Tests share it: name streams uniquely, do not stop it."""
+    with NatsServer() as running:
+        yield running
+
+
+@pytest.fixture
+def server_for() -> Iterator[Callable[..., NatsServer]]:
+    """``server_for(version, **options)`` starts a server of that release for this test, with NatsServer's options.
+
+    A release that cannot be had fails the test in CI (environment CI=true) and skips it elsewhere.
+    """
+    with ExitStack() as stack:
+
+        def start(version: str = servers.NEWEST, **options: Any) -> NatsServer:
+            try:
+                program = servers.binary(version)
+            except servers.NoSuchServerError as error:
+                if os.environ.get("CI") == "true":
+                    pytest.fail(str(error))
+                pytest.skip(str(error))
+            return stack.enter_context(NatsServer(program, **options))
+
+        yield start

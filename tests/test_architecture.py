@@ -1,0 +1,245 @@
+"""The rules of the house, as tests: who may import what, what is public, what is shipped, how files look."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+import jsproto
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CORE: Final = sorted((ROOT / "jsproto").rglob("*.py"))
+DRIVERS: Final = sorted((ROOT / "transports").rglob("*.py"))
+PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+# All that the core may import besides itself, and from what else one module may take one name.
+ALLOWED: Final = frozenset(
+    {
+        "__future__", "base64", "builtins", "collections", "collections.abc", "dataclasses", "enum", "functools",
+        "hashlib", "heapq", "itertools", "json", "operator", "re", "types", "typing", "urllib.parse",
+    }
+)  # fmt: skip
+ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", "timedelta")}
+
+# What the standard library gives without an import and a pure core has no use for.
+IMPURE_BUILTINS: Final = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"})
+
+# Part of the core -> the parts it may import at run time. "base" is the modules beside the folders.
+LAYERS: Final = {
+    "base": {"base"},
+    "grammar": {"base", "grammar"},
+    "wire": {"base", "grammar", "wire"},
+    "rules": {"base", "grammar", "wire", "rules"},
+    "client": {"base", "grammar", "wire", "rules", "client"},
+    "server": {"base", "grammar", "wire", "rules", "server"},
+    "testing": {"base", "grammar", "wire", "rules", "client", "server", "testing"},
+}
+# And those that it may import besides for annotations alone.
+ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
+
+THIRD_PARTY: Final = {"jsproto_io/trio.py": {"trio"}, "jsproto_io/cli/": {"typer", "rich", "plotille"}}
+PUBLIC_DRIVERS: Final = [f"jsproto_io.{name}" for name in ("sync", "asyncio", "trio", "nats_server")]
+THIN: Final = 300  # lines: a driver is shorter
+LARGEST: Final = 40_000  # bytes in a file that people are to read
+NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "stuff"}
+TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports"}
+
+PUBLIC: Final = {
+    "APIError", "Address", "ConnectOptions", "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers",
+    "JSAck", "JetStream", "LocalProtocolError", "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo",
+    "Session", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors",
+    "connect_options", "errors", "events", "parse_jsack",
+}  # fmt: skip
+
+
+class Import(NamedTuple):
+    """One imported module, or one name from it."""
+
+    module: str
+    name: str | None
+    for_annotations: bool
+    line: int
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import of a file, at whatever depth."""
+    tree = parsed(path)
+    guarded = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, None, node in guarded, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            module = str(node.module)
+            yield from (Import(module, alias.name, node in guarded, node.lineno) for alias in node.names)
+
+
+def module_name(path: Path) -> str:
+    """``jsproto/wire/decoder.py`` -> ``jsproto.wire.decoder``."""
+    folder = ROOT if path.is_relative_to(ROOT / "jsproto") else ROOT / "transports"
+    return ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+
+
+def part(module: str) -> str:
+    """The part of the core that a module belongs to."""
+    second = module.removeprefix("jsproto.").split(".")[0]
+    return second if second in LAYERS else "base"
+
+
+def within(module: str, package: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
+
+
+# -- what may be imported ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", CORE, ids=module_name)
+def test_the_core_imports_only_what_is_pure(path: Path) -> None:
+    bad = [
+        f"line {found.line}: {found.module}"
+        for found in imports(path)
+        if not within(found.module, "jsproto")
+        and found.module not in ALLOWED
+        and (module_name(path), found.module, found.name) not in ALLOWED_NAMES
+    ]
+    assert bad == []
+
+
+@pytest.mark.parametrize("path", CORE, ids=module_name)
+def test_the_core_calls_no_impure_builtin(path: Path) -> None:
+    calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+    assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == []
+
+
+def test_the_core_works_where_everything_impure_is_poisoned() -> None:
+    modules = sorted(ALLOWED | {module for _, module, _ in ALLOWED_NAMES})
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", ROOT / "tests" / "poisoned.py", ROOT, *modules],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"clean: {len(CORE)} modules, 50 messages in and out\n"
+
+
+@pytest.mark.parametrize("path", [path for path in CORE if module_name(path) != "jsproto"], ids=module_name)
+def test_imports_go_down_only(path: Path) -> None:
+    here = part(module_name(path))
+    bad = [
+        f"line {found.line}: {here} imports {found.module}"
+        for found in imports(path)
+        if within(found.module, "jsproto")
+        and part(found.module) not in LAYERS[here]
+        and not (found.for_annotations and part(found.module) in ANNOTATIONS.get(here, ()))
+    ]
+    assert bad == []
+
+
+@pytest.mark.parametrize("path", DRIVERS, ids=module_name)
+def test_what_the_transports_import(path: Path) -> None:
+    place = path.relative_to(ROOT / "transports").as_posix()
+    third_party = {name for prefix, names in THIRD_PARTY.items() if place.startswith(prefix) for name in names}
+    roots = {found.module.split(".")[0] for found in imports(path)}
+    assert roots - sys.stdlib_module_names - third_party <= {"jsproto", "jsproto_io"}
+
+
+def test_no_driver_imports_another() -> None:
+    for path in DRIVERS:
+        if (name := module_name(path)) in PUBLIC_DRIVERS:
+            assert not {found.module for found in imports(path)} & (set(PUBLIC_DRIVERS) - {name})
+
+
+# -- what is public ----------------------------------------------------------------------------------------------------
+
+
+def test_the_public_names() -> None:
+    assert set(jsproto.__all__) == PUBLIC
+    assert len(jsproto.__all__) == len(PUBLIC)
+    for name in PUBLIC:
+        assert hasattr(jsproto, name), name
+
+
+@pytest.mark.parametrize("name", [*map(module_name, CORE), *PUBLIC_DRIVERS])
+def test_what_is_public_is_documented(name: str) -> None:
+    module = import_module(name)
+    own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == name and key[0] != "_"]
+    missing = []
+    for public in getattr(module, "__all__", own):
+        thing = getattr(module, public)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            continue
+        if not thing.__doc__ or thing.__doc__.startswith(f"{public}("):  # a dataclass makes one up
+            missing.append(public)
+        for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+            verb = inspect.isroutine(value) or isinstance(value, property)
+            if verb and not member.startswith("_") and not inspect.getdoc(getattr(thing, member)):
+                missing.append(f"{public}.{member}")
+    assert missing == []
+
+
+# -- what is shipped ---------------------------------------------------------------------------------------------------
+
+
+def test_the_wheel(tmp_path: Path) -> None:
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    info = f"jsproto-{jsproto.__version__}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"jsproto", "jsproto_io", info}
+    assert {"jsproto/py.typed", "jsproto_io/py.typed"} <= set(names)
+    assert {name for name in names if name.endswith(".py")} == {
+        *(path.relative_to(ROOT).as_posix() for path in CORE),
+        *(path.relative_to(ROOT / "transports").as_posix() for path in DRIVERS),
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "wheel")
+    needs = Distribution.at(tmp_path / "wheel" / info).requires or []
+    assert [need for need in needs if "extra ==" not in need] == []
+
+
+def test_the_top_level() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    assert {name.split("/")[0] for name in listed.stdout.split("\0") if name} <= TOP_LEVEL
+
+
+# -- how files look ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*CORE, *DRIVERS, *PROGRAMS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_file_says_what_it_is_and_can_be_read(path: Path) -> None:
+    if path.stat().st_size:
+        assert ast.get_docstring(parsed(path))
+    assert path.stat().st_size <= LARGEST
+    assert path.stem.strip("_") not in NAMES_THAT_SAY_NOTHING
+
+
+@pytest.mark.parametrize("name", ["sync", "asyncio", "trio"])
+def test_drivers_are_thin(name: str) -> None:
+    lines = (ROOT / "transports" / "jsproto_io" / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < THIN

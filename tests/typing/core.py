@@ -1,0 +1,75 @@
+"""What type checkers must say about the core. Checked by mypy, never run.
+
+A line that must be an error carries an ignore with its code: mypy complains when it is no error (any more).
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from jsproto import (
+    APIError,
+    DirectBatch,
+    Error,
+    FastPublisher,
+    JetStream,
+    JSAck,
+    Msg,
+    PubAck,
+    ServerInfo,
+    Session,
+    StoredMsg,
+    StreamConfig,
+    StreamInfo,
+    Ticket,
+    connect_options,
+    parse_jsack,
+)
+
+
+def session(token: bytes) -> Session:
+    """Options are keywords of known names and types."""
+    options = connect_options("nats://localhost:4222", name="app", ping_interval=30)
+    connect_options("nats://localhost:4222", ping_intervall=30)  # type: ignore[call-arg]
+    connect_options("nats://localhost:4222", name=1)  # type: ignore[arg-type]
+    made = Session(options, token=token)
+    assert_type(made.connected, Ticket[ServerInfo])
+    assert_type(made.data_to_send(), list[bytes])
+    assert_type(made.deadline(), float | None)
+    assert_type(made.error, Error | None)
+    made.receive_data("PONG", 0.0)  # type: ignore[arg-type]
+    made.receive_data(bytearray(b"PONG"), 0.0)  # type: ignore[arg-type]
+    return made
+
+
+def tickets(js: JetStream, now: float) -> None:
+    """A ticket knows what it will hold."""
+    assert_type(js.stream_info("S", now=now).result(), StreamInfo)
+    assert_type(js.delete_stream("S", now=now).result(), bool)
+    assert_type(js.create_stream(StreamConfig("S"), now=now), Ticket[StreamInfo])
+    assert_type(js.publish("a", b"", now=now), Ticket[PubAck])
+    js.publish("a", "text", now=now)  # type: ignore[arg-type]
+    js.publish("a", b"")  # type: ignore[call-arg]
+
+
+def batches(js: JetStream, now: float) -> None:
+    """Batches in, batches out."""
+    batch = js.fast_publisher(gap="ok")
+    assert_type(batch, FastPublisher)
+    js.fast_publisher(gap="maybe")  # type: ignore[arg-type]
+    assert_type(batch.publish("a", b"", now=now), int)
+    assert_type(batch.publish_many([("a", b""), ("a", b"", {"K": "v"})], now), int)
+    assert_type(batch.commit(now), Ticket[PubAck])
+    reader = js.get_batch("S", now=now, subject="a.>")
+    assert_type(reader, DirectBatch)
+    assert_type(reader.pop_many(10, now), list[StoredMsg])
+
+
+def values(message: Msg, reply: bytes, ack: PubAck, error: APIError) -> None:
+    """Values are read-only, and ``bytes`` means bytes."""
+    assert_type(message.payload, bytes)
+    assert_type(message.reply, bytes | None)
+    assert_type(parse_jsack(reply), JSAck)
+    assert_type(parse_jsack(reply).stream_seq, int)
+    ack.seq = 1  # type: ignore[misc]
+    assert_type((error.code, error.err_code, error.description), tuple[int, int, str])

