@@ -143,7 +143,8 @@ class Link:
             return
         self.server = server
         if previous is not LinkPhase.EXPECT_INFO:
-            self.events.append(ServerInfoChanged(server))
+            if not server.extra.get("connect_info"):  # else it only answers our CONNECT
+                self.events.append(ServerInfoChanged(server))
         elif server.tls_required:
             self._end(TLSRequiredError("the server requires TLS, which is not supported yet"))
         else:

@@ -157,6 +157,8 @@ def test_a_server_that_is_too_old_is_sent_nothing() -> None:
         batch.fast.commit(batch.h.now, "e.a")
     assert caught.value.found == "2.12.8"
     assert batch.h.sent() == []
+    unknown = Batch(Harness(info={"version": "built-here"}))
+    assert unknown.fast.publish("e.a", now=unknown.h.now) == 1
 
 
 def test_a_plain_ack_for_the_first_message_means_an_old_server_stored_it() -> None:

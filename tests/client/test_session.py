@@ -230,6 +230,10 @@ def test_round_trip_needs_a_link() -> None:
 
 def test_info_again() -> None:
     harness = Harness()
+    harness.feed(info(connect_info=True, client_id=7))  # what servers send behind the PONG
+    assert harness.events() == []
+    assert harness.session.server is not None
+    assert harness.session.server.client_id == 7
     harness.feed(info(max_payload=10, ldm=True))
     (event,) = harness.events()
     assert isinstance(event, ServerInfoChanged)

@@ -1,0 +1,125 @@
+"""The same program against every release: what works where, and what is said where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jsproto import Session, errors
+from jsproto.api_errors import BatchPublishDisabledError, StreamNotFoundError
+from jsproto.events import Event, FlowRateChanged
+from jsproto.grammar.config import ServerInfo
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import JetStream, connect
+from tests import servers
+
+ServerFor = Callable[..., NatsServer]
+COUNT = 3_000
+
+pytestmark = pytest.mark.versions
+
+
+def ingest(js: JetStream, subject: str, count: int = COUNT) -> int | None:
+    with js.fast_publisher(flow=100) as batch:
+        batch.publish_many((subject, b"%d" % n) for n in range(count))
+        return batch.commit().count
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version >= "2.14"])
+def test_fast_ingest_in_and_direct_get_out(version: str, server_for: ServerFor) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, allow_direct=True, storage="memory")
+        assert ingest(js, "s.a") == COUNT
+        got = [(msg.seq, msg.subject, msg.data) for msg in js.get_batch("S")]
+        assert got == [(n + 1, "s.a", b"%d" % n) for n in range(COUNT)]
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version < "2.14"])
+def test_releases_before_fast_ingest_are_told_by_name_and_store_nothing(version: str, server_for: ServerFor) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_direct=True, storage="memory")
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14") as caught:
+            ingest(js, "s.a")
+        assert caught.value.found == version
+        assert js.stream_info("S").state.messages == 0
+        for n in range(5):
+            assert js.publish("s.a", b"%d" % n).seq == n + 1
+        assert [msg.data for msg in js.get_batch("S", seq=2, subject="s.*", batch=3)] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version < "2.14"])
+def test_an_old_leader_behind_a_newer_server_stores_one_message_and_the_error_says_so(
+    version: str, server_for: ServerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a mixed cluster the version in INFO is that of another server: then only the first answer tells."""
+    monkeypatch.setattr(Session, "server", property(lambda session: ServerInfo(headers=True, jetstream=True)))
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], storage="memory")
+        with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14.*stored as a plain one, 1"):
+            ingest(js, "s.a")
+        assert js.stream_info("S").state.messages == 1
+
+
+def test_what_is_missing_is_named(server_for: ServerFor) -> None:
+    with connect(server_for().url) as nc:
+        js = nc.jetstream()
+        js.create_stream("PLAIN", subjects=["plain.>"], storage="memory")
+        with pytest.raises(BatchPublishDisabledError):
+            ingest(js, "plain.a")
+        with pytest.raises(errors.NoStreamResponseError):
+            ingest(js, "nowhere.a")
+        with pytest.raises(errors.NoRespondersError, match="allow_direct"):
+            list(js.get_batch("PLAIN"))
+        with pytest.raises(StreamNotFoundError):
+            js.stream_info("NONE")
+
+
+def test_a_server_without_jetstream(server_for: ServerFor) -> None:
+    with connect(server_for(jetstream=False).url) as nc:
+        js = nc.jetstream()
+        with pytest.raises(errors.JetStreamNotAvailableError):
+            js.account_info()
+        with pytest.raises(errors.JetStreamNotAvailableError):
+            ingest(js, "s.a")
+
+
+def test_a_server_killed_in_the_middle_loses_nothing_acknowledged(server_for: ServerFor) -> None:
+    server = server_for()
+    with connect(server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, allow_direct=True)
+        with js.fast_publisher(flow=50) as batch:
+            batch.publish_many(("s.a", b"%d" % n) for n in range(5_000))
+            server.kill()
+            with pytest.raises(errors.BatchLostError) as caught:
+                batch.publish_many(("s.a", b"%d" % n) for n in range(5_000, 10**9))
+            acked = batch.acked
+    assert caught.value.acked == acked > 0
+    server.start()
+    with connect(server.url) as nc:
+        stored = [msg.data for msg in nc.jetstream().get_batch("S")]
+    assert len(stored) >= acked
+    assert stored == [b"%d" % n for n in range(len(stored))]
+
+
+def test_the_flow_rate_of_two_publishers(server_for: ServerFor) -> None:
+    """Alone a publisher starts at what it asks for; a second one starts at 1 and is doubled (server fact, section 2)."""
+    seen: list[Event] = []
+    with connect(server_for().url, event_cb=seen.append) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
+        with js.fast_publisher(flow=100) as first, js.fast_publisher(flow=100) as second:
+            for batch in (first, second):
+                batch.publish_many(("s.a", b"") for _ in range(500))
+            for batch in (first, second):
+                assert batch.commit().count == 500
+            rates = {b: [e.msgs for e in seen if isinstance(e, FlowRateChanged) and e.batch_id == b] for b in
+                     (first.batch_id, second.batch_id)}  # fmt: skip
+    assert rates[first.batch_id][0] == 100
+    assert rates[second.batch_id] == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
