@@ -21,7 +21,9 @@ MAX_QUOTED = 256  # bytes of the offending input that an error keeps
 
 def _restore(kind: type[Error], args: tuple[object, ...]) -> Error:
     """Copy an error without its ``__init__``, whose arguments are not the ``args`` of the exception."""
-    return kind.__new__(kind, *args)
+    error = kind.__new__(kind)
+    error.args = args  # OSError, among the bases, does not set them without its own __init__
+    return error
 
 
 class Error(Exception):

@@ -1,0 +1,81 @@
+"""JSON bodies, strictly: one object of bounded size and depth, with fields of the types they should have.
+
+Rules: UTF-8 only; nothing behind the object; no NaN and no infinity. Integers are integers: ``true`` is no number,
+neither is ``1.0``. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's
+business (models keep them). Whatever the bytes, reading raises RemoteProtocolError and nothing else.
+
+Not here: what the bodies mean (``acks``, ``api``, ``config``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+
+MAX_JSON: Final = 8 * 1024 * 1024
+"""Bytes of a body that are read: nats-server advises against a larger ``max_payload``."""
+
+MAX_UINT64: Final = 2**64 - 1
+
+
+_INFINITE: Final = float("inf")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not abs(value) < _INFINITE:  # NaN is not less either
+        raise ValueError(f"{number[:64]} is no finite number")
+    return value
+
+
+_DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
+    """The object in ``data``; RemoteProtocolError when it is none, is not whole, or takes more than ``limit`` bytes."""
+    if len(data) > limit:
+        raise RemoteProtocolError(f"a JSON body of {len(data)} bytes, where at most {limit} are read", data)
+    try:
+        body = _DECODER.decode(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a JSON body: {error}", data) from None
+    if not isinstance(body, dict):
+        raise RemoteProtocolError("not a JSON body: it must be an object", data)
+    return body
+
+
+def dumps(body: Mapping[str, Any]) -> bytes:
+    """``body`` as compact JSON in ASCII; LocalProtocolError when JSON has no form for it."""
+    try:
+        return _ENCODER.encode(body).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LocalProtocolError(f"this cannot be written as JSON: {error}") from None
+
+
+def uint64(body: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """The unsigned 64-bit integer ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
+    value = _field(body, name, default)
+    if type(value) is not int or not 0 <= value <= MAX_UINT64:
+        raise RemoteProtocolError(f"{name} must be an unsigned 64-bit integer, not {value!r:.100}")
+    return value
+
+
+def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """The string ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
+    value = _field(body, name, default)
+    if type(value) is not str:
+        raise RemoteProtocolError(f"{name} must be a string, not {value!r:.100}")
+    return value
+
+
+def _field(body: Mapping[str, Any], name: str, default: object) -> object:
+    value = body.get(name)
+    if value is None:
+        value = default
+        if value is None:
+            raise RemoteProtocolError(f"{name} is missing")
+    return value

@@ -1,0 +1,201 @@
+"""Message headers: a block of lines, ``NATS/1.0`` first, an empty line last (ADR-4).
+
+Rules: names keep their case and are compared with it, lines keep their order, a name may occur again. A name is
+printable ASCII without a colon; a value is any text without CR, LF and NUL, and blanks around it are not part of it.
+A status is only ever what stands in the first line; a header called ``Status`` is data. Blocks stay bytes until
+somebody asks. ``Headers`` cannot be built of what could not be sent, so nothing can be injected. A malformed block that
+was received raises RemoteProtocolError when it is read: that concerns its message, never the connection.
+
+Values are UTF-8; bytes that are not come out as surrogate escapes and go back unchanged.
+
+Not here: what single headers mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from jsproto.errors import BadHeaderError, RemoteProtocolError
+
+_PLAIN: Final = b"NATS/1.0\r\n"
+_STATUS: Final = re.compile(rb"NATS/1\.0[ \t]++([0-9]{3})(?:[ \t]++([^\r\n\0]*+))?\r\n")
+_RAW_NAME: Final = re.compile(rb"[!-9;-~]++")
+_NAME: Final = re.compile(r"[!-9;-~]++")
+# No line end, NUL, half of a surrogate pair (one that stands for a byte aside), and no blanks around it.
+_BAD: Final = r"\r\n\0\ud800-\udc7f\udd00-\udfff"
+_VALUE: Final = re.compile(rf"(?![ \t])[^{_BAD}]*+(?<![ \t])")
+
+
+class Headers:
+    """Header lines in their order, read-only; every one of them can be sent.
+
+    A name that occurs again counts again in ``len``, iteration and ``items``; ``[]`` and ``get`` give its first value.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: HeadersLike | Iterable[tuple[str, str]] = ()) -> None:
+        """``fields``: pairs of name and value, or a mapping with a value, or several, for each name.
+
+        BadHeaderError for what could not be sent.
+        """
+        self._fields: tuple[tuple[str, str], ...]
+        if isinstance(fields, Headers):
+            self._fields = fields._fields
+            return
+        self._fields = tuple(_pairs(fields) if isinstance(fields, dict | Mapping) else fields)
+        for name, value in self._fields:
+            try:
+                if _NAME.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None:
+                    continue
+            except TypeError:  # not a str
+                pass
+            raise BadHeaderError(_complaint(name, value))
+
+    @classmethod
+    def of(cls, headers: HeadersLike | None) -> Headers:
+        """Headers from whatever the public verbs accept; BadHeaderError for what could not be sent."""
+        if isinstance(headers, Headers):
+            return headers
+        if headers is None:
+            return cls()
+        if not isinstance(headers, dict | Mapping):  # dict by name too, because it is the quick one to ask for
+            raise BadHeaderError(f"headers must be a mapping of names to values, not {type(headers).__name__}")
+        return cls(headers)
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Headers:
+        """The headers of a block, whatever its status; RemoteProtocolError when it is malformed."""
+        status_line(raw)
+        lines = raw.split(b"\r\n")
+        breaks = len(lines) - 1
+        if lines[-1] or lines[-2]:
+            raise RemoteProtocolError("a header block does not end with an empty line", raw[-256:])
+        if raw.count(b"\r") != breaks or raw.count(b"\n") != breaks or b"\0" in raw:
+            raise RemoteProtocolError("a header block contains a lone CR or LF, or NUL", raw)
+        fields: list[tuple[str, str]] = []
+        for line in lines[1:-2]:
+            name, colon, value = line.partition(b":")
+            if not colon or _RAW_NAME.fullmatch(name) is None:
+                raise RemoteProtocolError("a header line is not a name, a colon and a value", line)
+            fields.append((name.decode(), value.strip(b" \t").decode("utf-8", "surrogateescape")))
+        headers = cls()
+        headers._fields = tuple(fields)  # nothing to check: what could be read can be sent
+        return headers
+
+    def __repr__(self) -> str:
+        return f"Headers({list(self._fields)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields == other._fields if isinstance(other, Headers) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name, _ in self._fields])
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known, _ in self._fields)
+
+    def __getitem__(self, name: str) -> str:
+        for known, value in self._fields:
+            if known == name:
+                return value
+        raise KeyError(name)
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The first value of ``name``, else ``default``."""
+        return next((value for known, value in self._fields if known == name), default)
+
+    def get_last(self, name: str, default: str | None = None) -> str | None:
+        """The last value of ``name``, else ``default``. Where a server appends its own it is the server's."""
+        return next((value for known, value in reversed(self._fields) if known == name), default)
+
+    def get_all(self, name: str) -> list[str]:
+        """All values of ``name``, in their order."""
+        return [value for known, value in self._fields if known == name]
+
+    def items(self) -> Sequence[tuple[str, str]]:
+        """All names and values, in their order."""
+        return self._fields
+
+
+def _pairs(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in headers.items():
+        if isinstance(value, str):
+            pairs.append((name, value))
+        else:
+            pairs += [(name, each) for each in _several(value)]
+    return pairs
+
+
+def _several(values: object) -> Iterable[Any]:
+    """The values of one name. What is no sequence of them becomes a single one, for ``Headers`` to refuse."""
+    return values if isinstance(values, Sequence) and not isinstance(values, bytes) else (values,)
+
+
+def _complaint(name: object, value: object) -> str:
+    """Why this header cannot be sent."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        return f"a header name must be printable ASCII without blanks and colons: {name!r:.100}"
+    if not isinstance(value, str):
+        return f"the value of header {name} must be a str, not {type(value).__name__}"
+    found = re.search(f"[{_BAD}]", value)
+    where = "begin or end with a blank" if found is None else f"contain {found[0]!r}"
+    return f"the value of header {name} must not {where}: {value!r:.200}"
+
+
+HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]]
+"""What the public verbs accept as headers: a value, or several, for each name."""
+
+
+def status_line(raw: bytes) -> tuple[int, str] | None:
+    """Status and description in the first line of a block; None when it has none.
+
+    Only the first line is looked at. RemoteProtocolError when it is not ``NATS/1.0``, alone or with a status of three
+    digits.
+    """
+    if raw.startswith(_PLAIN):
+        return None
+    found = _STATUS.match(raw)
+    if found is None:
+        raise RemoteProtocolError(
+            "a header block does not begin with NATS/1.0 and, if any, a status of three digits", raw
+        )
+    code, description = found.groups(b"")
+    return int(code), description.rstrip(b" \t").decode("utf-8", "replace")
+
+
+def last_value(raw: bytes, name: bytes) -> bytes | None:
+    """The last value of ``name``, found without parsing the block; None when it is absent, or cut off by its end."""
+    field = b"\r\n%b:" % name
+    start = raw.rfind(field)
+    if start < 0:
+        return None
+    end = raw.find(b"\r\n", start + 2)
+    return None if end < 0 else raw[start + len(field) : end].strip(b" \t")
+
+
+def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) -> bytes:
+    """The block of ``headers``, with a status in the server role; BadHeaderError for what could not be sent."""
+    # Joined, never formatted: that takes the characters of a str subclass, whatever it does when it is formatted.
+    parts = ["NATS/1.0\r\n"] if status is None else [_first_line(*status)]
+    for name, value in Headers.of(headers).items():
+        parts += (name, ": ", value, "\r\n")
+    parts.append("\r\n")
+    return "".join(parts).encode("utf-8", "surrogateescape")
+
+
+def _first_line(code: int, description: str) -> str:
+    if not 100 <= code <= 999:
+        raise BadHeaderError(f"a status has three digits: {code}")
+    if _VALUE.fullmatch(description) is None:
+        raise BadHeaderError(f"the description of a status must be one line without outer blanks: {description!r:.200}")
+    return f"NATS/1.0 {code}" + (" " if description else "") + description + "\r\n"

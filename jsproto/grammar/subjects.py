@@ -1,0 +1,107 @@
+"""Subjects, queue groups and names: what may be written to the wire, and which subject matches which pattern.
+
+Rules: a subject is tokens joined by dots, none of them empty. Blanks, tabs, line ends and NUL would split or end the
+control line they stand in; VT and FF are blanks to some readers: all seven are refused. ``*`` stands for one token,
+``>`` for all that follow; both are wildcards only as whole tokens (servers take ``a*b`` literally). Text becomes UTF-8;
+bytes that were no UTF-8 when they were received (surrogate escapes) become themselves again. Everything this side sends
+passes here, so nothing can be smuggled into a control line, and no control line gets too long for a server.
+
+Not here: what a subject is for (``api``, ``jsack``, ``fast``); who may use it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jsproto.errors import BadSubjectError
+
+MAX_SUBJECT: Final = 2032
+"""Bytes in a subject or queue group: two of them, a verb and two sizes fit into nats-server's default control line."""
+
+MAX_NAME: Final = 255
+"""Bytes in the name of a stream or consumer (nats-server's ``JSMaxNameLen``)."""
+
+# \t-\r is HTAB LF VT FF CR. The possessive quantifiers keep refusing as cheap as accepting.
+_TEXT: Final = r"[^\0\t-\r .]++"
+_LITERAL_TOKEN: Final = rf"(?![*>](?:\.|\Z)){_TEXT}"
+_LITERAL: Final = re.compile(rf"{_LITERAL_TOKEN}(?:\.{_LITERAL_TOKEN})*+")
+_PATTERN: Final = re.compile(rf"(?:(?!>\.){_TEXT}\.)*+{_TEXT}")
+_QUEUE: Final = re.compile(r"[^\0\t-\r ]++")
+_NAME: Final = re.compile(r"[^\0\t-\r .*>/\\]++")
+_SEPARATOR: Final = re.compile(r"[\0\t-\r ]")
+
+
+def check_subject(subject: str, *, wildcards: bool = False) -> bytes:
+    """The subject as the wire has it; ``wildcards`` allows them.
+
+    BadSubjectError: it is no str, is empty, has an empty token, a character that would end it, a wildcard where none
+    may be, or more than MAX_SUBJECT bytes.
+    """
+    grammar = _PATTERN if wildcards else _LITERAL
+    try:
+        if grammar.fullmatch(subject) is not None:
+            encoded = subject.encode("utf-8", "surrogateescape")
+            if len(encoded) <= MAX_SUBJECT:
+                return encoded
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise BadSubjectError(_complaint(subject, "subject", MAX_SUBJECT) or _wrong_tokens(subject, wildcards))
+
+
+def check_queue(queue: str) -> bytes:
+    """The name of a queue group as the wire has it: one word of at most MAX_SUBJECT bytes, or BadSubjectError."""
+    complaint = _complaint(queue, "queue group", MAX_SUBJECT)
+    if complaint is not None:
+        raise BadSubjectError(complaint)
+    return queue.encode("utf-8", "surrogateescape")
+
+
+def check_name(name: str, kind: str = "stream") -> str:
+    """``name``, which servers take as the name of a stream, consumer or domain (``kind``, for the message).
+
+    BadSubjectError: it is no str, is empty, has ``. * > / \\``, a blank or the like, or more than MAX_NAME bytes.
+    """
+    complaint = _complaint(name, f"{kind} name", MAX_NAME)
+    if complaint is None and _NAME.fullmatch(name) is None:
+        complaint = f"a {kind} name must not contain any of . * > / \\: {name!r}"
+    if complaint is not None:
+        raise BadSubjectError(complaint)
+    return name
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether ``subject`` matches ``pattern``; both must have passed ``check_subject``."""
+    wanted, tokens = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        del wanted[-1]
+        if len(tokens) <= len(wanted):
+            return False
+        del tokens[len(wanted) :]
+    return len(tokens) == len(wanted) and all(want in ("*", token) for want, token in zip(wanted, tokens, strict=True))
+
+
+def _complaint(value: object, what: str, limit: int) -> str | None:
+    """Why ``value`` cannot be one word on a control line; None when it can."""
+    if not isinstance(value, str):
+        return f"a {what} must be a str, not {type(value).__name__}"
+    if not value:
+        return f"a {what} must not be empty"
+    found = _SEPARATOR.search(value)
+    if found is not None:
+        return f"a {what} must not contain {found[0]!r}: {value!r:.200}"
+    try:
+        size = len(value.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return f"a {what} must be text that UTF-8 can encode: {value!r:.200}"
+    return f"a {what} has at most {limit} bytes, this one has {size}" if size > limit else None
+
+
+def _wrong_tokens(subject: str, wildcards: bool) -> str:
+    """Why the tokens of ``subject``, words as they are, make no subject."""
+    tokens = subject.split(".")
+    if "" in tokens:
+        return f"a subject must not have an empty token (check its dots): {subject!r}"
+    if wildcards:
+        return f"'>' must be the last token of a subject: {subject!r}"
+    return f"wildcards are for subscribing and filtering; this needs one subject without them: {subject!r}"

@@ -1,0 +1,112 @@
+"""Time on the wire: integer nanoseconds, exactly.
+
+Rules: a time stamp is nanoseconds since the epoch, a duration nanoseconds. ``datetime`` has neither, so all arithmetic
+is on integers, in the proleptic Gregorian calendar without leap seconds (Go's), and conversion happens once, at the
+edge. Two forms are read: RFC 3339, which servers write, and that of the Direct Get draft (ADR-31),
+``2022-08-06 00:29:27.587861324 +0000 UTC``.
+
+Not here: clocks. Nothing in the core knows what time it is.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final, NewType, TypeAlias
+
+from jsproto.errors import LocalProtocolError
+
+Nanoseconds = NewType("Nanoseconds", int)
+"""A duration in nanoseconds, as JetStream's configurations have it."""
+
+Duration: TypeAlias = float | timedelta
+"""A duration as callers give it: seconds, or a timedelta."""
+
+MAX_DURATION: Final = 2**63 - 1
+"""The longest duration of a server, in nanoseconds (Go's ``time.Duration``): 292 years."""
+
+_SECOND: Final = 1_000_000_000
+_DAY: Final = 86_400
+_INFINITE: Final = float("inf")
+_STAMP: Final = re.compile(
+    rb"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]++))?"
+    rb"(?:Z| ?([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?: [A-Z]{1,5})?)"
+)
+
+
+def nanoseconds(duration: Duration) -> Nanoseconds:
+    """The duration in nanoseconds; a float is rounded once, to the nearest.
+
+    Never to 0, which servers read as "no limit". LocalProtocolError: it is neither of the two, is negative, not
+    finite, or more than MAX_DURATION.
+    """
+    if isinstance(duration, timedelta):
+        exact = (duration.days * _DAY + duration.seconds) * _SECOND + duration.microseconds * 1_000
+    elif type(duration) is not bool and _is_finite(duration):
+        numerator, denominator = duration.as_integer_ratio()
+        exact = max((2 * numerator * _SECOND + denominator) // (2 * denominator), 1) if numerator > 0 else numerator
+    else:
+        raise LocalProtocolError(f"a duration must be a number of seconds or a timedelta, not {duration!r:.100}")
+    if not 0 <= exact <= MAX_DURATION:
+        raise LocalProtocolError(f"a duration must be 0 to 292 years, not {duration!r:.100}")
+    return Nanoseconds(exact)
+
+
+def _is_finite(number: object) -> bool:
+    """Whether it is a number at all, and neither infinite nor NaN, which compares to nothing."""
+    return isinstance(number, int | float) and abs(number) < _INFINITE
+
+
+def parse_timestamp(text: bytes | str) -> int:
+    """A time stamp of either form as nanoseconds since the epoch; ValueError when it is none.
+
+    Digits of the fraction behind the ninth are dropped, as Go does.
+    """
+    raw = text.encode("ascii", "replace") if isinstance(text, str) else text
+    found = _STAMP.fullmatch(raw)
+    if found is None:
+        raise ValueError(f"not a time stamp: {text[:64]!r}")
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    days = _days(year, month, day)
+    if _date(days) != (year, month, day):
+        raise ValueError(f"not a day of the calendar: {text[:64]!r}")
+    fraction, sign, ahead_hours, ahead_minutes = found.groups(b"0")[6:]
+    ahead = int(ahead_hours) * 3_600 + int(ahead_minutes) * 60
+    seconds = days * _DAY + hour * 3_600 + minute * 60 + second + (ahead if sign == b"-" else -ahead)
+    return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
+
+
+def format_timestamp(stamp: int) -> str:
+    """RFC 3339 in UTC with no more digits than it takes, as servers write it.
+
+    LocalProtocolError outside the years 0 to 9999, which is all that RFC 3339 has.
+    """
+    seconds, fraction = divmod(stamp, _SECOND)
+    days, rest = divmod(seconds, _DAY)
+    year, month, day = _date(days)
+    if not 0 <= year <= 9999:
+        raise LocalProtocolError(f"a time stamp must be in the years 0 to 9999, not {stamp} ns from 1970")
+    hour, rest = divmod(rest, 3_600)
+    tail = f".{fraction:09d}".rstrip("0") if fraction else ""
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{rest // 60:02d}:{rest % 60:02d}{tail}Z"
+
+
+# Years that begin in March end in the leap day, so that days of a month and of a year follow from integer divisions.
+_EPOCH: Final = 719_468  # days from 0000-03-01 to 1970-01-01
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days from 1970-01-01."""
+    era, year_of_era = divmod(year - (month <= 2), 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - _EPOCH
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day: the inverse of ``_days``."""
+    era, day_of_era = divmod(days + _EPOCH, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    from_march = (5 * day_of_year + 2) // 153
+    month = from_march + 3 if from_march < 10 else from_march - 9
+    return era * 400 + year_of_era + (month <= 2), month, day_of_year - (153 * from_march + 2) // 5 + 1

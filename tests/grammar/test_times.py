@@ -1,0 +1,198 @@
+"""Times: exact to the nanosecond both ways, and junk is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.times import MAX_DURATION, format_timestamp, nanoseconds, parse_timestamp
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
+LAST = 253_402_300_800 * 10**9 - 1  # 9999-12-31T23:59:59.999999999Z
+
+stamps = st.integers(FIRST, LAST)
+
+
+def by_datetime(moment: datetime) -> int:
+    delta = moment - EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1_000
+
+
+# -- time stamps -------------------------------------------------------------------------------------------------------
+
+
+@given(stamps)
+@example(0)
+@example(-1)
+@example(FIRST)
+@example(LAST)
+def test_written_stamps_read_back(stamp: int) -> None:
+    text = format_timestamp(stamp)
+    assert parse_timestamp(text) == stamp
+    assert parse_timestamp(text.encode()) == stamp
+
+
+@given(st.datetimes())
+@example(datetime(1, 1, 1))
+@example(datetime(2000, 2, 29))
+@example(datetime(1900, 3, 1))
+@example(datetime(9999, 12, 31, 23, 59, 59, 999_999))
+def test_the_calendar_is_that_of_datetime(naive: datetime) -> None:
+    moment = naive.replace(tzinfo=UTC)
+    assert parse_timestamp(moment.isoformat()) == by_datetime(moment)
+    assert datetime.fromisoformat(format_timestamp(by_datetime(moment))) == moment
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.integers(-1439, 1439))
+def test_offsets(naive: datetime, minutes: int) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    assert parse_timestamp(moment.isoformat()) == by_datetime(moment)
+
+
+@pytest.mark.parametrize(
+    ("text", "stamp"),
+    [
+        ("2026-11-20T20:36:46.910548879Z", 1_795_207_006_910_548_879),
+        ("2022-08-06 00:29:27.587861324 +0000 UTC", 1_659_745_767_587_861_324),
+        ("2022-08-06 02:29:27.587861324 +0200 CEST", 1_659_745_767_587_861_324),
+        ("2022-08-06 00:29:27.58 +0000 UTC", 1_659_745_767_580_000_000),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:00.000000001Z", 1),
+        ("1970-01-01T00:00:00.0000000019Z", 1),
+        ("1970-01-01T00:00:00." + "9" * 5000 + "Z", 999_999_999),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1969-12-31T23:59:59.5Z", -500_000_000),
+        ("0001-01-01T00:00:00Z", -62_135_596_800 * 10**9),  # Go's zero time
+    ],
+)
+def test_both_forms(text: str, stamp: int) -> None:
+    assert parse_timestamp(text) == stamp
+
+
+@pytest.mark.parametrize(
+    ("stamp", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1, "1970-01-01T00:00:00.000000001Z"),
+        (-1, "1969-12-31T23:59:59.999999999Z"),
+        (500_000_000, "1970-01-01T00:00:00.5Z"),
+        (10 * 10**9, "1970-01-01T00:00:10Z"),
+        (1_795_207_006_910_548_879, "2026-11-20T20:36:46.910548879Z"),
+        (1_795_207_006_910_548_000, "2026-11-20T20:36:46.910548Z"),
+        (FIRST, "0000-01-01T00:00:00Z"),
+        (LAST, "9999-12-31T23:59:59.999999999Z"),
+    ],
+)
+def test_as_servers_write_it(stamp: int, text: str) -> None:
+    assert format_timestamp(stamp) == text
+
+
+@pytest.mark.parametrize("stamp", [FIRST - 1, LAST + 1, 10**30, -(10**30)])
+def test_stamps_without_a_form(stamp: int) -> None:
+    with pytest.raises(LocalProtocolError, match="years 0 to 9999"):
+        format_timestamp(stamp)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "",
+        "now",
+        "2026-11-20",
+        "2026-11-20T20:36:46",
+        "2026-11-20T20:36:46.Z",
+        "2026-11-20T20:36:46z",
+        "2026-11-20t20:36:46Z",
+        "2026-11-20T20:36:46Z\n",
+        " 2026-11-20T20:36:46Z",
+        "2026-11-20T20:36:60Z",
+        "2026-11-20T20:60:46Z",
+        "2026-11-20T24:00:00Z",
+        "2026-11-20T20:36:46+24:00",
+        "2026-11-20T20:36:46+01",
+        "2026-11-31T20:36:46Z",
+        "2026-02-29T20:36:46Z",
+        "2100-02-29T20:36:46Z",
+        "2026-13-01T20:36:46Z",
+        "2026-00-01T20:36:46Z",
+        "2026-01-00T20:36:46Z",
+        "2026-01-99T20:36:46Z",
+        "26-01-01T20:36:46Z",
+        "٢٠٢٦-11-20T20:36:46Z",
+        "2026-11-20T20:36:46.٣Z",
+        "2026-11-20T20:36:46.1_0Z",
+    ],
+)
+def test_junk(junk: str) -> None:
+    for text in (junk, junk.encode()):
+        with pytest.raises(ValueError, match=r"^not a (time stamp|day of the calendar): "):
+            parse_timestamp(text)
+
+
+@given(st.one_of(st.text(), st.binary(), st.from_regex(r"\A\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d*)?(Z|.*)\Z")))
+def test_arbitrary_input_is_read_or_refused(text: str | bytes) -> None:
+    try:
+        stamp = parse_timestamp(text)
+    except ValueError:
+        return
+    assert FIRST - 86_400 * 10**9 < stamp < LAST + 86_400 * 10**9
+
+
+# -- durations ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("duration", "expected"),
+    [
+        (0, 0),
+        (0.0, 0),
+        (-0.0, 0),
+        (1, 10**9),
+        (0.1, 10**8),
+        (2.5, 2_500_000_000),
+        (1e-9, 1),
+        (1e-12, 1),  # 0 would be "no limit"
+        (5e-324, 1),
+        (9_007_199.254740993, 9_007_199_254_740_993),  # multiplied as a float it would end in 2
+        (timedelta(microseconds=1), 1_000),
+        (timedelta(days=1, seconds=1, microseconds=1), 86_401_000_001_000),
+        (timedelta(0), 0),
+        (9_223_372_036, 9_223_372_036 * 10**9),
+    ],
+)
+def test_durations(duration: float | timedelta, expected: int) -> None:
+    assert nanoseconds(duration) == expected
+    assert type(nanoseconds(duration)) is int
+
+
+@given(st.integers(0, MAX_DURATION // 1_000))
+def test_a_timedelta_is_exact(microseconds: int) -> None:
+    assert nanoseconds(timedelta(microseconds=microseconds)) == microseconds * 1_000
+
+
+@given(st.floats(1e-9, 292 * 365 * 86_400.0))
+def test_a_float_is_rounded_once(seconds: float) -> None:
+    exact = Fraction(seconds) * 10**9
+    assume(exact >= 1)
+    assert abs(nanoseconds(seconds) - exact) <= Fraction(1, 2)
+
+
+@pytest.mark.parametrize("duration", [float("inf"), float("-inf"), float("nan"), True, "5s", None, 1 + 2j])
+def test_what_is_no_duration(duration: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="a number of seconds or a timedelta"):
+        nanoseconds(duration)
+
+
+@pytest.mark.parametrize(
+    "duration", [-1, -1e-12, timedelta(microseconds=-1), 1e300, 10**400, 9_223_372_037, timedelta.max]
+)
+def test_durations_out_of_range(duration: float | timedelta) -> None:
+    with pytest.raises(LocalProtocolError, match="0 to 292 years"):
+        nanoseconds(duration)
