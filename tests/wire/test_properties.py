@@ -1,0 +1,102 @@
+"""What holds for all frames, all bytes and all ways to cut them, in both roles."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import example, given
+
+from jsproto.wire.decoder import Decoder, Role
+from jsproto.wire.encoder import encode
+from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Pub
+from tests.wire.generated import cut, damaged, decode, fragments, frames_for, one_by_one, roles
+
+
+@given(roles, st.data())
+def test_frames_come_back_as_they_were_sent_however_they_are_cut(role: Role, data: st.DataObject) -> None:
+    frames = data.draw(st.lists(frames_for[role], max_size=6))
+    sent = b"".join(map(encode, frames))
+    assert decode(role, [sent]) == (frames, None, 0)
+    assert decode(role, one_by_one(sent)) == (frames, None, 0)
+    assert decode(role, data.draw(cut(sent))) == (frames, None, 0)
+
+
+@given(roles, st.data())
+def test_what_was_decoded_encodes_to_the_same_bytes(role: Role, data: st.DataObject) -> None:
+    sent = b"".join(map(encode, data.draw(st.lists(frames_for[role], max_size=6))))
+    assert b"".join(map(encode, decode(role, [sent])[0])) == sent
+
+
+@given(roles, st.data())
+def test_bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut(
+    role: Role, data: st.DataObject
+) -> None:
+    sent = data.draw(st.one_of(st.binary(max_size=60), fragments, damaged(role)))
+    whole = decode(role, [sent])
+    assert decode(role, one_by_one(sent)) == whole
+    assert decode(role, data.draw(cut(sent))) == whole
+
+
+@given(roles, st.data())
+def test_the_error_quotes_the_same_beginning_however_the_bytes_are_cut(
+    role: Role, data: st.DataObject
+) -> None:
+    sent = data.draw(fragments | damaged(role))
+    quoted = [b"", b""]
+    for number, pieces in enumerate(([sent], one_by_one(sent))):
+        decoder = Decoder(role)
+        for piece in pieces:
+            decoder.feed(piece)
+        quoted[number] = b"" if decoder.error is None else decoder.error.data
+    assert quoted[0].startswith(quoted[1])
+    assert sent.find(quoted[0]) >= 0
+    assert bool(quoted[0]) == bool(quoted[1])
+
+
+@given(st.data())
+def test_blanks_letter_case_leading_zeros_and_bare_line_feeds_change_nothing(data: st.DataObject) -> None:
+    role = data.draw(roles)
+    frames = data.draw(st.lists(frames_for[role], max_size=4))
+    sent = b"".join(data.draw(loosely(frame)) for frame in frames)
+    expected = [with_reply_or_none(frame) for frame in frames]
+    assert decode(role, [sent]) == (expected, None, 0)
+    assert decode(role, data.draw(cut(sent))) == (expected, None, 0)
+
+
+def with_reply_or_none(frame: Frame) -> Frame:
+    """More than two blanks, or tabs, where the reply would be: no reply."""
+    if isinstance(frame, Msg) and not frame.reply:
+        return Msg(frame.subject, frame.sid, None, frame.header, frame.payload)
+    return frame
+
+
+margins = st.sampled_from([b"", b" ", b"\t", b" \t"])
+separators = st.sampled_from([b"\t", b" \t ", b"   ", b"\t\t"])  # not two blanks: they are an empty reply
+
+
+@st.composite
+def loosely(draw: st.DrawFn, frame: Frame) -> bytes:
+    """The frame as no peer writes it, though it may."""
+    line, _, rest = encode(frame).partition(b"\r\n")
+    verb, blank, arguments = line.partition(b" ")
+    verb = b"".join(draw(st.sampled_from([letter, letter.lower()])) for letter in one_by_one(verb))
+    end = draw(st.sampled_from([b"\r\n", b"\n"]))
+    if isinstance(frame, Info | Connect | Err):
+        if isinstance(frame, Err):
+            arguments = draw(margins) + arguments + draw(margins)
+        return verb + blank + arguments + end
+    words = [word for word in arguments.split(b" ") if word]
+    if isinstance(frame, Msg | Pub):
+        sizes = 1 if frame.header is None else 2
+        words[-sizes:] = [word.rjust(draw(st.integers(0, 9)), b"0") for word in words[-sizes:]]
+    return verb + b"".join(draw(separators) + word for word in words) + draw(margins) + end + rest
+
+
+@given(st.binary(max_size=200), st.sampled_from([1, 7, 64]))
+@example(b"MSG a 1 5\r\nhel", 64)
+def test_never_more_is_kept_than_was_fed(data: bytes, step: int) -> None:
+    decoder = Decoder("client")
+    for place in range(0, len(data), step):
+        before = decoder.pending
+        piece = data[place : place + step]
+        decoder.feed(piece)
+        assert decoder.pending <= before + len(piece)
