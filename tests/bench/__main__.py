@@ -1,0 +1,64 @@
+"""``python -m tests.bench``: see the package's text. Exit status: 0 however slow things are, 1 when a run failed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from jsproto_io.nats_server import NatsServerError
+from tests.bench import report
+from tests.bench.series import BenchError, Plan, core_rows, installed, rows_of
+from tests.bench.table import JOBS, SIZE
+
+CLIENTS: Final = sorted({client for job in JOBS.values() for client in job.clients})
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is run: ``scale`` is the share of each job's messages, ``budget`` the seconds in which rounds begin."""
+
+    rounds: int
+    scale: float
+    budget: float
+    core_count: int
+    core_repeats: int
+
+
+FULL: Final = Effort(rounds=7, scale=1.0, budget=1_800.0, core_count=30_000, core_repeats=9)
+QUICK = Effort(rounds=3, scale=0.3, budget=20.0, core_count=10_000, core_repeats=5)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure jsproto beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="fewer messages and rounds: under a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
+    parser.add_argument("--job", action="append", choices=list(JOBS), help="only this job; may be repeated")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    plan = Plan(
+        jobs=options.job or list(JOBS),
+        clients=[client for client in options.client or CLIENTS if installed(client)],
+        rounds=effort.rounds,
+        scale=effort.scale,
+        size=SIZE,
+        budget=effort.budget,
+    )
+    try:
+        rows = rows_of(plan, lambda text: print(text, file=sys.stderr))
+    except (BenchError, NatsServerError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    rows += core_rows(effort.core_count, SIZE, effort.core_repeats)
+    print("\n".join(report.lines(rows)))
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Other clients doing the same jobs, as an application would write it.
+
+nats-py: no fast ingest and no Direct Get in batches, so its batches are requested by hand, as pages on a subscription:
+iterated over, as with all other clients, or taken by a callback, which costs it less and has no back-pressure.
+nats-jetstream-extra (with nats-jetstream and nats-core): both; publishing without waiting is many tasks that wait.
+
+Peers need not be installed, so they are imported by name and are untyped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task
+
+# -- nats-py -----------------------------------------------------------------------------------------------------------
+
+
+def nats_py_async_publish(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        js = nc.jetstream(publish_async_max_pending=WINDOW)
+        for run in task.runs():
+            futures = [await js.publish_async(run.subject, run.payload) for _ in range(run.count)]
+            await js.publish_async_completed()
+            for future in futures:
+                future.result()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def nats_py_direct_get(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        inbox = nc.new_inbox()
+        subscription = await nc.subscribe(inbox)
+        for run in task.runs():
+            while run.received < run.count:
+                await nc.publish(f"$JS.API.DIRECT.GET.{run.stream}", page_request(run), reply=inbox)
+                async for message in subscription.messages:
+                    if is_end(message):
+                        break
+                    take(message, run)
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def nats_py_direct_get_callback(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        for run in task.runs():
+            await read_by_callback(nc, run)
+        await nc.close()
+
+    asyncio.run(main())
+
+
+async def read_by_callback(nc: Any, run: Run) -> None:
+    ended = asyncio.Event()
+
+    async def on_message(message: Any) -> None:
+        if is_end(message):
+            ended.set()
+        else:
+            take(message, run)
+
+    inbox = nc.new_inbox()
+    subscription = await nc.subscribe(inbox, cb=on_message)
+    while run.received < run.count:
+        ended.clear()
+        await nc.publish(f"$JS.API.DIRECT.GET.{run.stream}", page_request(run), reply=inbox)
+        await ended.wait()
+    await subscription.unsubscribe()
+
+
+def page_request(run: Run) -> bytes:
+    """The next page; sequences have no holes here."""
+    return json.dumps({"seq": run.received + 1, "batch": min(run.count - run.received, PAGE)}).encode()
+
+
+def is_end(message: Any) -> bool:
+    """Whether it is the status at the end of a page."""
+    return message.headers.get("Status") is not None
+
+
+def take(message: Any, run: Run) -> None:
+    if int(message.headers["Nats-Sequence"]) == run.received + 1:
+        run.received += 1
+        run.received_bytes += len(message.data)
+
+
+# -- nats-jetstream-extra ----------------------------------------------------------------------------------------------
+
+
+async def connect_extra(url: str) -> tuple[Any, Any]:
+    """A connection and JetStream on it."""
+    nc = await import_module("nats.client").connect(url)
+    return nc, import_module("nats.jetstream").new(nc)
+
+
+def extra_async_publish(task: Task) -> None:
+    async def publish(js: Any, run: Run, left: Iterator[int]) -> None:
+        for _ in left:
+            await js.publish(run.subject, run.payload)
+
+    async def main() -> None:
+        nc, js = await connect_extra(task.url)
+        for run in task.runs():
+            left = iter(range(run.count))
+            async with asyncio.TaskGroup() as group:
+                for _ in range(WINDOW):
+                    group.create_task(publish(js, run, left))
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def extra_fast_ingest(task: Task) -> None:
+    async def main() -> None:
+        nc, js = await connect_extra(task.url)
+        fast_publish = import_module("nats.jetstream_extra").fast_publish
+        for run in task.runs():
+            async with fast_publish(js, flow=FLOW) as batch:
+                for _ in range(run.count):
+                    await batch.add(run.subject, run.payload)
+                await batch.close()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def extra_direct_get(task: Task) -> None:
+    async def main() -> None:
+        nc, js = await connect_extra(task.url)
+        get_batch = import_module("nats.jetstream_extra").get_batch
+        for run in task.runs():
+            while run.received < run.count:
+                page = min(run.count - run.received, PAGE)
+                async for message in get_batch(js, run.stream, page, seq=run.received + 1):
+                    run.received += message.sequence == run.received + 1
+                    run.received_bytes += len(message.data)
+        await nc.close()
+
+    asyncio.run(main())

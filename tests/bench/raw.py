@@ -1,0 +1,156 @@
+"""The ceiling of pure Python: each job as a loop on a blocking socket, written by hand for that job alone.
+
+It checks what it must to do the job, and nothing else: no validation, no timers, no errors worth the name. What a
+client costs above it is what the client does for its users.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Final
+
+from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task
+
+READ_SIZE: Final = 262_144
+OUTSTANDING: Final = 2  # flow acknowledgements that may be missing
+CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\nPING\r\n'
+
+
+class Wire:
+    """A connected socket with one inbox, subscribed as 1."""
+
+    def __init__(self, url: str) -> None:
+        host, _, port = url.removeprefix("nats://").partition(":")
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.inbox = b"_INBOX.%b" % os.urandom(8).hex().encode()
+        self.buffer = b""
+        self.read_until(b"INFO ")
+        self.send(CONNECT + b"SUB %b.> 1\r\n" % self.inbox)
+        self.read_until(b"PONG\r\n")
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def receive(self) -> bytes:
+        data = self.socket.recv(READ_SIZE)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+    def read_until(self, mark: bytes) -> None:
+        """Skip what comes up to a line that begins with ``mark``."""
+        data = b""
+        while mark not in data or not data.endswith(b"\r\n"):
+            data += self.receive()
+
+    def payloads(self) -> list[bytes]:
+        """Payloads of the messages without headers that have come; at least one."""
+        found: list[bytes] = []
+        while not found:
+            data, at = self.buffer + self.receive(), 0
+            while (line_end := data.find(b"\r\n", at)) >= 0:
+                if data.startswith(b"PING", at):
+                    self.send(b"PONG\r\n")
+                    at = line_end + 2
+                    continue
+                start = line_end + 2
+                stop = start + int(data[data.rfind(b" ", at, line_end) : line_end])
+                if stop + 2 > len(data):
+                    break
+                found.append(data[start:stop])
+                at = stop + 2
+            self.buffer = data[at:]
+        return found
+
+
+def fast_ingest(task: Task) -> None:
+    with Wire(task.url) as wire:
+        for number, run in enumerate(task.runs()):
+            reply = b"%b.batch%d.%d.fail." % (wire.inbox, number, FLOW)
+            head = b"PUB %b %b" % (run.subject.encode(), reply)
+            tail = b".1.$FI %d\r\n%b\r\n" % (len(run.payload), run.payload)
+            wire.send(b"%b1%b" % (head, tail.replace(b".1.", b".0.", 1)))
+            sent, every, acked = 1, *first_ack(wire)
+            while sent < run.count:
+                limit = min(acked + every * OUTSTANDING, run.count)
+                if sent < limit:
+                    wire.send(b"".join([b"%b%d%b" % (head, n, tail) for n in range(sent + 1, limit + 1)]))
+                    sent = limit
+                else:
+                    for payload in wire.payloads():
+                        ack = json.loads(payload)
+                        acked, every = ack["seq"], min(ack["msgs"], FLOW)
+            wire.send(b"%b%d.3.$FI 0\r\n\r\n" % (head, sent + 1))
+            while not any(b'"count":%d' % run.count in payload for payload in wire.payloads()):
+                pass
+
+
+def first_ack(wire: Wire) -> tuple[int, int]:
+    """Interval and sequence of the acknowledgement of the first message."""
+    ack = json.loads(wire.payloads()[0])
+    return ack["msgs"], ack["seq"]
+
+
+def async_publish(task: Task) -> None:
+    with Wire(task.url) as wire:
+        for run in task.runs():
+            message = b"PUB %b %b.ack %d\r\n%b\r\n" % (
+                run.subject.encode(), wire.inbox, len(run.payload), run.payload,
+            )  # fmt: skip
+            sent = acked = 0
+            while acked < run.count:
+                free = min(WINDOW - (sent - acked), run.count - sent)
+                if free:
+                    wire.send(message * free)
+                    sent += free
+                for payload in wire.payloads():
+                    if b'"seq":' not in payload:
+                        raise ConnectionError(f"not an acknowledgement: {payload!r}")
+                    acked += 1
+
+
+def direct_get(task: Task) -> None:
+    with Wire(task.url) as wire:
+        for run in task.runs():
+            while run.received < run.count:
+                page = min(run.count - run.received, PAGE)
+                request = json.dumps({"seq": run.received + 1, "batch": page}).encode()
+                wire.send(b"PUB $JS.API.DIRECT.GET.%b %b.page %d\r\n%b\r\n" % (
+                    run.stream.encode(), wire.inbox, len(request), request,
+                ))  # fmt: skip
+                read_page(wire, run)
+
+
+def read_page(wire: Wire, run: Run) -> None:
+    """Read up to the status at the end of a page."""
+    data = wire.buffer
+    while True:
+        at, end = 0, len(data)
+        while (line_end := data.find(b"\r\n", at)) >= 0:
+            if data.startswith(b"PING", at):
+                wire.send(b"PONG\r\n")
+                at = line_end + 2
+                continue
+            _, header_size, size = data[at:line_end].rsplit(b" ", 2)
+            start = line_end + 2
+            split, stop = start + int(header_size), start + int(size)
+            if stop + 2 > end:
+                break
+            header = data[start:split]
+            at = stop + 2
+            if not header.startswith(b"NATS/1.0\r\n"):  # 204, the end of the page
+                wire.buffer = data[at:]
+                return
+            value = header.rfind(b"Nats-Sequence: ") + 15
+            run.received += int(header[value : header.find(b"\r", value)]) == run.received + 1
+            run.received_bytes += len(data[split:stop])
+        data = data[at:] + wire.receive()

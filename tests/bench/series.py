@@ -1,0 +1,159 @@
+"""A series: rounds of runs against one server, each run in a process of its own, and what comes of them.
+
+Rules: a run counts only when nothing was lost: what was published is in the stream, what was to be read was read.
+Anything else is a BenchError. Slowness never is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from statistics import median
+from typing import Final
+
+from jsproto_io import sync
+from jsproto_io.nats_server import NatsServer
+from tests.bench.table import CORE, DISTRIBUTIONS, JOBS
+from tests.bench.task import WARM_UP_STREAM, Sample, cpu_seconds, subject_of
+
+RUN_WITHIN: Final = 120.0  # seconds
+READ_STREAM: Final = "STORED"
+CORE_CLIENTS: Final = {"calibration": "python"}  # the others are the library's
+
+
+class BenchError(Exception):
+    """A run failed, or lost messages."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Medians of one client at one job."""
+
+    job: str
+    client: str
+    size: int
+    cpu_us_per_msg: float
+    msgs_per_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. ``scale``: the share of each job's messages. ``budget``: seconds after which no round is begun."""
+
+    jobs: Sequence[str]
+    clients: Sequence[str]
+    rounds: int
+    scale: float
+    size: int
+    budget: float
+
+    def count(self, job: str) -> int:
+        return int(JOBS[job].count * self.scale)
+
+    def runs(self, number: int) -> Iterator[tuple[str, str]]:
+        """(job, client) of a round; who begins changes from round to round."""
+        for job in self.jobs:
+            clients = [client for client in JOBS[job].clients if client in self.clients]
+            yield from ((job, client) for client in rotated(clients, number))
+
+
+def rotated(clients: Sequence[str], number: int) -> list[str]:
+    """``clients``, beginning ``number`` places further on."""
+    at = number % len(clients) if clients else 0
+    return [*clients[at:], *clients[:at]]
+
+
+def installed(client: str) -> bool:
+    """Whether what ``client`` needs is installed."""
+    try:
+        return client not in DISTRIBUTIONS or bool(version(DISTRIBUTIONS[client]))
+    except PackageNotFoundError:
+        return False
+
+
+def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample]) -> Row:
+    """The medians of ``samples``, each of ``count`` messages."""
+    cpu = median(sample.cpu for sample in samples)
+    elapsed = median(sample.elapsed for sample in samples)
+    return Row(job, client, size, round(cpu / count * 1e6, 3), round(count / elapsed))
+
+
+def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
+    """Run the plan against a server of its own."""
+    samples: dict[tuple[str, str], list[Sample]] = {}
+    until = time.monotonic() + plan.budget
+    with NatsServer() as server, sync.connect(server.url) as nc:
+        js = nc.jetstream()
+        create(js, WARM_UP_STREAM)
+        create(js, READ_STREAM)
+        most = max((plan.count(job) for job in plan.jobs if JOBS[job].reads), default=0)
+        for stream, count in ((WARM_UP_STREAM, 10_000), (READ_STREAM, most)):
+            fill(js, stream, count, plan.size)
+        for number in range(plan.rounds):
+            if number and time.monotonic() > until:
+                tell(f"no time for more rounds: {number} of {plan.rounds}")
+                break
+            tell(f"round {number + 1} of {plan.rounds}")
+            for job, client in plan.runs(number):
+                sample = measure(server.url, js, job, client, plan.count(job), plan.size)
+                samples.setdefault((job, client), []).append(sample)
+    return [row(job, client, plan.size, plan.count(job), taken) for (job, client), taken in samples.items()]
+
+
+def create(js: sync.JetStream, stream: str) -> None:
+    js.create_stream(stream, subjects=[subject_of(stream)], allow_batched=True, allow_direct=True)
+
+
+def fill(js: sync.JetStream, stream: str, count: int, size: int) -> None:
+    if count:
+        with js.fast_publisher() as batch:
+            batch.publish_many((subject_of(stream), bytes(size)) for _ in range(count))
+            batch.commit()
+
+
+def measure(url: str, js: sync.JetStream, job: str, client: str, count: int, size: int) -> Sample:
+    """One run, checked."""
+    reads = JOBS[job].reads
+    stream = READ_STREAM if reads else "DATA"
+    if not reads:
+        create(js, stream)
+    sample = run_worker(job, client, url, stream, count, size)
+    if reads:
+        if (sample.received, sample.received_bytes) != (count, count * size):
+            raise BenchError(f"{client} at {job}: {sample.received} of {count} messages were read")
+    else:
+        state = js.stream_info(stream).state
+        js.delete_stream(stream)
+        if state.messages != count:
+            raise BenchError(f"{client} at {job}: {state.messages} of {count} messages are stored")
+    return sample
+
+
+def run_worker(job: str, client: str, url: str, stream: str, count: int, size: int) -> Sample:
+    command = [sys.executable, "-m", "tests.bench.worker", job, client, url, stream, str(count), str(size)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=RUN_WITHIN, check=False)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{client} at {job} took more than {RUN_WITHIN:g} s") from None
+    if done.returncode:
+        raise BenchError(f"{client} at {job} failed:\n{done.stderr}")
+    return Sample(**json.loads(done.stdout))
+
+
+def core_rows(count: int, size: int, repeats: int) -> list[Row]:
+    """The core alone, in this process, jobs interleaved."""
+    samples: dict[str, list[Sample]] = {name: [] for name in CORE}
+    for _ in range(repeats):
+        for name, prepare in CORE.items():
+            job = prepare(count, size)
+            started, cpu = time.perf_counter(), cpu_seconds()
+            job()
+            samples[name].append(Sample(cpu_seconds() - cpu, time.perf_counter() - started, count, count * size))
+    return [row(name, CORE_CLIENTS.get(name, "jsproto-core"), size, count, taken) for name, taken in samples.items()]

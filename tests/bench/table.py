@@ -1,0 +1,124 @@
+"""The jobs, who does them, and what this library promises. A new job or client is one function and one line here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench import core, ours, peers, raw
+from tests.bench.task import Runner
+
+SIZE: Final = 128  # bytes in each message
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers."""
+
+    title: str
+    count: int  # messages in a measured run
+    clients: dict[str, Runner]
+    reads: bool = False
+    against: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``ours`` is at least ``factor`` times better than ``theirs`` (both (job, client)) in ``measure``."""
+
+    measure: str  # "cpu" or "rate"
+    factor: float
+    ours: tuple[str, str]
+    theirs: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class CoreGoal:
+    """A job of the core alone takes less than ``limit`` microseconds for each message."""
+
+    job: str
+    limit: float
+
+
+DISTRIBUTIONS: Final = {
+    "jsproto-trio": "trio",
+    "nats-py": "nats-py",
+    "nats-py-callback": "nats-py",
+    "nats-jetstream-extra": "nats-jetstream-extra",
+}
+"""What a client needs to be installed; the others need nothing."""
+
+PEERS: Final = ("nats-py", "nats-py-callback", "nats-jetstream-extra", "raw-socket")
+
+JOBS: Final = {
+    "fast-ingest": Job(
+        "fast ingest, flow 500",
+        100_000,
+        {
+            "jsproto-sync": ours.sync_fast_ingest,
+            "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest),
+            "jsproto-trio": ours.on_trio(ours.fast_ingest),
+            "nats-jetstream-extra": peers.extra_fast_ingest,
+            "raw-socket": raw.fast_ingest,
+        },
+        against=(("async-publish", "nats-py"),),
+    ),
+    "fast-ingest-single": Job(
+        "fast ingest, flow 500, one call for each message",
+        100_000,
+        {
+            "jsproto-sync": ours.sync_fast_ingest_single,
+            "jsproto-asyncio": ours.on_asyncio(ours.fast_ingest_single),
+            "jsproto-trio": ours.on_trio(ours.fast_ingest_single),
+        },
+        against=(("async-publish", "nats-py"), ("fast-ingest", "nats-jetstream-extra"), ("fast-ingest", "raw-socket")),
+    ),
+    "async-publish": Job(
+        "publish with an acknowledgement each, 1000 on the way",
+        30_000,
+        {
+            "jsproto-asyncio": ours.asyncio_async_publish,
+            "jsproto-trio": ours.trio_async_publish,
+            "nats-py": peers.nats_py_async_publish,
+            "nats-jetstream-extra": peers.extra_async_publish,
+            "raw-socket": raw.async_publish,
+        },
+    ),
+    "direct-get": Job(
+        "Direct Get of a whole stream, payload and sequence",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_direct_get,
+            "jsproto-asyncio": ours.on_asyncio(ours.direct_get),
+            "jsproto-trio": ours.on_trio(ours.direct_get),
+            "nats-py": peers.nats_py_direct_get,
+            "nats-py-callback": peers.nats_py_direct_get_callback,
+            "nats-jetstream-extra": peers.extra_direct_get,
+            "raw-socket": raw.direct_get,
+        },
+        reads=True,
+    ),
+    "direct-get-fields": Job(
+        "Direct Get, and every field of every message is looked at",
+        60_000,
+        {"jsproto-sync": ours.sync_direct_get_fields},
+        reads=True,
+        # Peers parse all headers whether they are looked at or not.
+        against=(("direct-get", "nats-py"), ("direct-get", "nats-jetstream-extra"), ("direct-get", "raw-socket")),
+    ),
+}
+
+CORE: Final = {
+    "core-publish-many": core.publish_many,
+    "core-parse-msg": core.parse_msg,
+    "core-direct-get": core.direct_get,
+    "calibration": core.calibration,
+}
+
+GOALS: Final = (
+    Goal("cpu", 20, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
+    Goal("rate", 5, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
+    Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-py")),
+    Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-jetstream-extra")),
+)
+CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

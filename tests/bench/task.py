@@ -1,0 +1,81 @@
+"""What a client is asked to do, and the stopwatch around it.
+
+A runner is a function that takes a ``Task``, connects, does the job once for each ``Run`` of ``task.runs()`` and
+disconnects. The first run is the warm-up; the second is measured, from the moment it is handed out to the moment the
+runner asks for the next.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+WARM_UP_STREAM: Final = "WARM"
+FLOW: Final = 500  # messages for each acknowledgement of a fast-ingest batch
+WINDOW: Final = 1_000  # publishes without an acknowledgement yet
+PAGE: Final = 32_768  # messages asked for by one Direct Get; what the library itself asks for
+
+
+@dataclass
+class Run:
+    """Do the job once: ``count`` messages to ``subject``, or from ``stream``.
+
+    A reader counts in ``received`` the messages whose sequence is the next one, and sums up their bytes.
+    """
+
+    stream: str
+    subject: str
+    count: int
+    payload: bytes
+    received: int = 0
+    received_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one measured run took."""
+
+    cpu: float  # seconds
+    elapsed: float  # seconds
+    received: int
+    received_bytes: int
+
+
+@dataclass
+class Task:
+    """One process's work. ``sample`` is there when the runner has returned."""
+
+    url: str
+    stream: str
+    count: int
+    size: int
+    sample: Sample | None = None
+
+    def runs(self) -> Iterator[Run]:
+        """The warm-up, then the measured run."""
+        payload = bytes(self.size)
+        yield Run(WARM_UP_STREAM, subject_of(WARM_UP_STREAM), max(self.count // 20, FLOW), payload)
+        run = Run(self.stream, subject_of(self.stream), self.count, payload)
+        gc.collect()
+        started, cpu = time.perf_counter(), cpu_seconds()
+        yield run
+        cpu, elapsed = cpu_seconds() - cpu, time.perf_counter() - started
+        self.sample = Sample(cpu, elapsed, run.received, run.received_bytes)
+
+
+Runner: TypeAlias = Callable[[Task], None]
+
+
+def subject_of(stream: str) -> str:
+    """The one subject of a benchmark's stream."""
+    return f"bench.{stream.lower()}"
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process so far, all its threads together."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,112 @@
+"""The benchmark is held together: its table, its statistics, and one tiny run. How fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.bench import __main__ as bench
+from tests.bench import report, series
+from tests.bench.series import BenchError, Plan, Row, rotated, row
+from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS
+from tests.bench.task import Sample, Task
+
+CLIENTS = {client for job in JOBS.values() for client in job.clients}
+
+
+def test_the_table_names_only_what_it_has() -> None:
+    assert {"fast-ingest", "async-publish", "direct-get"} <= set(JOBS)
+    assert set(DISTRIBUTIONS) <= CLIENTS
+    assert set(PEERS) <= CLIENTS
+    keys = {(name, client) for name, job in JOBS.items() for client in job.clients}
+    assert {key for job in JOBS.values() for key in job.against} <= keys
+    assert {key for goal in GOALS for key in (goal.ours, goal.theirs)} <= keys
+    assert {goal.job for goal in CORE_GOALS} <= set(CORE)
+    assert all(goal.measure in ("cpu", "rate") for goal in GOALS)
+
+
+def test_every_client_begins_in_turn() -> None:
+    assert [rotated("abc", number) for number in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+    assert rotated([], 3) == []
+    plan = Plan(["direct-get"], ["raw-socket", "jsproto-sync"], rounds=2, scale=0.5, size=128, budget=1.0)
+    assert list(plan.runs(0)) == [("direct-get", "jsproto-sync"), ("direct-get", "raw-socket")]
+    assert list(plan.runs(1)) == [("direct-get", "raw-socket"), ("direct-get", "jsproto-sync")]
+    assert plan.count("direct-get") == JOBS["direct-get"].count // 2
+
+
+def test_a_row_holds_medians_for_each_message() -> None:
+    samples = [Sample(cpu, elapsed, 0, 0) for cpu, elapsed in ((0.2, 1.0), (0.1, 4.0), (9.0, 0.5))]
+    assert row("job", "client", 128, 1_000, samples) == Row("job", "client", 128, 200.0, 1_000)
+
+
+def test_a_ratio_above_one_is_better() -> None:
+    fast, slow = Row("j", "a", 1, 0.5, 9_000), Row("j", "b", 1, 10.0, 3_000)
+    assert report.ratio("cpu", fast, slow) == 20.0
+    assert report.ratio("rate", fast, slow) == 3.0
+
+
+@pytest.mark.parametrize(("cpu", "verdict"), [(1.0, "met"), (1.01, "missed")])
+def test_goals_are_judged_as_they_are(cpu: float, verdict: str) -> None:
+    goal = GOALS[0]
+    rows = [Row(*goal.ours, 128, cpu, 1), Row(*goal.theirs, 128, goal.factor, 1)]
+    line = next(line for line in report.lines(rows) if "cpu: at least" in line)
+    assert line.split()[0] == verdict
+
+
+def test_what_was_not_measured_is_no_success() -> None:
+    text = "\n".join(report.lines([]))
+    assert text.count("not measured") == len(GOALS) + len(CORE_GOALS)
+
+
+def test_the_warm_up_is_not_measured() -> None:
+    task = Task("nats://nowhere", "DATA", 1_000, 16)
+    runs = task.runs()
+    assert next(runs).stream == "WARM"
+    run = next(runs)
+    assert (run.stream, run.subject, run.count, run.payload) == ("DATA", "bench.data", 1_000, bytes(16))
+    run.received = 7
+    assert next(runs, None) is None
+    assert task.sample is not None
+    assert task.sample.received == 7
+
+
+def test_the_core_alone_gives_a_row_for_each_job() -> None:
+    rows = series.core_rows(600, 16, repeats=1)
+    assert [row.job for row in rows] == list(CORE)
+    assert all(row.size == 16 and row.cpu_us_per_msg > 0 for row in rows)
+
+
+def test_a_run_that_loses_messages_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "run_worker", lambda *_: Sample(1.0, 1.0, 599, 599 * 128))
+    plan = Plan(["direct-get"], ["jsproto-sync"], rounds=1, scale=0.01, size=128, budget=60.0)
+    with pytest.raises(BenchError, match="jsproto-sync at direct-get: 599 of 600 messages were read"):
+        series.rows_of(plan, print)
+    plan = Plan(["fast-ingest"], ["jsproto-sync"], rounds=1, scale=0.01, size=128, budget=60.0)
+    with pytest.raises(BenchError, match="jsproto-sync at fast-ingest: 0 of 1000 messages are stored"):
+        series.rows_of(plan, print)
+
+
+def test_a_failed_run_is_told_in_its_own_words() -> None:
+    with pytest.raises(BenchError, match=r"(?s)raw-socket at direct-get failed:.*refused"):
+        series.run_worker("direct-get", "raw-socket", "nats://127.0.0.1:1", "STORED", 1, 1)
+
+
+def test_a_tiny_run_writes_valid_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "QUICK", bench.Effort(rounds=1, scale=0.01, budget=60.0, core_count=600, core_repeats=1))
+    file = tmp_path / "rows.json"
+    assert bench.main(["--quick", "--client", "jsproto-sync", "--json", str(file)]) == 0
+    rows = json.loads(file.read_bytes())
+    jobs = [name for name, job in JOBS.items() if "jsproto-sync" in job.clients]
+    assert [row["job"] for row in rows] == [*jobs, *CORE]
+    for found in rows:
+        assert set(found) == {"job", "client", "size", "cpu_us_per_msg", "msgs_per_s"}
+        assert found["size"] == 128
+        assert found["cpu_us_per_msg"] > 0
+        assert found["msgs_per_s"] > 0
+    printed = capsys.readouterr().out
+    assert "CPython" in printed
+    assert all(f"\n{job}: " in printed for job in jobs)
