@@ -51,9 +51,7 @@ class Outbox(Protocol):
     def closed_error(self) -> Error | None:
         """Why nothing can be sent any more; None while the carrier is usable."""
 
-    def publish(
-        self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
-    ) -> None:
+    def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         """Send a message. ``headers`` is an encoded block. LocalProtocolError before anything is written."""
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:

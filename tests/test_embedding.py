@@ -1,7 +1,7 @@
 """The conversations inside another client: nats-py carries a fast-ingest batch and a Direct Get.
 
-``NatsPyOutbox`` is all it takes: publish and subscribe are nats-py's, time is the loop's, and whoever waits for a ticket
-lends it an ``asyncio.Event``.
+``NatsPyOutbox`` is all it takes: publish and subscribe are nats-py's, time is the loop's, and whoever waits for a
+ticket lends it an ``asyncio.Event``.
 """
 
 from __future__ import annotations

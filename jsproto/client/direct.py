@@ -52,8 +52,8 @@ class DirectBatch(Conversation):
     """
 
     __slots__ = (
-        "_api", "_buffer", "_inbox", "_left", "_outbox", "_page_bytes", "_page_count", "_page_messages", "_page_seq", "_pages",
-        "_progress_at", "_readable", "_reply", "_seq", "_sid", "_subject", "_timeout", "_timers", "_waiting",
+        "_api", "_buffer", "_inbox", "_left", "_outbox", "_page_bytes", "_page_count", "_page_messages", "_page_seq",
+        "_pages", "_progress_at", "_readable", "_reply", "_seq", "_sid", "_subject", "_timeout", "_timers", "_waiting",
         "error", "finished", "last_seq", "num_pending", "stream",
     )  # fmt: skip
 

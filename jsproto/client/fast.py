@@ -171,9 +171,7 @@ class FastPublisher(Conversation):
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
-    def publish(
-        self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float
-    ) -> int:
+    def publish(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
         """Publish one message; returns its sequence in the batch.
 
         LocalProtocolError when there is no ``room`` (wait for ``ready()``), BatchClosedError after the end, the

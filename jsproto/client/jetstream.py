@@ -16,8 +16,13 @@ from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW, FastPublisher
 from jsproto.client.scripts import change_stream
 from jsproto.client.session import Session
-from jsproto.errors import APIError, Error, JetStreamNotAvailableError, LocalProtocolError, NoStreamResponseError
-from jsproto.errors import RemoteProtocolError
+from jsproto.errors import (
+    APIError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NoStreamResponseError,
+)
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps

@@ -85,7 +85,14 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         if not self.servers:
             raise LocalProtocolError("no server to connect to")
-        for name in ("connect_timeout", "timeout", "ping_interval", "max_outstanding_pings", "flush_at", "pending_size"):
+        for name in (
+            "connect_timeout",
+            "timeout",
+            "ping_interval",
+            "max_outstanding_pings",
+            "flush_at",
+            "pending_size",
+        ):
             if not getattr(self, name) > 0:
                 raise LocalProtocolError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
         if not self.linger >= 0:

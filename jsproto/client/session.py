@@ -315,9 +315,7 @@ class Session:
 
     # -- outbox: what conversations call -------------------------------------------------------------------------------
 
-    def publish(
-        self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None
-    ) -> None:
+    def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         """Queue a message. ``reply`` is a checked subject, ``headers`` an encoded block.
 
         LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than

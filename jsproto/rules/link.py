@@ -37,6 +37,6 @@ LINK: Final[dict[LinkPhase, dict[type, LinkPhase]]] = {
         Pong: _P.OPEN, Ping: _P.EXPECT_PONG, Info: _P.EXPECT_PONG, Ok: _P.EXPECT_PONG, Err: _P.EXPECT_PONG,
         Pub: _P.EXPECT_PONG, Sub: _P.EXPECT_PONG, Unsub: _P.EXPECT_PONG,
     },
-    _P.OPEN: {frame: _P.OPEN for frame in (Info, Ping, Pong, Ok, Err, Msg, Pub, Sub, Unsub, Connect)},
+    _P.OPEN: dict.fromkeys((Info, Ping, Pong, Ok, Err, Msg, Pub, Sub, Unsub, Connect), _P.OPEN),
     _P.CLOSED: {},
 }  # fmt: skip

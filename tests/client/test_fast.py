@@ -198,9 +198,7 @@ def test_a_first_message_refused_after_its_first_ack() -> None:
     assert batch.fast.error.err_code == 10071
 
 
-@pytest.mark.parametrize(
-    ("jetstream", "error"), [(True, NoStreamResponseError), (False, JetStreamNotAvailableError)]
-)
+@pytest.mark.parametrize(("jetstream", "error"), [(True, NoStreamResponseError), (False, JetStreamNotAvailableError)])
 def test_no_stream_behind_the_subject(jetstream: bool, error: type[Exception]) -> None:
     batch = Batch(Harness(info={"jetstream": jetstream}))
     batch.fast.publish("e.a", now=batch.h.now)

@@ -91,7 +91,9 @@ def test_errors_of_the_api() -> None:
 def test_account_info() -> None:
     harness = Harness()
     ticket = harness.js.account_info(now=harness.now)
-    (request,) = harness.answer(lambda pub: {"memory": 0, "storage": 5, "streams": 1, "consumers": 2, "api": {"total": 3}})
+    (request,) = harness.answer(
+        lambda pub: {"memory": 0, "storage": 5, "streams": 1, "consumers": 2, "api": {"total": 3}}
+    )
     assert request.subject == b"$JS.API.INFO"
     assert ticket.result().streams == 1
 

@@ -11,8 +11,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.stored import StoredMsg, number, paging
 
 SERVER = (
-    b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\n"
-    b"Nats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
+    b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
 )
 PAGED = SERVER + b"Nats-Num-Pending: 3\r\nNats-Last-Sequence: 5\r\n"
 

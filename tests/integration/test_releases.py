@@ -121,5 +121,3 @@ def test_the_flow_rate_of_two_publishers(server_for: ServerFor) -> None:
                      (first.batch_id, second.batch_id)}  # fmt: skip
     assert rates[first.batch_id][0] == 100
     assert rates[second.batch_id] == [1, 2, 4, 8, 16, 32, 64, 100]
-
-

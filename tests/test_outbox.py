@@ -1,0 +1,19 @@
+"""What a conversation is unless it says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from jsproto.errors import ConnectionLostError
+from jsproto.outbox import Conversation
+from jsproto.wire.frames import Msg
+
+
+def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
+    conversation = Conversation()
+    conversation.handle_timeout(1.0)
+    conversation.link_lost(ConnectionLostError("gone"), 1.0)
+    conversation.link_restored(2.0)
+    assert conversation.deadline() is None
+    with pytest.raises(NotImplementedError):
+        conversation.receive(Msg(b"a", b"1", None, None, b""), 1.0)
