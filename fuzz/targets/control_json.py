@@ -1,0 +1,48 @@
+"""Any answer on a control channel parses or raises RemoteProtocolError; what parses, written again, reads the same.
+
+Both dialects of the flow messages are written.
+"""
+
+from __future__ import annotations
+
+from jsproto.errors import APIError, RemoteProtocolError
+from jsproto.grammar.acks import (
+    FlowAck,
+    FlowError,
+    FlowGap,
+    PubAck,
+    encode_error_ack,
+    encode_flow,
+    encode_pub_ack,
+    parse_flow,
+    parse_pub_ack,
+)
+
+
+def run(data: bytes) -> None:
+    """One input."""
+    try:
+        answer = parse_pub_ack(data)
+    except RemoteProtocolError:
+        pass
+    else:
+        written = write(answer)
+        assert write(parse_pub_ack(written)) == written
+    try:
+        message = parse_flow(data)
+    except RemoteProtocolError:
+        return
+    written = write(message)
+    assert write(parse_flow(written)) == written
+    if isinstance(message, FlowAck | FlowGap | FlowError):
+        draft = encode_flow(message, "draft")
+        assert write(parse_flow(draft)) == written
+
+
+def write(message: PubAck | APIError | FlowAck | FlowGap | FlowError) -> bytes:
+    """The message as released servers write it."""
+    if isinstance(message, PubAck):
+        return encode_pub_ack(message)
+    if isinstance(message, APIError):
+        return encode_error_ack(message, "S")
+    return encode_flow(message)
