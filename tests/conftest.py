@@ -22,7 +22,8 @@ SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A run of some tests only measures no coverage: the gate is for a run of everything."""
-    everything = config.args_source is not pytest.Config.ArgsSource.ARGS or config.args == ["tests"]
+    places = {(config.invocation_params.dir / arg).resolve() for arg in config.args}
+    everything = places <= {config.rootpath, config.rootpath / "tests"}
     if everything and not any(config.getoption(name, None) for name in SELECTIONS):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
