@@ -1,1 +1,1 @@
-"""Fuzzing: one target for each parser, seeds for each target, and a runner (``python -m fuzz``). See README.md."""
+"""Fuzzing: one target for each parser, seeds for each, and a runner, ``python -m fuzz``. See README.md."""

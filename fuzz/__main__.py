@@ -16,13 +16,13 @@ NAMES = ("client_bytes", "server_bytes", "header_block", "control_json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: nothing found; 1: a finding, saved beside the corpus so that the test suite replays it."""
+    """Exit code 0: nothing found; 1: a finding, saved in the corpus so that the test suite replays it."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="target", help=f"of {', '.join(NAMES)}; all when absent")
+    parser.add_argument("targets", nargs="*", metavar="target", help=f"{', '.join(NAMES)}; else all")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each target (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations (default: 0)")
     parser.add_argument("--atheris", action="store_true", help="search with atheris; one target")
-    parser.add_argument("--flag", action="append", default=[], help="one more flag for libFuzzer, as --flag=-runs=1000")
+    parser.add_argument("--flag", action="append", default=[], help="for libFuzzer, as --flag=-runs=1000")
     options = parser.parse_args(arguments)
     names = options.targets or list(NAMES)
     if unknown := sorted(set(names) - set(NAMES)):
@@ -65,7 +65,7 @@ def report(name: str, finding: Finding, *, saved: bool) -> int:
 
 
 def hand_over(name: str, seconds: float, flags: list[str]) -> None:
-    """Let atheris search. What it finds is saved beside the corpus; inputs that reach new code are not kept."""
+    """Let atheris search. What breaks is saved in the corpus; inputs that reach new code are not kept."""
     atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["jsproto"]):
         targets = importlib.import_module("fuzz.targets").TARGETS

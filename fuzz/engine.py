@@ -1,4 +1,4 @@
-"""A small mutation fuzzer in pure Python: no coverage feedback, but it runs everywhere and every run is replayable.
+"""A small mutation fuzzer in pure Python: no coverage feedback, but it runs anywhere and can be replayed.
 
 With atheris installed ``python -m fuzz --atheris`` is the better search; the targets are the same.
 """
@@ -16,10 +16,11 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 LARGEST: Final = 512  # bytes of a mutated input
 SLOW: Final = 1.0  # seconds: an input that takes longer is a finding
 DICTIONARY: Final = (
-    b"\r\n", b"\n", b"\r", b" ", b"  ", b"\t", b"\0", b"\v", b"\xff", b"0", b"00", b"-1", b"999999999", b"1_0", 
-    b"MSG ", b"HMSG ", b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"INFO ", b"CONNECT ", b"PING\r\n", b"+OK\r\n",
-    b"-ERR '", b"NATS/1.0", b": ", b"Status: 204\r\n", b'{"', b'":', b"null", b"true", b"1e400", b"[", b"[[[[[[[[", b"18446744073709551616",
-    b'"type":"ack"', b'"seq":0', b'"batch":"b"', b'"error":{', b'"last_seq":', b"\\ud800",
+    b"\r\n", b"\n", b"\r", b" ", b"  ", b"\t", b"\0", b"\v", b"\xff", b"0", b"00", b"-1", b"999999999",
+    b"1_0", b"MSG ", b"HMSG ", b"PUB ", b"HPUB ", b"SUB ", b"UNSUB ", b"INFO ", b"CONNECT ", b"PING\r\n",
+    b"+OK\r\n", b"-ERR '", b"NATS/1.0", b": ", b"Status: 204\r\n", b'{"', b'":', b"null", b"true", b"1e400",
+    b"[", b"[[[[[[[[", b"18446744073709551616", b'"type":"ack"', b'"seq":0', b'"batch":"b"', b'"error":{',
+    b'"last_seq":', b"\\ud800",
 )  # fmt: skip
 
 
@@ -32,7 +33,8 @@ class Finding:
     seconds: float
 
     def __str__(self) -> str:
-        why = f"took {self.seconds:.1f} s" if self.error is None else f"{type(self.error).__name__}: {self.error}"
+        error = self.error
+        why = f"took {self.seconds:.1f} s" if error is None else f"{type(error).__name__}: {error}"
         return f"{why}\n  input: {self.data!r}"
 
 

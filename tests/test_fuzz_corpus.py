@@ -1,4 +1,4 @@
-"""Every input of the fuzzing corpus holds its target's invariant; and the runner finds a fault when there is one."""
+"""Every input of the fuzzing corpus keeps its target's promise; the runner finds a fault if there is one."""
 
 from __future__ import annotations
 

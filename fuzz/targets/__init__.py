@@ -1,4 +1,4 @@
-"""The targets by name. A target takes any bytes and raises only when its invariant, its first line, is broken."""
+"""The targets by name. A target takes any bytes and raises only when its first line does not hold."""
 
 from __future__ import annotations
 

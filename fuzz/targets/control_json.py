@@ -1,4 +1,4 @@
-"""Any answer on a control channel parses or raises RemoteProtocolError; what parses, written again, reads the same.
+"""Any answer of a control channel parses or raises RemoteProtocolError; what parses can be written and read.
 
 Both dialects of the flow messages are written.
 """

@@ -1,4 +1,4 @@
-"""Any header block parses or raises RemoteProtocolError; what parses is written again as a block that means the same.
+"""Any header block parses or raises RemoteProtocolError; what parses is written again and means the same.
 
 Besides: the short cut for one value finds what the full parse finds.
 """

@@ -63,7 +63,8 @@ class Decoder:
     """
 
     __slots__ = (
-        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_tail", "_verbs", "_watch", "error"
+        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_tail", "_verbs", "_watch",
+        "error",
     )  # fmt: skip
 
     def __init__(self, role: Role, limits: Limits | None = None) -> None:
