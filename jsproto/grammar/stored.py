@@ -20,8 +20,8 @@ MAX_SEQUENCE_DIGITS: Final = 20
 _SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 # The end of the block as every measured server writes it; anything else takes the slow way, with the same result.
 _PAGED = re.compile(
-    rb"\r\nNats-Sequence: ([0-9]{1,20})\r\nNats-Time-Stamp: [^\r\n]+"
-    rb"\r\nNats-Num-Pending: ([0-9]{1,20})\r\nNats-Last-Sequence: ([0-9]{1,20})\r\n\r\n"
+    rb"\r\nNats-Sequence: ([0-9]{1,20}+)\r\nNats-Time-Stamp: [^\r\n]++"
+    rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
 )
 _SEQUENCE: Final = b"\r\nNats-Sequence: "
 
