@@ -261,6 +261,21 @@ def test_a_stream_that_is_not_behind_the_subject_is_told(
     assert "belongs to stream ONE, not OTHER" in err
 
 
+def test_what_a_full_stream_refuses_is_told(server: NatsServer, new_stream: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(8)))
+    new_stream("full", max_msgs=5, discard="new")
+    code, data, err = ingest(server, path, "full.x")
+    assert (code, data["acked"], data["resume_at"]) == (1, 5, 5)
+    assert "message 6 of the batch was refused" in err
+    assert "; 5 of 8 records sent were acknowledged; go on with --skip 5" in err
+    new_stream("lossy", max_msgs=5, discard="new")
+    code, data, err = ingest(server, path, "lossy.x", "--gap", "ok", "--stream", "LOSSY")
+    assert (code, err, data["acked"], data["sent"]) == (0, "", 8, 8)
+    assert [refused["message"] for refused in data["refused"]] == [6, 7, 8]
+    assert (data["first_stream_seq"], data["last_stream_seq"]) == (1, 5)
+
+
 # -- servers that are none -----------------------------------------------------------------------------------
 
 
@@ -363,6 +378,37 @@ def test_standard_input_is_sent_as_it_comes(server: NatsServer, js: JetStream, n
     assert [int(payload) for _, payload in stored(js, name)] == list(range(2000))
 
 
+@pytest.mark.parametrize(
+    ("pack", "code", "why"),
+    [
+        (gzip.compress, 0, b""),
+        (lambda data: gzip.compress(data)[:-1], 1, b"standard input is cut short"),
+        (lambda data: b"PK\x03\x04" + data, 2, b"cannot be read from a pipe"),
+    ],
+)
+def test_standard_input_may_be_packed(
+    server: NatsServer, new_stream: Callable[..., str], pack: Callable[[bytes], bytes], code: int, why: bytes
+) -> None:
+    new_stream("packed")
+    with process("ingest", "-", "--subject", "packed.x", "--servers", server.url) as started:
+        out, err = started.communicate(pack(b"1\n2\n"))
+    assert started.returncode == code
+    assert why in err
+    assert (b"2 of 2 sent" in out) == (code == 0)
+
+
+def test_a_closed_standard_input_is_told() -> None:
+    shell = 'exec "$0" -m jsproto_io.cli ingest - --subject x <&-'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"jsproto: standard input is closed\n")
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    shell = '"$0" -m jsproto_io.cli demo --rows 10 --json | true'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_says_what_was_acknowledged(
     server: NatsServer, js: JetStream, new_stream: Callable[..., str], signum: signal.Signals
@@ -415,6 +461,7 @@ def test_a_server_that_dies_in_the_middle_loses_nothing_acknowledged() -> None:
     assert numbers[: data["acked"]] == list(range(data["acked"]))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 def test_an_interrupted_demo_takes_its_server_along() -> None:
     with process("demo", "--json") as started:
         children = Path(f"/proc/{started.pid}/task/{started.pid}/children")

@@ -275,7 +275,7 @@ def test_the_format_is_guessed_by_name(name: str, kind: Format) -> None:
 def zipped(*members: tuple[str, bytes]) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.mkdir("folder") if hasattr(archive, "mkdir") else None
+        archive.mkdir("folder")
         for name, data in members:
             archive.writestr(name, data)
     return file.getvalue()

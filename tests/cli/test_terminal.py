@@ -20,11 +20,22 @@ from jsproto_io.cli import main
 from jsproto_io.cli.app import acknowledged, app
 from jsproto_io.cli.ingest import Ingest
 from jsproto_io.cli.records import BadInput, BadUsage
+from jsproto_io.cli.report import ingest_table
 from jsproto_io.cli.terminal import Screen, one_line, running
 
 
 def test_one_line_holds_nothing_a_terminal_would_obey() -> None:
     assert one_line("a\r\nb\t\x1b[31mred\x00 é") == "a b ?[31mred? é"
+
+
+def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    result = Ingest(sent=1, acked=1, ack=PubAck("a[/b]:warning:", 1, batch="b", count=1))
+    screen = Screen(False)
+    screen.out.print(ingest_table(result))
+    screen.complain("[bold]x[/]")
+    out, err = capsys.readouterr()
+    assert "a[/b]:warning:" in out
+    assert err == "jsproto: [bold]x[/]\n"
 
 
 def run(error: BaseException | None, sent: int = 0, as_json: bool = False) -> int:
@@ -107,6 +118,7 @@ def test_a_stop_can_be_held_back(capsys: pytest.CaptureFixture[str]) -> None:
 
 SECOND = """
 import os, signal, sys
+from jsproto_io.cli.report import ingest_table
 from jsproto_io.cli.terminal import Screen, running
 with running(Screen(False), lambda: 0, lambda: "", dict):
     try:

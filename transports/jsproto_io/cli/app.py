@@ -150,10 +150,14 @@ def _demo_progress(screen: Screen, total: int) -> Iterator[tuple[Callable[[int],
 
 
 def _demo_note(demo: Demo) -> str:
-    if not demo.ingest.acks:
-        return ""
-    note = f"; {demo.ingest.acked:,} of {records_text(demo.ingest.sent)} sent were acknowledged"
-    return note + (f", {demo.came_out.count:,} read back" if demo.came_out.count else "")
+    note = ""
+    if demo.ingest.acks:
+        note = f"; {demo.ingest.acked:,} of {records_text(demo.ingest.sent)} sent were acknowledged"
+    if demo.came_out.count:
+        note += f", {demo.came_out.count:,} read back"
+    if demo.left_behind:
+        note += f"; stream {demo.stream} is left on the server"
+    return note
 
 
 def _show_demo(screen: Screen, demo: Demo) -> None:

@@ -59,6 +59,7 @@ class Demo:
     url: str = ""
     own_server: bool = False
     stream: str = ""
+    left_behind: bool = False  # the stream is on a server that is not ours and should be deleted
     ingest: Ingest = field(default_factory=Ingest)
     reading: Meter = field(default_factory=Meter)
     went_in: Digest = field(default_factory=Digest)
@@ -121,8 +122,9 @@ def read_back(js: JetStream, stream: str, demo: Demo, tell: Callable[[int], None
 
 
 @contextmanager
-def _own_stream(js: JetStream, name: str, columns: str, keep: bool) -> Iterator[None]:
+def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator[None]:
     """A new stream, deleted at the end unless ``keep``. BadUsage, and hands off, when it was there before."""
+    name = demo.stream
     try:
         js.stream_info(name)
     except StreamNotFoundError:
@@ -137,15 +139,20 @@ def _own_stream(js: JetStream, name: str, columns: str, keep: bool) -> Iterator[
         allow_batched=True,
         allow_direct=True,
     )
+    demo.left_behind = not keep
     try:
         yield
     except BaseException:
         with suppress(Error):  # the first error is the one to tell
-            if not keep:
-                js.delete_stream(name)
+            _delete(js, demo)
         raise
-    if not keep:
-        js.delete_stream(name)
+    _delete(js, demo)
+
+
+def _delete(js: JetStream, demo: Demo) -> None:
+    if demo.left_behind:
+        js.delete_stream(demo.stream)
+        demo.left_behind = False
 
 
 def run(
@@ -163,9 +170,8 @@ def run(
     ``tell_in`` is called with how many are acknowledged, ``tell_out`` with how many were read.
     """
     js = nc.jetstream()
-    name = demo.stream
     with open_source(os.fspath(path)) as source:
-        header, records = flight_records(source, name.lower(), demo.went_in)
-        with _own_stream(js, name, header, keep):
+        header, records = flight_records(source, demo.stream.lower(), demo.went_in)
+        with _own_stream(js, demo, header, keep):
             publish(nc, islice(records, rows), demo.ingest, tell_in)
-            read_back(js, name, demo, tell_out)
+            read_back(js, demo.stream, demo, tell_out)

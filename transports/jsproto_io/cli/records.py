@@ -87,6 +87,8 @@ def open_source(path: str) -> Iterator[Source]:
     """
     with ExitStack() as stack:
         if path == "-":
+            if sys.stdin is None:
+                raise BadUsage("standard input is closed")
             raw = cast("io.BufferedReader", sys.stdin.buffer)
         else:
             try:

@@ -57,12 +57,13 @@ class Screen:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.out = Console(highlight=False)
-        self.err = Console(stderr=True, highlight=False)
+        # No markup: names come from files and peers.
+        self.out = Console(highlight=False, markup=False, emoji=False)
+        self.err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
     def dump(self, data: dict[str, Any]) -> None:
         """One JSON object for a program."""
-        print(json.dumps(data, ensure_ascii=False), flush=True)
+        self.out.print(json.dumps(data), soft_wrap=True)
 
     def complain(self, line: str) -> None:
         """One line on standard error."""
@@ -72,7 +73,7 @@ class Screen:
         """A progress display that disappears at the end, and is not there at all where nobody watches."""
         return Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             *columns,
             TimeElapsedColumn(),
             console=self.err,
