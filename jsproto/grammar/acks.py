@@ -1,0 +1,241 @@
+"""What servers answer to a publish: publish acknowledgements, and the flow messages of fast ingest (ADR-50).
+
+Two dialects of the flow messages are read, told apart by their content, and parse to the same values:
+
+* released (nats-server from 2.14, the default when writing): ``type`` is ``ack``, ``gap`` or ``err``;
+* draft (the text of ADR-50): one object of ``last_seq``, ``seq``, ``ack_msgs`` and ``error``, zeros left out.
+
+Rules: every number is checked (a rate is 1 to 65535, the sequence of a message at least 1); unknown fields
+are ignored, an unknown ``type`` is an error; whatever the bytes, only RemoteProtocolError is raised. An error
+of the server is returned, not raised. The first lost message is ``first_missing`` in both dialects: the draft
+writes the last received one, the released server the first missing one, both as ``last_seq``. Released
+encodings are byte for byte what nats-server 2.15.1 sends, the blank in ``"duplicate": true`` included; 2.11
+also puts one before ``"seq"``, which is read and never written.
+
+Not here: the zero-byte acknowledgements of atomic batches, what an acknowledgement means for a batch
+(``client``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from jsproto._event import event
+from jsproto.errors import APIError, RemoteProtocolError
+from jsproto.grammar.api import api_error
+from jsproto.grammar.bodies import MAX_UINT64, loads, text, uint64
+from jsproto.grammar.fast import MAX_FLOW
+
+Dialect: TypeAlias = Literal["released", "draft"]
+"""Which form of the flow messages to write."""
+
+
+@event
+class PubAck:
+    """A message, or a batch, is stored.
+
+    ``seq`` is the stream sequence (of a batch: of its last message; 0 when nothing was stored). ``batch`` and
+    ``count`` are there only for batches; the count of a fast-ingest batch is its highest batch sequence,
+    which in gap mode ``ok`` is not the number of messages stored (server fact, section 2). ``value`` is what
+    a counter stands at. ``error`` is set only by the draft of ADR-50: why the batch ended with this count
+    (released servers send a FlowError before it instead).
+    """
+
+    stream: str
+    seq: int
+    domain: str | None = None
+    duplicate: bool = False
+    value: str | None = None
+    batch: str | None = None
+    count: int | None = None
+    error: APIError | None = None
+
+
+@event
+class FlowAck:
+    """Everything up to batch sequence ``seq`` has arrived; the next acknowledgement comes ``msgs`` messages later."""
+
+    seq: int
+    msgs: int
+
+
+@event
+class FlowGap:
+    """Messages ``first_missing`` to ``seq - 1`` of the batch were lost. Information only: it acknowledges nothing.
+
+    2.15.1 also sends one for a sequence that goes backwards; then ``seq`` is the lower of the two.
+    """
+
+    first_missing: int
+    seq: int
+
+
+@event
+class FlowError:
+    """Message ``seq`` of the batch was not stored."""
+
+    seq: int
+    error: APIError
+
+
+FlowMessage: TypeAlias = FlowAck | FlowGap | FlowError
+
+
+def parse_pub_ack(payload: bytes) -> PubAck | APIError:
+    """The answer to a publish; an APIError is returned, not raised. RemoteProtocolError when it is neither."""
+    body = loads(payload)
+    if body.get("error") is not None:
+        return api_error(body["error"])
+    return _pub_ack(body, payload, None)
+
+
+def parse_flow(payload: bytes) -> PubAck | APIError | FlowMessage:
+    """Any message on the control channel of a fast-ingest batch, in either dialect.
+
+    APIError: the batch, or one message of it, was refused in the shape of a publish acknowledgement. A PubAck
+    without ``batch`` comes from a server that does not know fast ingest and stored a plain message.
+    RemoteProtocolError when it is none of all that.
+    """
+    body = loads(payload)
+    kind = body.get("type")
+    if kind == "ack":
+        return FlowAck(uint64(body, "seq"), _rate(body, "msgs"))
+    if kind == "gap":
+        return FlowGap(_message(body, "last_seq"), _message(body, "seq"))
+    if kind == "err":
+        return FlowError(_message(body, "seq"), api_error(body.get("error")))
+    if kind is not None:
+        raise RemoteProtocolError("a flow message of unknown type", payload)
+    error = None if body.get("error") is None else api_error(body["error"])
+    if error is not None and body.get("batch") is None and ("stream" in body or "seq" not in body):
+        return error
+    if "stream" in body:
+        return _pub_ack(body, payload, error)
+    return _draft(body, error, payload)
+
+
+def encode_pub_ack(ack: PubAck) -> bytes:
+    """A publish acknowledgement as servers write it."""
+    pieces = [f'"stream":{_quoted(ack.stream)}']
+    if ack.error is not None:
+        pieces.insert(0, f'"error":{_error(ack.error)}')
+    if ack.domain is not None:
+        pieces.append(f'"domain":{_quoted(ack.domain)}')
+    pieces.append(f'"seq":{ack.seq:d}')
+    if ack.duplicate:
+        pieces.append('"duplicate": true')
+    if ack.value is not None:
+        pieces.append(f'"val":{_quoted(ack.value)}')
+    if ack.batch is not None:
+        pieces.append(f'"batch":{_quoted(ack.batch)}')
+    if ack.count is not None:
+        pieces.append(f'"count":{ack.count:d}')
+    return _object(pieces)
+
+
+def encode_error_ack(error: APIError, stream: str) -> bytes:
+    """A refused publish, in the shape of a publish acknowledgement."""
+    return _object([f'"error":{_error(error)}', f'"stream":{_escaped(stream)}', '"seq":0'])
+
+
+def encode_flow(message: FlowMessage, dialect: Dialect = "released") -> bytes:
+    """A flow message in one of the two dialects."""
+    if dialect == "draft":
+        return _encode_draft(message)
+    if isinstance(message, FlowAck):
+        return b'{"type":"ack","seq":%d,"msgs":%d}' % (message.seq, message.msgs)
+    if isinstance(message, FlowGap):
+        return b'{"type":"gap","last_seq":%d,"seq":%d}' % (message.first_missing, message.seq)
+    return _object(['"type":"err"', f'"seq":{message.seq:d}', f'"error":{_error(message.error)}'])
+
+
+def _pub_ack(body: Mapping[str, Any], payload: bytes, error: APIError | None) -> PubAck:
+    stream = text(body, "stream")
+    duplicate = body.get("duplicate")
+    if not stream or (duplicate is not None and type(duplicate) is not bool):
+        raise RemoteProtocolError("a publish acknowledgement with a malformed field", payload)
+    return PubAck(
+        stream,
+        uint64(body, "seq"),
+        _optional_text(body, "domain"),
+        duplicate is True,
+        _optional_text(body, "val"),
+        _optional_text(body, "batch"),
+        uint64(body, "count") if body.get("count") is not None else None,
+        error,
+    )
+
+
+def _draft(body: Mapping[str, Any], error: APIError | None, payload: bytes) -> FlowMessage:
+    """One object for everything, zeros left out; a rate is never 0, so what has none reports a gap."""
+    if error is not None:
+        return FlowError(_message(body, "seq"), error)
+    if "ack_msgs" in body and "last_seq" not in body:
+        return FlowAck(uint64(body, "seq", 0), _rate(body, "ack_msgs"))
+    if "seq" not in body:
+        raise RemoteProtocolError("neither an acknowledgement nor a flow message", payload)
+    received = uint64(body, "last_seq", 0)
+    if received == MAX_UINT64:
+        raise RemoteProtocolError("a gap behind the last sequence there is", payload)
+    return FlowGap(received + 1, _message(body, "seq"))
+
+
+def _encode_draft(message: FlowMessage) -> bytes:
+    numbers: tuple[tuple[str, int], ...]
+    if isinstance(message, FlowAck):
+        numbers = ("seq", message.seq), ("ack_msgs", message.msgs)
+    elif isinstance(message, FlowGap):
+        numbers = ("last_seq", message.first_missing - 1), ("seq", message.seq)
+    else:
+        numbers = (("seq", message.seq),)
+    pieces = [f'"{name}":{number:d}' for name, number in numbers if number]
+    if isinstance(message, FlowError):
+        pieces.append(f'"error":{_error(message.error)}')
+    return _object(pieces)
+
+
+def _message(body: Mapping[str, Any], name: str) -> int:
+    """The sequence of a message: counted from 1."""
+    number = uint64(body, name)
+    if number == 0:
+        raise RemoteProtocolError(f"{name} must be a sequence, which is counted from 1")
+    return number
+
+
+def _rate(body: Mapping[str, Any], name: str) -> int:
+    number = uint64(body, name)
+    if not 1 <= number <= MAX_FLOW:
+        raise RemoteProtocolError(f"{name} must be 1 to {MAX_FLOW} messages per acknowledgement, not {number}")
+    return number
+
+
+def _optional_text(body: Mapping[str, Any], name: str) -> str | None:
+    return text(body, name) if body.get(name) is not None else None
+
+
+# Servers write acknowledgements with Go's formatter and errors with Go's JSON encoder, which escapes for HTML too.
+_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _escaped(value: str) -> str:
+    return _quoted(value).translate(_HTML)
+
+
+def _error(error: APIError) -> str:
+    pieces = [f'"code":{error.code:d}']
+    if error.err_code:
+        pieces.append(f'"err_code":{error.err_code:d}')
+    if error.description:
+        pieces.append(f'"description":{_escaped(error.description)}')
+    return "{" + ",".join(pieces) + "}"
+
+
+def _object(pieces: list[str]) -> bytes:
+    # Text that UTF-8 cannot encode can only be an echo of what a peer sent: it becomes question marks.
+    return ("{" + ",".join(pieces) + "}").encode("utf-8", "replace")

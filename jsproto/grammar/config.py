@@ -1,0 +1,679 @@
+"""Models of what servers say about themselves and about streams: configuration, state, INFO, account.
+
+Rules: names are those of the wire. What a server (or a caller) did not say is None and is not written: unset
+stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer
+server added. Known fields have the right type, or the whole document is refused. Durations are integer
+nanoseconds; only ``StreamOptions`` takes seconds. JSON's null means unset. Objects inside a configuration
+(placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive; nothing
+here changes one in place.
+
+Not here: whether a server will accept a configuration (the server judges, it knows its limits), consumers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import loads
+from jsproto.grammar.times import Duration, Nanoseconds, format_timestamp, nanoseconds, parse_timestamp
+
+Json: TypeAlias = Mapping[str, Any]
+"""A JSON object, decoded."""
+
+_Bytes: TypeAlias = bytes  # for the class that has a field of that name
+
+
+# -- objects inside a stream's configuration ---------------------------------------------------------------------------
+
+
+class Placement(TypedDict, total=False):
+    """Where the replicas of a stream may live."""
+
+    cluster: str
+    tags: list[str]
+    preferred: str
+
+
+class SubjectTransform(TypedDict, total=False):
+    """Subjects that match ``src`` become ``dest``."""
+
+    src: str
+    dest: str
+
+
+class Republish(TypedDict, total=False):
+    """Stored messages that match ``src`` are published again to ``dest``."""
+
+    src: str
+    dest: str
+    headers_only: bool
+
+
+class ConsumerLimits(TypedDict, total=False):
+    """Defaults and limits for a stream's consumers; ``inactive_threshold`` in nanoseconds."""
+
+    inactive_threshold: int
+    max_ack_pending: int
+
+
+class ConsumerLimitOptions(TypedDict, total=False):
+    """``ConsumerLimits`` as callers write it: ``inactive_threshold`` in seconds, or a timedelta."""
+
+    inactive_threshold: Duration
+    max_ack_pending: int
+
+
+class ExternalStream(TypedDict, total=False):
+    """The API prefix and the delivery prefix under which another account's or domain's stream is reached."""
+
+    api: str
+    deliver: str
+
+
+class SourceConsumer(TypedDict, total=False):
+    """A durable consumer made beforehand, for sourcing (servers from 2.14)."""
+
+    name: str
+    deliver_subject: str
+
+
+class StreamSource(TypedDict, total=False):
+    """The stream that a mirror or a source copies; ``opt_start_time`` is a time stamp in RFC 3339."""
+
+    name: str
+    opt_start_seq: int
+    opt_start_time: str
+    filter_subject: str
+    subject_transforms: list[SubjectTransform]
+    external: ExternalStream
+    consumer: SourceConsumer
+
+
+# -- the types of fields -----------------------------------------------------------------------------------------------
+
+_Reader: TypeAlias = Callable[[Any, str], Any]
+"""Checks one value and returns it, perhaps converted; ValueError with the path when it has the wrong type."""
+
+
+def _shown(value: Any) -> str:
+    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
+    return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
+
+
+def _text(value: Any, path: str) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{path} must be a string, not {_shown(value)}")
+    return value
+
+
+def _flag(value: Any, path: str) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{path} must be true or false, not {_shown(value)}")
+    return value
+
+
+def _integer(value: Any, path: str) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError(f"{path} must be an integer of 64 bits, not {_shown(value)}")
+    return value
+
+
+def _count(value: Any, path: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise ValueError(f"{path} must be an unsigned integer of 64 bits, not {_shown(value)}")
+    return value
+
+
+def _payload_size(value: Any, path: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{path} must be a number of bytes, not {_shown(value)}")
+    return value
+
+
+def _moment(value: Any, path: str) -> int | None:
+    """Nanoseconds since the epoch; None for Go's zero time, which stands for "never"."""
+    text = _text(value, path)
+    try:
+        moment = parse_timestamp(text)
+        # Formatted at once, so that every moment that was read can be written.
+        return None if format_timestamp(moment) == _NEVER else moment
+    except (ValueError, LocalProtocolError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _anything(value: Any, path: str) -> Any:
+    return value
+
+
+def _list(item: _Reader) -> _Reader:
+    def read(value: Any, path: str) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{path} must be a list, not {_shown(value)}")
+        return [item(member, f"{path}[{index}]") for index, member in enumerate(value)]
+
+    return read
+
+
+def _map(item: _Reader) -> _Reader:
+    def read(value: Any, path: str) -> dict[str, Any]:
+        return {_text(key, path): item(member, f"{path}.{key}") for key, member in _object(value, path).items()}
+
+    return read
+
+
+def _record(fields: Mapping[str, _Reader]) -> _Reader:
+    """An object with known fields, whose unknown ones pass."""
+
+    def read(value: Any, path: str) -> dict[str, Any]:
+        known, extra = _split(_object(value, path), fields, f"{path}.")
+        return known | extra
+
+    return read
+
+
+def _object(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path} must be an object, not {_shown(value)}")
+    return value
+
+
+def _split(body: Json, fields: Mapping[str, _Reader], path: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """The known fields, checked and without nulls, and the others."""
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in body.items():
+        reader = fields.get(name)
+        if reader is None:
+            extra[name] = value
+        elif value is not None:
+            known[name] = reader(value, f"{path}{name}")
+    return known, extra
+
+
+def _read(document: bytes | Json, fields: Mapping[str, _Reader], what: str) -> dict[str, Any]:
+    """The fields of a document that came from the peer, ``extra`` among them."""
+    raw = document if isinstance(document, bytes) else b""
+    try:
+        known, extra = _split(loads(raw) if raw else _object(document, what), fields)
+    except ValueError as error:
+        raise RemoteProtocolError(f"{what}: {error}", raw) from None
+    known["extra"] = extra
+    return known
+
+
+def _write(model: Any, fields: Mapping[str, _Reader], extra: Json) -> dict[str, Any]:
+    """The fields that are set, in the order of the wire, then the unknown ones."""
+    body: dict[str, Any] = {}
+    for name, reader in fields.items():
+        value = getattr(model, name)
+        if value is not None:
+            body[name] = format_timestamp(value) if reader is _moment else value
+    return body | {name: value for name, value in extra.items() if name not in fields}
+
+
+_NEVER: Final = "0001-01-01T00:00:00Z"
+_TEXTS: Final = _list(_text)
+_OBJECT: Final = _map(_anything)
+_OBJECTS: Final = _list(_OBJECT)
+_TRANSFORM: Final = _record({"src": _text, "dest": _text})
+_SOURCE: Final = _record(
+    {
+        "name": _text,
+        "opt_start_seq": _count,
+        "opt_start_time": _text,
+        "filter_subject": _text,
+        "subject_transforms": _list(_TRANSFORM),
+        "external": _record({"api": _text, "deliver": _text}),
+        "consumer": _record({"name": _text, "deliver_subject": _text}),
+    }
+)
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+_STREAM_CONFIG: Final[Mapping[str, _Reader]] = {
+    "name": _text,
+    "description": _text,
+    "subjects": _TEXTS,
+    "retention": _text,
+    "max_consumers": _integer,
+    "max_msgs": _integer,
+    "max_bytes": _integer,
+    "max_age": _integer,
+    "max_msgs_per_subject": _integer,
+    "max_msg_size": _integer,
+    "discard": _text,
+    "storage": _text,
+    "num_replicas": _integer,
+    "no_ack": _flag,
+    "duplicate_window": _integer,
+    "placement": _record({"cluster": _text, "tags": _TEXTS, "preferred": _text}),
+    "mirror": _SOURCE,
+    "sources": _list(_SOURCE),
+    "compression": _text,
+    "first_seq": _count,
+    "subject_transform": _TRANSFORM,
+    "republish": _record({"src": _text, "dest": _text, "headers_only": _flag}),
+    "allow_direct": _flag,
+    "mirror_direct": _flag,
+    "discard_new_per_subject": _flag,
+    "sealed": _flag,
+    "deny_delete": _flag,
+    "deny_purge": _flag,
+    "allow_rollup_hdrs": _flag,
+    "consumer_limits": _record({"inactive_threshold": _integer, "max_ack_pending": _integer}),
+    "allow_msg_ttl": _flag,
+    "subject_delete_marker_ttl": _integer,
+    "allow_msg_counter": _flag,
+    "allow_atomic": _flag,
+    "allow_msg_schedules": _flag,
+    "persist_mode": _text,
+    "allow_batched": _flag,
+    "metadata": _map(_text),
+}
+_DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
+
+
+class StreamOptions(TypedDict, total=False):
+    """The fields of StreamConfig as keyword arguments: durations in seconds, or as timedelta. None unsets a field."""
+
+    description: str | None
+    subjects: Sequence[str] | None
+    retention: Literal["limits", "interest", "workqueue"] | None
+    max_consumers: int | None
+    max_msgs: int | None
+    max_bytes: int | None
+    max_age: Duration | None
+    max_msgs_per_subject: int | None
+    max_msg_size: int | None
+    discard: Literal["old", "new"] | None
+    storage: Literal["file", "memory"] | None
+    num_replicas: int | None
+    no_ack: bool | None
+    duplicate_window: Duration | None
+    placement: Placement | None
+    mirror: StreamSource | None
+    sources: Sequence[StreamSource] | None
+    compression: Literal["none", "s2"] | None
+    first_seq: int | None
+    subject_transform: SubjectTransform | None
+    republish: Republish | None
+    allow_direct: bool | None
+    mirror_direct: bool | None
+    discard_new_per_subject: bool | None
+    sealed: bool | None
+    deny_delete: bool | None
+    deny_purge: bool | None
+    allow_rollup_hdrs: bool | None
+    consumer_limits: ConsumerLimitOptions | None
+    allow_msg_ttl: bool | None
+    subject_delete_marker_ttl: Duration | None
+    allow_msg_counter: bool | None
+    allow_atomic: bool | None
+    allow_msg_schedules: bool | None
+    persist_mode: Literal["default", "async"] | None
+    allow_batched: bool | None
+    metadata: Mapping[str, str] | None
+    extra: Mapping[str, Any]
+    """Fields that this library does not know, as the server names them."""
+
+
+@dataclass(slots=True)
+class StreamConfig:
+    """The configuration of a stream, every field of nats-server 2.15; None is unset, and the server's default.
+
+    ``persist_mode`` ``"async"`` acknowledges a message before it is on disk: what was acknowledged can be
+    lost. For servers an unset ``persist_mode`` and ``"default"`` are the same; they never say ``"default"``
+    back. An update must carry the whole configuration, because a field left out counts as changed: take what
+    ``stream_info`` says and use ``updated``.
+    """
+
+    name: str
+    description: str | None = None
+    subjects: list[str] | None = None
+    retention: str | None = None
+    max_consumers: int | None = None
+    max_msgs: int | None = None
+    max_bytes: int | None = None
+    max_age: Nanoseconds | None = None
+    max_msgs_per_subject: int | None = None
+    max_msg_size: int | None = None
+    discard: str | None = None
+    storage: str | None = None
+    num_replicas: int | None = None
+    no_ack: bool | None = None
+    duplicate_window: Nanoseconds | None = None
+    placement: Placement | None = None
+    mirror: StreamSource | None = None
+    sources: list[StreamSource] | None = None
+    compression: str | None = None
+    first_seq: int | None = None
+    subject_transform: SubjectTransform | None = None
+    republish: Republish | None = None
+    allow_direct: bool | None = None
+    mirror_direct: bool | None = None
+    discard_new_per_subject: bool | None = None
+    sealed: bool | None = None
+    deny_delete: bool | None = None
+    deny_purge: bool | None = None
+    allow_rollup_hdrs: bool | None = None
+    consumer_limits: ConsumerLimits | None = None
+    allow_msg_ttl: bool | None = None
+    subject_delete_marker_ttl: Nanoseconds | None = None
+    allow_msg_counter: bool | None = None
+    allow_atomic: bool | None = None
+    allow_msg_schedules: bool | None = None
+    persist_mode: str | None = None
+    allow_batched: bool | None = None
+    metadata: dict[str, str] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> StreamConfig:
+        """Read a configuration of the peer; RemoteProtocolError when a known field has the wrong type."""
+        values = _read(document, _STREAM_CONFIG, "a stream configuration")
+        if "name" not in values:
+            raise RemoteProtocolError("a stream configuration without a name")
+        return cls(**values)
+
+    @classmethod
+    def from_options(cls, name: str, **options: Unpack[StreamOptions]) -> StreamConfig:
+        """A configuration from keyword arguments; LocalProtocolError as for ``updated``."""
+        return cls(name).updated(**options)
+
+    def updated(self, **options: Unpack[StreamOptions]) -> StreamConfig:
+        """This configuration with some fields changed; ``extra`` is merged.
+
+        LocalProtocolError for an unknown or mistyped field, a duration that is negative or not finite, and
+        for atomic batches together with asynchronous persistence, which every server refuses.
+        """
+        values: dict[str, Any] = {**options}
+        extra = values.pop("extra", {})
+        try:
+            changes: dict[str, Any] = {name: _option(name, value) for name, value in values.items()}
+            changes["extra"] = self.extra | _extra(extra)
+        except ValueError as error:
+            raise LocalProtocolError(f"stream option {error}") from None
+        config = replace(self, **changes)
+        if config.allow_atomic and config.persist_mode == "async":
+            raise LocalProtocolError("a stream cannot have both allow_atomic and persist_mode 'async'")
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object: what is set, and what is unknown."""
+        return _write(self, _STREAM_CONFIG, self.extra)
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    extra: dict[str, Any] = _OBJECT(value, "extra")
+    known = sorted(extra.keys() & _STREAM_CONFIG.keys())
+    if known:
+        raise ValueError(f"extra is for unknown fields, not for {', '.join(known)}")
+    return extra
+
+
+def _option(name: str, value: Any) -> Any:
+    """One keyword argument as the value of a field."""
+    reader = _STREAM_CONFIG.get(name)
+    if reader is None or name == "name":
+        raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+    if value is None:
+        return None
+    if name in _DURATIONS:
+        return _duration(value, name)
+    if name == "consumer_limits" and isinstance(value, Mapping) and "inactive_threshold" in value:
+        threshold = _duration(value["inactive_threshold"], f"{name}.inactive_threshold")
+        value = {**value, "inactive_threshold": threshold}
+    return reader(value, name)
+
+
+def _duration(value: Any, path: str) -> Nanoseconds:
+    try:
+        return nanoseconds(value)
+    except LocalProtocolError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+_STREAM_STATE: Final[Mapping[str, _Reader]] = {
+    "messages": _count,
+    "bytes": _count,
+    "first_seq": _count,
+    "first_ts": _moment,
+    "last_seq": _count,
+    "last_ts": _moment,
+    "num_subjects": _count,
+    "subjects": _map(_count),
+    "num_deleted": _count,
+    "deleted": _list(_count),
+    "lost": _OBJECT,
+    "consumer_count": _count,
+}
+
+
+@dataclass(slots=True)
+class StreamState:
+    """What a stream holds; times are nanoseconds since the epoch, None when there never was a message."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    first_ts: int | None = None
+    last_seq: int = 0
+    last_ts: int | None = None
+    num_subjects: int | None = None
+    subjects: dict[str, int] | None = None
+    num_deleted: int | None = None
+    deleted: list[int] | None = None
+    lost: dict[str, Any] | None = None
+    consumer_count: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: _Bytes | Json) -> StreamState:
+        """Read a state; RemoteProtocolError when a known field has the wrong type."""
+        return cls(**_read(document, _STREAM_STATE, "a stream state"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; "never" is Go's zero time, as servers write it."""
+        body = _write(self, _STREAM_STATE, self.extra)
+        for name in ("first_ts", "last_ts"):
+            body.setdefault(name, _NEVER)
+        return body
+
+
+_STREAM_INFO: Final[Mapping[str, _Reader]] = {
+    "config": _OBJECT,
+    "created": _moment,
+    "state": _OBJECT,
+    "domain": _text,
+    "cluster": _OBJECT,
+    "mirror": _OBJECT,
+    "sources": _OBJECTS,
+    "alternates": _OBJECTS,
+    "ts": _moment,
+}
+_REQUIRED_LEVEL: Final = "_nats.req.level"
+
+
+@dataclass(slots=True)
+class StreamInfo:
+    """A stream: its configuration and state. Times are nanoseconds since the epoch; ``ts`` is when the server looked.
+
+    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects as they are. In
+    ``extra``: the ``type`` of the answer, and ``did_create`` after a creation.
+    """
+
+    config: StreamConfig
+    created: int | None = None
+    state: StreamState = field(default_factory=StreamState)
+    domain: str | None = None
+    cluster: dict[str, Any] | None = None
+    mirror: dict[str, Any] | None = None
+    sources: list[dict[str, Any]] | None = None
+    alternates: list[dict[str, Any]] | None = None
+    ts: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def required_api_level(self) -> int | None:
+        """The API level that the configuration needs, as the server noted in its metadata; None when it did not."""
+        return _digits((self.config.metadata or {}).get(_REQUIRED_LEVEL, ""))
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> StreamInfo:
+        """Read the answer to a stream request; RemoteProtocolError without a configuration, or for a wrong type."""
+        values = _read(document, _STREAM_INFO, "a stream's information")
+        if "config" not in values:
+            raise RemoteProtocolError("a stream's information without its configuration")
+        values["config"] = StreamConfig.from_json(values["config"])
+        values["state"] = StreamState.from_json(values.get("state", {}))
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        body = _write(self, _STREAM_INFO, self.extra)
+        return body | {"config": self.config.to_json(), "state": self.state.to_json()}
+
+
+# -- servers and accounts ----------------------------------------------------------------------------------------------
+
+_SERVER_INFO: Final[Mapping[str, _Reader]] = {
+    "server_id": _text,
+    "server_name": _text,
+    "version": _text,
+    "proto": _integer,
+    "git_commit": _text,
+    "go": _text,
+    "host": _text,
+    "port": _integer,
+    "headers": _flag,
+    "auth_required": _flag,
+    "tls_required": _flag,
+    "tls_verify": _flag,
+    "tls_available": _flag,
+    "max_payload": _payload_size,
+    "jetstream": _flag,
+    "client_id": _count,
+    "client_ip": _text,
+    "nonce": _text,
+    "cluster": _text,
+    "domain": _text,
+    "connect_urls": _TEXTS,
+    "ws_connect_urls": _TEXTS,
+    "ldm": _flag,
+    "api_lvl": _integer,
+    "xkey": _text,
+}
+_VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(slots=True)
+class ServerInfo:
+    """What a server says of itself in INFO. ``ldm``: lame-duck mode, it is about to go.
+
+    ``max_payload`` is nats-server's default where a server does not say. Fields for routes, gateways and leaf
+    nodes are in ``extra``.
+    """
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    proto: int = 0
+    git_commit: str | None = None
+    go: str | None = None
+    host: str | None = None
+    port: int | None = None
+    headers: bool = False
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    max_payload: int = 1024 * 1024
+    jetstream: bool = False
+    client_id: int | None = None
+    client_ip: str | None = None
+    nonce: str | None = None
+    cluster: str | None = None
+    domain: str | None = None
+    connect_urls: list[str] | None = None
+    ws_connect_urls: list[str] | None = None
+    ldm: bool = False
+    api_lvl: int | None = None
+    xkey: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def version_tuple(self) -> tuple[int, int, int]:
+        """The version as numbers, without what follows them: ``2.15.1-RC.1`` is (2, 15, 1). (0, 0, 0): unreadable."""
+        match = _VERSION.match(self.version)
+        return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+    @property
+    def api_level(self) -> int | None:
+        """The JetStream API level; None when the server does not say (before 2.12)."""
+        return self.api_lvl
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> ServerInfo:
+        """Read INFO; RemoteProtocolError when it is not an object or a known field has the wrong type."""
+        return cls(**_read(document, _SERVER_INFO, "INFO"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; of the optional flags only those that are true, as servers do."""
+        body = _write(self, _SERVER_INFO, self.extra)
+        optional = ("auth_required", "tls_required", "tls_verify", "tls_available", "jetstream", "ldm")
+        return {name: value for name, value in body.items() if value is not False or name not in optional}
+
+
+_ACCOUNT_INFO: Final[Mapping[str, _Reader]] = {
+    "memory": _count,
+    "storage": _count,
+    "reserved_memory": _count,
+    "reserved_storage": _count,
+    "streams": _integer,
+    "consumers": _integer,
+    "limits": _OBJECT,
+    "domain": _text,
+    "api": _OBJECT,
+    "tiers": _map(_OBJECT),
+}
+
+
+@dataclass(slots=True)
+class AccountInfo:
+    """What an account uses of JetStream; ``limits``, ``api`` and ``tiers`` are the server's objects as they are."""
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int | None = None
+    reserved_storage: int | None = None
+    streams: int = 0
+    consumers: int = 0
+    limits: dict[str, Any] | None = None
+    domain: str | None = None
+    api: dict[str, Any] | None = None
+    tiers: dict[str, dict[str, Any]] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def api_level(self) -> int | None:
+        """The JetStream API level; None when the server does not say."""
+        level = (self.api or {}).get("level")
+        return level if type(level) is int else None
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> AccountInfo:
+        """Read the answer to an account request; RemoteProtocolError when a known field has the wrong type."""
+        return cls(**_read(document, _ACCOUNT_INFO, "account information"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        return _write(self, _ACCOUNT_INFO, self.extra)
+
+
+def _digits(text: str) -> int | None:
+    return int(text) if _DIGITS.fullmatch(text) else None

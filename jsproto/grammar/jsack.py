@@ -1,0 +1,118 @@
+"""The ack reply subject of a delivered message, "JSAck" (ADR-15, section JSAck).
+
+Version 1 has nine tokens, version 2 eleven or more::
+
+    $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<timestamp>.<pending>
+    $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<delivered>. ... .<pending>[.<more>]
+
+Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII
+digits, at most 2**64 - 1. Anything else is not a JetStream message: NotJSMessageError, and nothing but that.
+Which version a server sends is its configuration (up to 2.15 version 1 unless a feature flag says otherwise),
+so both are read everywhere.
+
+Not here: the acknowledgements that are sent to this subject, flow-control subjects (``$JS.FC``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from jsproto._event import event
+from jsproto.errors import NotJSMessageError
+
+# What version 2 writes where there is no domain; no domain can have this name.
+_NO_DOMAIN: Final = "_"
+_MAX_UINT64: Final = 2**64 - 1
+_MAX_DIGITS: Final = 20  # of one number, on average: enough to keep int() from a giant
+
+
+@event
+class JSAck:
+    """What a delivered message's reply subject says about the delivery.
+
+    ``domain`` and ``account_hash`` are None in version 1; ``domain`` is None too where version 2 says ``_``,
+    no domain. ``delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
+    the message was stored, in nanoseconds since the epoch. ``pending`` is how many messages wait for the
+    consumer after this one.
+    """
+
+    domain: str | None
+    account_hash: str | None
+    stream: str
+    consumer: str
+    delivered: int
+    stream_seq: int
+    consumer_seq: int
+    timestamp: int
+    pending: int
+
+
+def parse_jsack(reply: bytes) -> JSAck:
+    """Read a reply subject of either version; NotJSMessageError when it is not one."""
+    tokens = reply.split(b".")
+    count = len(tokens)
+    if tokens[0] != b"$JS" or count < 9 or count == 10 or tokens[1] != b"ACK":
+        _refuse(reply)
+    names, numbers = (tokens[2:4], tokens[4:9]) if count == 9 else (tokens[2:6], tokens[6:11])
+    delivered, stream_seq, consumer_seq, timestamp, pending = numbers
+    digits = b"".join(numbers)
+    if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * _MAX_DIGITS):
+        _refuse(reply)
+    values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
+    if max(values) > _MAX_UINT64:
+        _refuse(reply)
+    try:
+        stream, consumer = names[-2].decode(), names[-1].decode()
+        if count == 9:
+            return JSAck(None, None, stream, consumer, *values)
+        domain = names[0].decode()
+        return JSAck(None if domain == _NO_DOMAIN else domain, names[1].decode(), stream, consumer, *values)
+    except UnicodeDecodeError:
+        _refuse(reply)
+
+
+def jsack_sequences(reply: bytes) -> tuple[int, int]:
+    """Only the stream sequence and the consumer sequence: what gap detection needs of each message.
+
+    A third of the price of ``parse_jsack``, because nothing else is looked at: the other tokens may be junk.
+    NotJSMessageError when the prefix, the number of tokens or one of the two is wrong.
+    """
+    tokens = reply.split(b".")
+    count = len(tokens)
+    if count == 9:
+        stream, consumer = tokens[5], tokens[6]
+    elif count > 10:
+        stream, consumer = tokens[7], tokens[8]
+    else:
+        _refuse(reply)
+    digits = stream + consumer
+    if not (
+        tokens[1] == b"ACK"
+        and tokens[0] == b"$JS"
+        and stream
+        and consumer
+        and digits.isdigit()
+        and len(digits) <= 2 * _MAX_DIGITS
+    ):
+        _refuse(reply)
+    stream_seq, consumer_seq = int(stream), int(consumer)
+    if stream_seq > _MAX_UINT64 or consumer_seq > _MAX_UINT64:
+        _refuse(reply)
+    return stream_seq, consumer_seq
+
+
+def build_jsack(ack: JSAck) -> bytes:
+    """The subject that says ``ack``: version 2 when there is an account hash, else version 1 (which has no domain).
+
+    The names must be legal tokens; that is checked where streams and consumers are created.
+    """
+    numbers = (ack.delivered, ack.stream_seq, ack.consumer_seq, ack.timestamp, ack.pending)
+    names = b"%b.%b" % (ack.stream.encode(), ack.consumer.encode())
+    if ack.account_hash is not None:
+        domain = _NO_DOMAIN if ack.domain is None else ack.domain
+        names = b"%b.%b.%b" % (domain.encode(), ack.account_hash.encode(), names)
+    return b"$JS.ACK.%b.%d.%d.%d.%d.%d" % (names, *numbers)
+
+
+def _refuse(reply: bytes) -> NoReturn:
+    raise NotJSMessageError(f"not an ack reply subject of JetStream: {reply[:256]!r}")

@@ -1,0 +1,154 @@
+"""The ack reply subject: both versions, from real servers and from nobody."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jsproto.errors import NotJSMessageError
+from jsproto.grammar.jsack import JSAck, build_jsack, jsack_sequences, parse_jsack
+from tests.grammar.recorded import frames
+
+V1 = b"$JS.ACK.S.C.2.3.10.1795207976055523928.7"
+V2 = b"$JS.ACK.hub.szMpdrwD.S.C.2.3.10.1795207976055523928.7"
+BIG = 2**64 - 1
+
+texts = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1)
+numbers = st.integers(0, BIG)
+optional = st.none() | texts.filter(lambda text: text != "_")
+
+
+def test_version_1() -> None:
+    assert parse_jsack(V1) == JSAck(
+        domain=None, account_hash=None, stream="S", consumer="C", delivered=2, stream_seq=3, consumer_seq=10,
+        timestamp=1795207976055523928, pending=7,
+    )  # fmt: skip
+    assert jsack_sequences(V1) == (3, 10)
+
+
+def test_version_2() -> None:
+    assert parse_jsack(V2) == JSAck("hub", "szMpdrwD", "S", "C", 2, 3, 10, 1795207976055523928, 7)
+    assert jsack_sequences(V2) == (3, 10)
+
+
+def test_underscore_is_no_domain() -> None:
+    ack = parse_jsack(b"$JS.ACK._.szMpdrwD.S.P.1.1.1.1795208758232318789.0")
+    assert (ack.domain, ack.account_hash) == (None, "szMpdrwD")
+
+
+@pytest.mark.parametrize("more", [b".extra", b".a.b.c", b".", b".\xff", b".12\n"])
+def test_tokens_after_the_eleventh_are_ignored(more: bytes) -> None:
+    assert parse_jsack(V2 + more) == parse_jsack(V2)
+    assert jsack_sequences(V2 + more) == (3, 10)
+
+
+def test_every_recorded_one_is_read_and_written_again() -> None:
+    found = {subject for frame in frames() for subject in re.findall(rb"\$JS\.ACK\.[^ \r\n\"]*", frame.raw)}
+    assert len(found) > 100
+    tokens = set()
+    for subject in found:
+        ack = parse_jsack(subject)
+        assert jsack_sequences(subject) == (ack.stream_seq, ack.consumer_seq)
+        assert build_jsack(ack) == subject.removesuffix(b".extra")
+        assert (ack.account_hash is None) == (subject.count(b".") == 8)
+        assert ack.stream_seq >= 1
+        tokens.add(subject.count(b".") + 1)
+    assert tokens == {9, 11, 12}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"$JS",
+        b"$JS.ACK",
+        b"_INBOX.a.b",
+        V1.removesuffix(b".7"),  # 8 tokens
+        V1 + b".1",  # 10 tokens
+        V2.removesuffix(b".7"),  # 10 tokens
+        V1.replace(b"$JS", b"$js"),
+        V1.replace(b"ACK", b"FC"),
+        b"x" + V2,
+        V2.replace(b".ACK.", b".ACKS."),
+    ],
+)
+def test_what_is_not_one(reply: bytes) -> None:
+    for parse in (parse_jsack, jsack_sequences):
+        with pytest.raises(NotJSMessageError, match=r"not an ack reply subject"):
+            parse(reply)
+
+
+NO_NUMBERS = [
+    b"",
+    b"x",
+    b"-1",
+    b"+1",
+    b"1_0",
+    b" 1",
+    b"1.0e1"[:1] + b"e",
+    b"\xd9\xa3",
+    b"\xc2\xb2",
+    b"%d" % 2**64,
+    b"1" * 5000,
+]
+
+
+@pytest.mark.parametrize("junk", NO_NUMBERS)
+@pytest.mark.parametrize("ack", [V1, V2])
+@pytest.mark.parametrize("place", [-5, -4, -3, -2, -1])
+def test_numbers_are_numbers(ack: bytes, place: int, junk: bytes) -> None:
+    tokens = ack.split(b".")
+    tokens[place] = junk
+    with pytest.raises(NotJSMessageError):
+        parse_jsack(b".".join(tokens))
+    if place in (-4, -3):
+        with pytest.raises(NotJSMessageError):
+            jsack_sequences(b".".join(tokens))
+    else:
+        assert jsack_sequences(b".".join(tokens)) == (3, 10)  # it looks at nothing else
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff"])
+@pytest.mark.parametrize(("ack", "places"), [(V1, range(2, 4)), (V2, range(2, 6))])
+def test_names_are_text(ack: bytes, places: range, junk: bytes) -> None:
+    for place in places:
+        tokens = ack.split(b".")
+        tokens[place] = junk
+        with pytest.raises(NotJSMessageError):
+            parse_jsack(b".".join(tokens))
+
+
+@given(optional, optional, texts, texts, st.tuples(numbers, numbers, numbers, numbers, numbers))
+@example(None, None, "S", "C", (BIG, BIG, BIG, BIG, BIG))
+@example(None, "hash", "S", "C", (0, 0, 0, 0, 0))
+def test_what_is_built_is_parsed(
+    domain: str | None, account_hash: str | None, stream: str, consumer: str, counts: tuple[int, int, int, int, int]
+) -> None:
+    ack = JSAck(domain if account_hash else None, account_hash, stream, consumer, *counts)
+    assert parse_jsack(build_jsack(ack)) == ack
+    assert jsack_sequences(build_jsack(ack)) == (ack.stream_seq, ack.consumer_seq)
+
+
+def test_version_1_has_no_domain() -> None:
+    assert build_jsack(JSAck("hub", None, "S", "C", 1, 2, 3, 4, 5)) == b"$JS.ACK.S.C.1.2.3.4.5"
+
+
+tokens = st.lists(st.sampled_from([b"S", b"1", b"_", b"", b"x", b"\xff", b"9" * 20, b"9" * 21]), max_size=12)
+
+
+@given(st.binary() | tokens.map(lambda parts: b".".join([b"$JS", b"ACK", *parts])))
+def test_whatever_arrives_is_one_or_is_refused(reply: bytes) -> None:
+    try:
+        ack = parse_jsack(reply)
+    except NotJSMessageError:
+        ack = None
+    try:
+        sequences = jsack_sequences(reply)
+    except NotJSMessageError:
+        sequences = None
+    if ack is not None:
+        assert sequences == (ack.stream_seq, ack.consumer_seq)
+        assert max(ack.delivered, *sequences, ack.timestamp, ack.pending) <= BIG
