@@ -1,7 +1,8 @@
 """A scripted server on loopback sockets, for what a real one does not do on request.
 
-A test hands over one script for each connection it expects; a script runs in a thread of its own and says what the server
-does: ``peer.handshake()``, ``peer.expect(Pub)``, ``peer.send(...)``. What goes wrong in a script fails the test.
+A test hands over one script for each connection it expects; a script runs in a thread of its own and says what the
+server does: ``peer.handshake()``, ``peer.expect(Pub)``, ``peer.send(...)``. What goes wrong in a script fails the
+test.
 """
 
 from __future__ import annotations
@@ -76,12 +77,13 @@ class Peer:
             if isinstance(frame, kind):
                 return frame
 
-    def serve(self, until: threading.Event | None = None) -> None:
-        """Answer PINGs until the client goes."""
+    def serve(self, *, answer_pings: bool = True) -> None:
+        """Answer PINGs, and nothing else, until the client goes."""
         try:
             while True:
                 self.expect(Ping)
-                self.send(PONG)
+                if answer_pings:
+                    self.send(PONG)
         except (Hangup, ConnectionError):
             pass
 

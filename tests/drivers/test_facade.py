@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -527,20 +527,3 @@ async def test_a_reader_left_in_the_middle_is_closed(server: Any, connect: Conne
         del reader, _
         await nc.flush()
         assert len(session._routes) == before
-
-
-async def test_an_async_iterable_is_published_too(server: Any, connect: Connect, driver: str) -> None:
-    if driver.startswith("sync"):
-        pytest.skip("only a loop can advance one")
-
-    async def source() -> AsyncIterator[tuple[str, bytes]]:
-        for row in rows(name, 500):
-            yield row
-        raise ValueError("the source broke")
-
-    async with connect(server.url) as nc:
-        js, name = await make_stream(nc)
-        async with js.fast_publisher(flow=20) as batch:
-            with pytest.raises(ValueError, match="the source broke"):
-                await batch.publish_many(source())
-            assert (await batch.commit()).count == 500

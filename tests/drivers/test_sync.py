@@ -6,12 +6,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, TimeoutError
 from jsproto.events import Connected, Event
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub
@@ -90,7 +91,7 @@ def test_threads_share_a_batch(server: Any, reader_thread: bool) -> None:
         assert sorted(int(message.data) for message in js.get_batch(name)) == list(range(2400))
 
 
-def test_without_a_reader_whoever_waits_longer_takes_over(reader_thread: bool = False) -> None:
+def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
     """Two threads wait, one of them moves the bytes; when it has its answer the other must go on by itself."""
     parked = threading.Event()
 
@@ -247,12 +248,30 @@ def test_ctrl_c_inside_a_change_of_state_ends_the_connection(
             raise KeyboardInterrupt
 
         monkeypatch.setattr(nc._session, "publish_message", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), sub, nc.jetstream().fast_publisher(), nc.jetstream().get_batch("S"):
             nc.publish("a")
         with pytest.raises(ConnectionLostError):
             sub.next_msg()
         with pytest.raises(ConnectionLostError):
             nc.publish("a")
+
+
+@MODES
+def test_polling_without_waiting_gets_there(server: Any, reader_thread: bool) -> None:
+    """A timeout of 0 looks at what has come, also where nobody but the caller reads the socket."""
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        subject = unique()
+        sub = nc.subscribe(subject)
+        nc.publish(subject, b"x")
+        got: list[bytes] = []
+
+        def poll() -> bool:
+            with suppress(TimeoutError):
+                got.append(sub.next_msg(timeout=0).data)
+            return bool(got)
+
+        until(poll)
+        assert got == [b"x"]
 
 
 # -- defects -----------------------------------------------------------------------------------------------------------
@@ -315,7 +334,8 @@ def test_a_raising_iterable_does_not_hold_the_lock(server: Any) -> None:
 
 def test_connected_is_told_from_the_thread_that_connects() -> None:
     seen: list[tuple[type[Event], str]] = []
-    with FakeServer(serve) as server, connect(
-        server.url, event_cb=lambda event: seen.append((type(event), threading.current_thread().name))
+    with (
+        FakeServer(serve) as server,
+        connect(server.url, event_cb=lambda event: seen.append((type(event), threading.current_thread().name))),
     ):
         assert seen == [(Connected, threading.main_thread().name)]

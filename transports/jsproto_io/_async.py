@@ -1,25 +1,23 @@
 """The facade for event loops: what an application calls, and awaits, under asyncio and under trio alike.
 
-Rules: the names, the keywords and the docstrings are those of ``_blocking``; a test compares them. A verb puts one input
-into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a buffer of the core is
-stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do not wait do not yield to
-the loop. A connection belongs to the loop, and so to the thread, in which it was made.
+Rules: the names, the keywords and the docstrings are those of ``_blocking``; a test compares them. A verb puts one
+input into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a buffer of the
+core is stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do not wait do
+not yield to the loop. A connection belongs to the loop, and so to the thread, in which it was made.
 
 Not here: moving bytes and parking tasks (``asyncio`` and ``trio``), protocol.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter, deque
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import NoReturn, Protocol, Self, TypeVar, Unpack, cast
-
-from jsproto.grammar.config import AccountInfo, ServerInfo, StreamConfig, StreamInfo, StreamOptions
+from typing import Protocol, Self, TypeVar, Unpack, cast
 
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
@@ -28,8 +26,13 @@ from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.session import Session
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.subscription import Subscription as CoreSubscription
-from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, LocalProtocolError, TimeoutError
+from jsproto.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    TimeoutError,
+)
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.stored import StoredMsg
@@ -37,10 +40,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._common import (
     MAX_CHUNK,
-    TAKE,
     EventCallback,
-    EventTeller,
-    MessageBase,
     OutgoingMessage,
     Timeout,
     log_crash,
@@ -48,6 +48,7 @@ from jsproto_io._common import (
     seconds,
     stream_config,
 )
+from jsproto_io._shared import BatchReaderBase, ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 
@@ -62,21 +63,14 @@ class AsyncEvent(Protocol):
         """Wait until it is set."""
 
 
-class Connection(ABC):
+class Connection(ConnectionBase):
     """A connection to NATS. Made by ``connect()``."""
 
-    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        self._session = session
-        self._teller = EventTeller(event_cb)
-        self._orphans: deque[Callable[[float], None]] = deque()  # what was dropped without being closed
+    def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
+        super().__init__(session, event_cb, now)
         self._parked: Counter[AsyncEvent] = Counter()
-        self._bug: BaseException | None = None  # the defect that made the state worthless
 
     # -- what a driver provides ----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _now(self) -> float:
-        """The loop's monotonic seconds."""
 
     @abstractmethod
     def _new_event(self) -> AsyncEvent:
@@ -95,6 +89,10 @@ class Connection(ABC):
         """The deadline may have moved; the connection may want to be closed."""
 
     @abstractmethod
+    def _is_due(self, now: float) -> bool:
+        """Whether what was queued needs the driver now, because of its size or because no timer will see to it."""
+
+    @abstractmethod
     def _abort(self) -> None:
         """Close the socket without ceremony."""
 
@@ -104,14 +102,17 @@ class Connection(ABC):
 
     # -- inputs, outputs and waits -------------------------------------------------------------------------------------
 
-    def _call(self, verb: Callable[[float], T]) -> T:
-        """Call ``verb(now)`` on the core, as one input, then let its outputs take effect."""
+    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
         if self._bug is not None:
             self._refuse()
+        now, drive = self._now(), True
         try:
-            return verb(self._now())
+            result = verb(now)
+            drive = not lazily or self._is_due(now)
         finally:
-            self._drive()
+            if drive:
+                self._drive()
+        return result
 
     def _receive(self, verb: Callable[[float], None]) -> None:
         """The same for what comes from outside: it never raises."""
@@ -162,9 +163,6 @@ class Connection(ABC):
             event.set()
         self._abort()
 
-    def _refuse(self) -> NoReturn:
-        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
-
     async def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
         await self._make_room()
         return await self._wait(self._call(verb))
@@ -186,7 +184,9 @@ class Connection(ABC):
         BadHeaderError, MaxPayloadError, ConnectionClosedError.
         """
         await self._make_room()
-        self._call(lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers))
+        self._call(
+            lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), lazily=True
+        )
 
     async def request(
         self, subject: str, payload: bytes = b"", *, timeout: Timeout | None = None, headers: HeadersLike | None = None
@@ -198,7 +198,10 @@ class Connection(ABC):
         """
         limit = seconds(timeout)
         return Message(
-            await self._ask(lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)), self
+            await self._ask(
+                lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)
+            ),
+            self,
         )
 
     async def subscribe(
@@ -234,7 +237,9 @@ class Connection(ABC):
         ConnectionClosedError.
         """
         limit = seconds(timeout)
-        return await self._wait(self._call(self._session.ping), self._session.options.timeout if limit is None else limit)
+        return await self._wait(
+            self._call(self._session.ping), self._session.options.timeout if limit is None else limit
+        )
 
     async def drain(self) -> None:
         """End all subscriptions, wait until what was under way has been taken in, then close.
@@ -262,30 +267,6 @@ class Connection(ABC):
         """
         return JetStream(CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout)), self)
 
-    def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
-        return self._call(lambda now: self._session.new_inbox())
-
-    @property
-    def server_info(self) -> ServerInfo | None:
-        """What the server said of itself in its last INFO."""
-        return self._session.server
-
-    @property
-    def connected_url(self) -> str | None:
-        """The server's address, without credentials."""
-        return self._session.url
-
-    @property
-    def max_payload(self) -> int:
-        """The largest message, headers and payload together, in bytes, that the server takes."""
-        return self._session.max_payload
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended, by ``close()`` or by an error."""
-        return self._session.closed
-
 
 class Message(MessageBase):
     """A received message, decoded when asked."""
@@ -303,7 +284,7 @@ class Message(MessageBase):
         await self._connection.publish(self.reply, payload, headers=headers)
 
 
-class Subscription:
+class Subscription(SubscriptionBase):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does; it raises when the
@@ -311,9 +292,8 @@ class Subscription:
     """
 
     def __init__(self, core: CoreSubscription, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core)
         self._connection = connection
-        self._taken: deque[Msg] = deque()
 
     async def __aenter__(self) -> Self:
         return self
@@ -346,44 +326,27 @@ class Subscription:
             except IndexError:
                 readable = self._connection._call(self._take)
             if readable is not None:
-                await self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
-
-    def _take(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing."""
-        self._taken.extend(self._core.pop_many(TAKE))
-        return None if self._taken else self._core.readable()
+                await self._connection._wait(
+                    readable, None if until is None else max(until - self._connection._now(), 0)
+                )
 
     async def unsubscribe(self, max_msgs: int | None = None) -> None:
         """End it: at once, or when ``max_msgs`` messages have come in all. What has come can still be taken."""
-        self._connection._call(lambda now: self._core.unsubscribe(max_msgs))
+        self._connection._release(lambda now: self._core.unsubscribe(max_msgs))
 
     async def drain(self) -> None:
         """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError."""
         connection = self._connection
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
-    @property
-    def subject(self) -> str:
-        """What was subscribed to."""
-        return self._core.subject
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages that have come and were not taken yet."""
-        return self._core.pending_msgs + len(self._taken)
-
-    @property
-    def dropped(self) -> int:
-        """Messages lost because the application was too slow."""
-        return self._core.dropped
-
 
 class JetStream:
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
-    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits) when
-    the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing sent,
-    for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when None.
+    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
+    when the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing
+    sent, for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when
+    None.
     """
 
     def __init__(self, core: CoreJetStream, connection: Connection) -> None:
@@ -406,8 +369,8 @@ class JetStream:
     ) -> StreamInfo:
         """Change a stream's configuration.
 
-        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig replaces
-        all of it. StreamNotFoundError.
+        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig
+        replaces all of it. StreamNotFoundError.
         """
         limit = seconds(timeout)
         if isinstance(config, str):
@@ -446,8 +409,9 @@ class JetStream:
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
 
-        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it (WrongLastSequenceError
-        and kin) unless the stream stands there. NoStreamResponseError when no stream listens to ``subject``.
+        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it
+        (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
+        to ``subject``.
         """
         verb = partial(
             self._core.publish,
@@ -474,9 +438,9 @@ class JetStream:
         """A new fast-ingest batch (ADR-50), for a stream with ``allow_batched`` on a server of 2.14 or later.
 
         ``gap``: "fail" ends the batch at the first lost or refused message, "ok" reports it as an event and goes on.
-        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535. ``max_outstanding_acks``: 1
-        to 3. ``batch_id``: up to 64 characters without dots; made up when None. ``ack_timeout``: seconds, or a timedelta,
-        after which an answer that is due counts as missing.
+        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535.
+        ``max_outstanding_acks``: 1 to 3. ``batch_id``: up to 64 characters without dots; made up when None.
+        ``ack_timeout``: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
         limit = seconds(ack_timeout)
         core = self._connection._call(
@@ -498,9 +462,9 @@ class JetStream:
     ) -> BatchReader:
         """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
 
-        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how
-        much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The stream
-        needs ``allow_direct``.
+        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``:
+        how much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The
+        stream needs ``allow_direct``.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -511,16 +475,17 @@ class JetStream:
         return BatchReader(core, self._connection)
 
 
-class FastPublisher:
+class FastPublisher(FastPublisherBase):
     """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
 
-    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a context
-    manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError, or the
-    subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its end.
+    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a
+    context manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError,
+    or the subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its
+    end.
     """
 
     def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core)
         self._connection = connection
 
     async def __aenter__(self) -> Self:
@@ -536,21 +501,18 @@ class FastPublisher:
 
         LocalProtocolError with nothing sent and no sequence spent: BadSubjectError, BadHeaderError, MaxPayloadError.
         """
-        while True:
-            sequence = self._connection._call(
-                lambda now: self._core.publish(subject, payload, headers, now=now) if self._open() else None
-            )
-            if sequence is not None:
-                return sequence
+        verb = partial(self._publish_one, subject, payload, headers)
+        while (sequence := self._connection._call(verb, lazily=True)) is None:
             await self._make_room()
+        return sequence
 
     async def publish_many(self, messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]) -> int:
         """Publish all of ``messages``; returns the sequence of the last one.
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster than
-        the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays usable;
-        so it does after a message that raises LocalProtocolError: those before it are published, ``sequence`` counts
-        them, and up to a chunk of those behind it is lost.
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster
+        than the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays
+        usable; so it does after a message that raises LocalProtocolError: those before it are published, ``sequence``
+        counts them, and up to a chunk of those behind it is lost.
         """
         if isinstance(messages, AsyncIterable):
             async for message in messages:
@@ -576,17 +538,13 @@ class FastPublisher:
         """Publish all of ``chunk``; True when its bytes found room at once."""
         whole = True
         while chunk:
-            taken = self._connection._call(partial(self._publish_some, chunk))
+            taken = self._connection._call(partial(self._publish_some, chunk), lazily=True)
             if taken == len(chunk):
                 break
             chunk = chunk[taken:]
             whole = whole and not self._connection._session.congested
             await self._make_room()
         return whole
-
-    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
-        """Publish of ``chunk`` what there is room for; returns how many."""
-        return self._core.publish_many(chunk, now) if self._open() else 0
 
     async def ping(self) -> None:
         """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed."""
@@ -605,67 +563,25 @@ class FastPublisher:
 
     async def abandon(self) -> None:
         """Walk away: nothing is awaited. What was published may be stored. Nothing happens when it has ended."""
-        self._connection._call(self._core.abandon)
-
-    def _open(self) -> bool:
-        """Whether a message may be published now."""
-        return self._core.room > 0 and not self._connection._session.congested
+        self._connection._release(self._core.abandon)
 
     async def _make_room(self) -> None:
         """Wait for the window, and for the connection."""
         await self._connection._make_room()
         await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
 
-    @property
-    def batch_id(self) -> str:
-        """Its name on the server."""
-        return self._core.batch_id
 
-    @property
-    def sequence(self) -> int:
-        """The sequence of the last message published; 0 before the first."""
-        return self._core.sequence
-
-    @property
-    def acked(self) -> int:
-        """The highest acknowledged sequence. Gap mode "fail": all up to it are stored; "ok": stored or reported."""
-        return self._core.acked
-
-    @property
-    def acks(self) -> int:
-        """How many flow acknowledgements came."""
-        return self._core.acks
-
-    @property
-    def flow(self) -> int:
-        """Messages for each acknowledgement, as the server wants it now."""
-        return self._core.flow
-
-    @property
-    def error(self) -> Error | None:
-        """Why it failed; None while it has not."""
-        return self._core.error
-
-
-class BatchReader:
+class BatchReader(BatchReaderBase):
     """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
 
     Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
-    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager it
-    stops reading at the end.
+    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
+    it stops reading at the end.
     """
 
     def __init__(self, core: DirectBatch, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core, connection._orphans)
         self._connection = connection
-        self._taken: deque[StoredMsg] = deque()
-        self._finished = False
-
-    def __del__(self) -> None:
-        # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
-        # the next one that holds the state closes it.
-        if not self._finished:
-            self._connection._orphans.append(self._core.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -689,16 +605,6 @@ class BatchReader:
             elif self._finished:
                 raise StopAsyncIteration
 
-    def _take(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing and more will come."""
-        self._taken.extend(self._core.pop_many(TAKE, now))
-        if self._taken:
-            return None
-        self._finished = self._core.finished
-        return None if self._finished else self._core.readable()
-
     async def close(self) -> None:
         """Stop reading; what was not taken is dropped."""
-        self._finished = True
-        self._taken.clear()
-        self._connection._call(self._core.close)
+        self._connection._release(self._close)

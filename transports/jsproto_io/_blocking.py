@@ -9,25 +9,25 @@ Not here: moving bytes and parking threads (``sync``), protocol.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import deque
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from jsproto.grammar.config import AccountInfo, ServerInfo, StreamConfig, StreamInfo, StreamOptions
-
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.client.fast import FastPublisher as CoreFastPublisher
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.session import Session
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.subscription import Subscription as CoreSubscription
-from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
+from jsproto.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+)
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.stored import StoredMsg
@@ -35,35 +35,23 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._common import (
     MAX_CHUNK,
-    TAKE,
-    MessageBase,
     OutgoingMessage,
     Timeout,
     next_chunk,
     seconds,
     stream_config,
 )
+from jsproto_io._shared import BatchReaderBase, ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 
 
-class Connection(ABC):
+class Connection(ConnectionBase):
     """A connection to NATS. Made by ``connect()``."""
-
-    _session: Session
-    _orphans: deque[Callable[[float], None]]  # what was dropped without being closed: the driver does it
-
-    @abstractmethod
-    def _call(self, verb: Callable[[float], T]) -> T:
-        """Call ``verb(now)`` on the core, as one input, then let its outputs take effect."""
 
     @abstractmethod
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
-
-    @abstractmethod
-    def _now(self) -> float:
-        """The driver's monotonic seconds."""
 
     @abstractmethod
     def _close(self) -> None:
@@ -98,7 +86,9 @@ class Connection(ABC):
         BadHeaderError, MaxPayloadError, ConnectionClosedError.
         """
         self._make_room()
-        self._call(lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers))
+        self._call(
+            lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), lazily=True
+        )
 
     def request(
         self, subject: str, payload: bytes = b"", *, timeout: Timeout | None = None, headers: HeadersLike | None = None
@@ -110,7 +100,8 @@ class Connection(ABC):
         """
         limit = seconds(timeout)
         return Message(
-            self._ask(lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)), self
+            self._ask(lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)),
+            self,
         )
 
     def subscribe(
@@ -174,30 +165,6 @@ class Connection(ABC):
         """
         return JetStream(CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout)), self)
 
-    def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
-        return self._call(lambda now: self._session.new_inbox())
-
-    @property
-    def server_info(self) -> ServerInfo | None:
-        """What the server said of itself in its last INFO."""
-        return self._session.server
-
-    @property
-    def connected_url(self) -> str | None:
-        """The server's address, without credentials."""
-        return self._session.url
-
-    @property
-    def max_payload(self) -> int:
-        """The largest message, headers and payload together, in bytes, that the server takes."""
-        return self._session.max_payload
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it has ended, by ``close()`` or by an error."""
-        return self._session.closed
-
 
 class Message(MessageBase):
     """A received message, decoded when asked."""
@@ -215,7 +182,7 @@ class Message(MessageBase):
         self._connection.publish(self.reply, payload, headers=headers)
 
 
-class Subscription:
+class Subscription(SubscriptionBase):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does; it raises when the
@@ -223,9 +190,8 @@ class Subscription:
     """
 
     def __init__(self, core: CoreSubscription, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core)
         self._connection = connection
-        self._taken: deque[Msg] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -260,42 +226,23 @@ class Subscription:
             if readable is not None:
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 
-    def _take(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing."""
-        self._taken.extend(self._core.pop_many(TAKE))
-        return None if self._taken else self._core.readable()
-
     def unsubscribe(self, max_msgs: int | None = None) -> None:
         """End it: at once, or when ``max_msgs`` messages have come in all. What has come can still be taken."""
-        self._connection._call(lambda now: self._core.unsubscribe(max_msgs))
+        self._connection._release(lambda now: self._core.unsubscribe(max_msgs))
 
     def drain(self) -> None:
         """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError."""
         connection = self._connection
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
-    @property
-    def subject(self) -> str:
-        """What was subscribed to."""
-        return self._core.subject
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages that have come and were not taken yet."""
-        return self._core.pending_msgs + len(self._taken)
-
-    @property
-    def dropped(self) -> int:
-        """Messages lost because the application was too slow."""
-        return self._core.dropped
-
 
 class JetStream:
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
-    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits) when
-    the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing sent,
-    for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when None.
+    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
+    when the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing
+    sent, for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when
+    None.
     """
 
     def __init__(self, core: CoreJetStream, connection: Connection) -> None:
@@ -318,8 +265,8 @@ class JetStream:
     ) -> StreamInfo:
         """Change a stream's configuration.
 
-        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig replaces
-        all of it. StreamNotFoundError.
+        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig
+        replaces all of it. StreamNotFoundError.
         """
         limit = seconds(timeout)
         if isinstance(config, str):
@@ -358,8 +305,9 @@ class JetStream:
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
 
-        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it (WrongLastSequenceError
-        and kin) unless the stream stands there. NoStreamResponseError when no stream listens to ``subject``.
+        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it
+        (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
+        to ``subject``.
         """
         verb = partial(
             self._core.publish,
@@ -386,9 +334,9 @@ class JetStream:
         """A new fast-ingest batch (ADR-50), for a stream with ``allow_batched`` on a server of 2.14 or later.
 
         ``gap``: "fail" ends the batch at the first lost or refused message, "ok" reports it as an event and goes on.
-        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535. ``max_outstanding_acks``: 1
-        to 3. ``batch_id``: up to 64 characters without dots; made up when None. ``ack_timeout``: seconds, or a timedelta,
-        after which an answer that is due counts as missing.
+        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535.
+        ``max_outstanding_acks``: 1 to 3. ``batch_id``: up to 64 characters without dots; made up when None.
+        ``ack_timeout``: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
         limit = seconds(ack_timeout)
         core = self._connection._call(
@@ -410,9 +358,9 @@ class JetStream:
     ) -> BatchReader:
         """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
 
-        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how
-        much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The stream
-        needs ``allow_direct``.
+        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``:
+        how much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The
+        stream needs ``allow_direct``.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -423,16 +371,17 @@ class JetStream:
         return BatchReader(core, self._connection)
 
 
-class FastPublisher:
+class FastPublisher(FastPublisherBase):
     """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
 
-    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a context
-    manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError, or the
-    subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its end.
+    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a
+    context manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError,
+    or the subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its
+    end.
     """
 
     def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -448,21 +397,18 @@ class FastPublisher:
 
         LocalProtocolError with nothing sent and no sequence spent: BadSubjectError, BadHeaderError, MaxPayloadError.
         """
-        while True:
-            sequence = self._connection._call(
-                lambda now: self._core.publish(subject, payload, headers, now=now) if self._open() else None
-            )
-            if sequence is not None:
-                return sequence
+        verb = partial(self._publish_one, subject, payload, headers)
+        while (sequence := self._connection._call(verb, lazily=True)) is None:
             self._make_room()
+        return sequence
 
     def publish_many(self, messages: Iterable[OutgoingMessage]) -> int:
         """Publish all of ``messages``; returns the sequence of the last one.
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster than
-        the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays usable;
-        so it does after a message that raises LocalProtocolError: those before it are published, ``sequence`` counts
-        them, and up to a chunk of those behind it is lost.
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster
+        than the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays
+        usable; so it does after a message that raises LocalProtocolError: those before it are published, ``sequence``
+        counts them, and up to a chunk of those behind it is lost.
         """
         pull = iter(messages)
         size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
@@ -484,7 +430,7 @@ class FastPublisher:
         """Publish all of ``chunk``; True when its bytes found room at once."""
         whole = True
         while chunk:
-            taken = self._connection._call(partial(self._publish_some, chunk))
+            taken = self._connection._call(partial(self._publish_some, chunk), lazily=True)
             if taken == len(chunk):
                 break
             chunk = chunk[taken:]
@@ -492,17 +438,11 @@ class FastPublisher:
             self._make_room()
         return whole
 
-    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
-        """Publish of ``chunk`` what there is room for; returns how many."""
-        return self._core.publish_many(chunk, now) if self._open() else 0
-
     def ping(self) -> None:
         """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed."""
         self._connection._call(self._core.ping)
 
-    def commit(
-        self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None
-    ) -> PubAck:
+    def commit(self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None) -> PubAck:
         """End the batch and wait for its acknowledgement: ``count`` messages are stored, the last one as ``seq``.
 
         With a ``subject`` this message is stored as the last one; without, nothing more is stored. BatchTruncatedError
@@ -513,67 +453,25 @@ class FastPublisher:
 
     def abandon(self) -> None:
         """Walk away: nothing is awaited. What was published may be stored. Nothing happens when it has ended."""
-        self._connection._call(self._core.abandon)
-
-    def _open(self) -> bool:
-        """Whether a message may be published now."""
-        return self._core.room > 0 and not self._connection._session.congested
+        self._connection._release(self._core.abandon)
 
     def _make_room(self) -> None:
         """Wait for the window, and for the connection."""
         self._connection._make_room()
         self._connection._wait(self._connection._call(lambda now: self._core.ready()))
 
-    @property
-    def batch_id(self) -> str:
-        """Its name on the server."""
-        return self._core.batch_id
 
-    @property
-    def sequence(self) -> int:
-        """The sequence of the last message published; 0 before the first."""
-        return self._core.sequence
-
-    @property
-    def acked(self) -> int:
-        """The highest acknowledged sequence. Gap mode "fail": all up to it are stored; "ok": stored or reported."""
-        return self._core.acked
-
-    @property
-    def acks(self) -> int:
-        """How many flow acknowledgements came."""
-        return self._core.acks
-
-    @property
-    def flow(self) -> int:
-        """Messages for each acknowledgement, as the server wants it now."""
-        return self._core.flow
-
-    @property
-    def error(self) -> Error | None:
-        """Why it failed; None while it has not."""
-        return self._core.error
-
-
-class BatchReader:
+class BatchReader(BatchReaderBase):
     """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
 
     Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
-    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager it
-    stops reading at the end.
+    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
+    it stops reading at the end.
     """
 
     def __init__(self, core: DirectBatch, connection: Connection) -> None:
-        self._core = core
+        super().__init__(core, connection._orphans)
         self._connection = connection
-        self._taken: deque[StoredMsg] = deque()
-        self._finished = False
-
-    def __del__(self) -> None:
-        # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
-        # the next one that holds the state closes it.
-        if not self._finished:
-            self._connection._orphans.append(self._core.close)
 
     def __enter__(self) -> Self:
         return self
@@ -597,16 +495,6 @@ class BatchReader:
             elif self._finished:
                 raise StopIteration
 
-    def _take(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing and more will come."""
-        self._taken.extend(self._core.pop_many(TAKE, now))
-        if self._taken:
-            return None
-        self._finished = self._core.finished
-        return None if self._finished else self._core.readable()
-
     def close(self) -> None:
         """Stop reading; what was not taken is dropped."""
-        self._finished = True
-        self._taken.clear()
-        self._connection._call(self._core.close)
+        self._connection._release(self._close)

@@ -2,7 +2,7 @@
 
 Rules: nothing here knows a loop or a thread library's way to wait, and nothing here decides anything of the protocol.
 
-Not here: the verbs (``_blocking`` and ``_async``), sockets (``sync``, ``asyncio``, ``trio``).
+Not here: the verbs (``_shared``, ``_blocking``, ``_async``), sockets (``sync``, ``asyncio``, ``trio``).
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from jsproto.grammar.config import StreamConfig, StreamOptions
-
 from jsproto.client.options import ConnectKeywords, connect_options
 from jsproto.client.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto.events import Connected, Disconnected, Event, ServerReportedError, SlowConsumer
-from jsproto.grammar.headers import Headers, HeadersLike
-from jsproto.wire.frames import Msg
+from jsproto.grammar.config import StreamConfig, StreamOptions
+from jsproto.grammar.headers import HeadersLike
 
 EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
@@ -83,38 +81,6 @@ def next_chunk(size: int, took: float, whole: bool) -> int:
     return min(2 * size, MAX_CHUNK) if whole and took < SLOW_PULL else max(size // 2, 1)
 
 
-class MessageBase:
-    """A received message, decoded when asked."""
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: Msg) -> None:
-        self._raw = raw
-
-    def __repr__(self) -> str:
-        return f"<Message {self.subject!r} {len(self.data)} bytes>"
-
-    @property
-    def subject(self) -> str:
-        """The subject it was sent to."""
-        return self._raw.subject.decode("utf-8", "surrogateescape")
-
-    @property
-    def reply(self) -> str | None:
-        """Where the sender expects an answer; None when it expects none."""
-        return None if self._raw.reply is None else self._raw.reply.decode("utf-8", "surrogateescape")
-
-    @property
-    def data(self) -> bytes:
-        """The payload."""
-        return self._raw.payload
-
-    @property
-    def headers(self) -> Headers:
-        """The headers, empty when it has none. RemoteProtocolError when the block is malformed."""
-        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
-
-
 class EventTeller:
     """Logs events and gives them to the application's callback: in order, one at a time, whoever drives.
 
@@ -166,4 +132,3 @@ def _words(event: Event) -> str:
 def log_crash(bug: BaseException) -> None:
     """A defect of this library, or of what was patched into it: say so once, with the traceback."""
     _log.error("the connection failed: %s", type(bug).__name__, exc_info=bug)
-

@@ -6,8 +6,8 @@
         js = nc.jetstream()
 
 Protocol callbacks, no streams: what arrives goes straight into the session, and what the session wants to send leaves
-in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless call
-is harmless. While the transport cannot take more, bytes stay in the session, where they are counted.
+in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless
+call is harmless. While the transport cannot take more, bytes stay in the session, where they are counted.
 
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
@@ -58,13 +58,10 @@ class Connection(_async.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        super().__init__(session, event_cb)
         self._loop = asyncio.get_running_loop()
+        super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    def _now(self) -> float:
-        return self._loop.time()
 
     def _new_event(self) -> asyncio.Event:
         return asyncio.Event()
@@ -90,7 +87,11 @@ class Connection(_async.Connection):
                 timer.cancel()
             self._timer = self._loop.call_at(deadline, self._time_out, deadline)
         if session.wants_close and self._link is not None:
-            self._link.hang_up(abruptly=session.error is not None)
+            self._link.hang_up(abruptly=self._abruptly)
+
+    def _is_due(self, now: float) -> bool:
+        timer, session = self._timer, self._session
+        return session.wants_send(now) or timer is None or timer.when() > now + session.options.linger
 
     def _time_out(self, deadline: float) -> None:
         self._timer = None
@@ -120,12 +121,14 @@ class Connection(_async.Connection):
         await link.settled.wait()
 
     async def _close(self) -> None:
-        if self._bug is None:
-            self._call(self._session.close)
-        link = self._link
-        if link is not None and not await self._sleep(link.lost, self._session.options.timeout):
+        self._release(self._session.close)
+        try:
+            if self._link is not None and not await self._sleep(self._link.lost, self._session.options.timeout):
+                self._abort()
+                await self._link.lost.wait()
+        except asyncio.CancelledError:
             self._abort()
-            await link.lost.wait()
+            raise
         if self._timer is not None:
             self._timer.cancel()
 

@@ -7,9 +7,8 @@
 
 A connection and everything made from it may be used from any thread. By default a reader thread serves the server's
 PINGs and timers while the application is busy elsewhere. With ``reader_thread=False`` there is none: whoever waits
-moves the bytes meanwhile. That suits scripts and workers that may not have threads; but while nobody waits nothing is
-read, so an application that stays away for minutes is cut off by the server, and nobody is there to send small messages
-after a while: unless ``linger`` is given, they leave at once.
+moves the bytes meanwhile. While nobody waits nothing is read then, so an application that stays away for minutes is
+cut off by the server; and small messages leave at once, unless ``linger`` is given.
 
 How it works. One lock guards the session. It is held for changes of state only: never in ``send``, never while the
 application's iterator or callback runs. All sockets are non-blocking. Whoever causes output sends it, one thread at a
@@ -25,21 +24,20 @@ Not here: protocol. Forking with an open connection is not supported.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import NoReturn, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from jsproto.client.options import DEFAULT_URL, ConnectKeywords
 from jsproto.client.session import Session
-from jsproto.errors import ConnectionLostError, TimeoutError
+from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
-from jsproto_io._common import EventCallback, EventTeller, log_crash, new_session, reason
+from jsproto_io._common import EventCallback, log_crash, new_session, reason
 from jsproto_io._wire import Wire
 
 __all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
@@ -72,9 +70,7 @@ class Connection(_blocking.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        self._session = session
-        self._teller = EventTeller(event_cb)
-        self._orphans = deque()
+        super().__init__(session, event_cb, monotonic)
         self._lock = threading.Lock()  # guards the session and all that follows
         self._wire: Wire | None = None
         self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
@@ -82,34 +78,34 @@ class Connection(_blocking.Connection):
         self._asleep_until = -inf  # when the pump wakes by itself
         self._parked: dict[int, threading.Event] = {}  # by thread: those who wait while another one is the pump
         self._ended: Ticket[None] = Ticket()  # completed when nothing will be received any more
-        self._bug: BaseException | None = None  # the defect, or Ctrl-C, that made the state worthless
         self._thread: threading.Thread | None = None
 
     # -- what the facade asks of a driver ------------------------------------------------------------------------------
 
-    def _now(self) -> float:
-        return monotonic()
-
-    def _call(self, verb: Callable[[float], T]) -> T:
+    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        session, drive = self._session, True
         try:
             with self._lock:
                 if self._bug is not None:
                     self._refuse()
+                now = monotonic()
                 try:
-                    return verb(monotonic())
-                except Exception:
-                    raise
-                except BaseException as interrupt:
-                    self._crash(interrupt)
+                    result = verb(now)
+                    if lazily:
+                        drive = session.wants_send(now) or self._asleep_until > now + session.options.linger
+                except BaseException as error:
+                    if not isinstance(error, Exception):
+                        self._crash(error)
                     raise
         finally:
-            self._drive()
+            if drive:
+                self._drive()
+        return result
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Park: asleep on an event, or as the pump when nobody else is."""
         until = inf if timeout is None else monotonic() + timeout
-        me = threading.get_ident()
-        took_over = False
+        me, took_over = threading.get_ident(), False
         try:
             while True:
                 event: threading.Event | None = None
@@ -122,22 +118,15 @@ class Connection(_blocking.Connection):
                         self._pump_by = me
                         took_over = True
                     elif self._pump_by != me:
-                        event = self._park(ticket, me)
-                if monotonic() >= until:
-                    raise TimeoutError(f"nothing came within {timeout:g} s")
+                        event = self._parked[me] = _event_of(ticket)
                 if event is None:
                     self._pump(until)
                 else:
                     event.wait(None if until == inf else max(until - monotonic(), 0))
+                if monotonic() >= until and not ticket.done:
+                    raise TimeoutError(f"nothing came within {timeout:g} s")
         finally:
             self._leave(me, took_over)
-
-    def _park(self, ticket: Ticket[T], me: int) -> threading.Event:
-        event = ticket.event
-        if not isinstance(event, threading.Event) or event.is_set():  # set, but no answer: a new pump was wanted
-            ticket.event = event = threading.Event()
-        self._parked[me] = event
-        return event
 
     def _leave(self, me: int, took_over: bool) -> None:
         """The end of a wait. Without a reader thread somebody else who waits becomes the pump."""
@@ -150,9 +139,6 @@ class Connection(_blocking.Connection):
             if self._pump_by is None:
                 for event in list(self._parked.values())[:1]:
                     event.set()
-
-    def _refuse(self) -> NoReturn:
-        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
 
     # -- open and close ------------------------------------------------------------------------------------------------
 
@@ -174,33 +160,30 @@ class Connection(_blocking.Connection):
                 if not session.connected.done:
                     wire.close()
             session.connected.result()
-            if reader_thread:
-                self._thread = threading.Thread(target=self._read, name="jsproto-reader", daemon=True)
-                with self._lock:  # the thread needs it before it does anything
-                    self._thread.start()
-                    self._pump_by = self._thread.ident
-            else:
-                self._pump_by = None
         except BaseException:
             if self._wire is not None:
                 self._wire.close()
             raise
+        self._pump_by = None
+        if reader_thread:
+            self._thread = threading.Thread(target=self._read, args=(self._wire,), name="jsproto-reader", daemon=True)
+            with self._lock:  # which the thread needs before it does anything
+                self._thread.start()
+                self._pump_by = self._thread.ident
 
-    def _read(self) -> None:
-        assert self._wire is not None
+    def _read(self, wire: Wire) -> None:
         try:
             while not self._ended.done:
                 self._pump()
         except BaseException as bug:
             log_crash(bug)
         finally:
-            self._wire.close()
+            wire.close()
 
     def _close(self) -> None:
         wire, limit = self._wire, self._session.options.timeout
         assert wire is not None
-        with suppress(ConnectionLostError):
-            self._call(self._session.close)
+        self._release(self._session.close)
         with suppress(TimeoutError):
             self._wait(self._ended, limit)
         if not self._ended.done:
@@ -248,19 +231,22 @@ class Connection(_blocking.Connection):
     def _drive(self) -> None:
         """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
         try:
-            while self._settle():
-                self._send()
+            while (wire := self._settle()) is not None:
+                rest = wire.send()
+                with self._lock:
+                    wire.unsent = rest
+                    self._sender = None
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
             raise
         self._teller.tell()
 
-    def _settle(self) -> bool:
-        """Drain all but the bytes; True when this thread is to send them."""
+    def _settle(self) -> Wire | None:
+        """Drain all but the bytes; those this thread is to send now are ``unsent`` on the wire that it returns."""
         wire, session = self._wire, self._session
         if self._bug is not None:
-            return False
+            return None
         with self._lock:
             send = rouse = False
             while self._orphans:
@@ -271,8 +257,8 @@ class Connection(_blocking.Connection):
                 if wire.unsent and not wire.blocked:
                     self._sender = threading.get_ident()
                     send = True
-                elif session.wants_close and (session.error is not None or not wire.unsent):
-                    wire.hang_up(abruptly=session.error is not None)
+                elif session.wants_close and (self._abruptly or not wire.unsent):
+                    wire.hang_up(abruptly=self._abruptly)
             completed = session.take_completed()
             self._teller.add(session.events())
             if self._asleep_until > -inf and wire is not None:
@@ -285,15 +271,7 @@ class Connection(_blocking.Connection):
             ticket.wake()
         if rouse and wire is not None:
             wire.rouse()
-        return send
-
-    def _send(self) -> None:
-        wire = self._wire
-        assert wire is not None
-        rest = wire.send()
-        with self._lock:
-            wire.unsent = rest
-            self._sender = None
+        return wire if send else None
 
     def _end(self) -> None:
         """Nothing will be received any more. The lock is held."""
@@ -311,3 +289,11 @@ class Connection(_blocking.Connection):
         self._end()
         if self._wire is not None:
             self._wire.hang_up(abruptly=True)
+
+
+def _event_of(ticket: Ticket[T]) -> threading.Event:
+    """What whoever waits for ``ticket`` sleeps on. One that is set without an answer only asked for a new pump."""
+    event = ticket.event
+    if not isinstance(event, threading.Event) or event.is_set():
+        ticket.event = event = threading.Event()
+    return event

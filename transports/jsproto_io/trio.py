@@ -84,11 +84,8 @@ class Connection(_async.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        super().__init__(session, event_cb)
+        super().__init__(session, event_cb, trio.current_time)
         self._link: _Link | None = None
-
-    def _now(self) -> float:
-        return trio.current_time()
 
     def _new_event(self) -> trio.Event:
         return trio.Event()
@@ -99,8 +96,8 @@ class Connection(_async.Connection):
         return not scope.cancelled_caught
 
     @trio.lowlevel.enable_ki_protection
-    def _call(self, verb: Callable[[float], T]) -> T:
-        return super()._call(verb)
+    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        return super()._call(verb, lazily=lazily)
 
     def _write(self, now: float) -> None:
         session = self._session
@@ -114,8 +111,14 @@ class Connection(_async.Connection):
         deadline = session.deadline()
         if deadline is not None and deadline < link.scope.deadline:
             link.scope.deadline = deadline
-        if session.wants_close and session.error is not None:
+        if session.wants_close and self._abruptly:
             self._abort()
+
+    def _is_due(self, now: float) -> bool:
+        link, session = self._link, self._session
+        if link is not None and link.due.is_set():
+            return False  # the writer will run, and then drain
+        return session.wants_send(now) or link is None or link.scope.deadline > now + session.options.linger
 
     def _abort(self) -> None:
         if self._link is not None:
@@ -139,8 +142,7 @@ class Connection(_async.Connection):
         await self._wait(session.connected)
 
     async def _close(self) -> None:
-        if self._bug is None:
-            self._call(self._session.close)
+        self._release(self._session.close)
         if self._link is not None and not await self._sleep(self._link.lost, self._session.options.timeout):
             self._abort()
             await self._link.lost.wait()

@@ -1,0 +1,228 @@
+"""The half of the facade that never waits: the same for threads and for event loops.
+
+Rules: what is here asks the core, as one input, and returns at once. What is taken from a buffer of the core is stored
+within that input, so that an interrupted or cancelled wait loses no message.
+
+Not here: the verbs that wait (``_blocking`` and ``_async``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn, TypeVar
+
+from jsproto.client.direct import DirectBatch
+from jsproto.client.fast import FastPublisher
+from jsproto.client.session import Session
+from jsproto.client.subscription import Subscription
+from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.grammar.stored import StoredMsg
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+from jsproto_io._common import TAKE, EventCallback, EventTeller, OutgoingMessage
+
+T = TypeVar("T")
+
+
+class ConnectionBase(ABC):
+    """The session, and what is known of it."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
+        self._session = session
+        self._now = now  # monotonic seconds
+        self._teller = EventTeller(event_cb)
+        self._orphans: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
+        self._bug: BaseException | None = None  # the defect that made the state worthless
+
+    @abstractmethod
+    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        """Call ``verb(now)`` on the core, as one input, then let its outputs take effect.
+
+        ``lazily``: it only queues bytes, so do no more while none are due.
+        """
+
+    def _release(self, verb: Callable[[float], None]) -> None:
+        """``_call`` for what gives something up: where everything is lost already, that is no news."""
+        with suppress(ConnectionLostError):
+            self._call(verb)
+
+    def _refuse(self) -> NoReturn:
+        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
+
+    @property
+    def _abruptly(self) -> bool:
+        """How to close when the session wants it: gently when the application asked for it, else without ceremony."""
+        return self._session.error is not None or not self._session.closed
+
+    def new_inbox(self) -> str:
+        """A subject that nobody else uses."""
+        return self._call(lambda now: self._session.new_inbox())
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server said of itself in its last INFO."""
+        return self._session.server
+
+    @property
+    def connected_url(self) -> str | None:
+        """The server's address, without credentials."""
+        return self._session.url
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message, headers and payload together, in bytes, that the server takes."""
+        return self._session.max_payload
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended, by ``close()`` or by an error."""
+        return self._session.closed
+
+
+class MessageBase:
+    """A received message, decoded when asked."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Msg) -> None:
+        self._raw = raw
+
+    def __repr__(self) -> str:
+        return f"<Message {self.subject!r} {len(self.data)} bytes>"
+
+    @property
+    def subject(self) -> str:
+        """The subject it was sent to."""
+        return self._raw.subject.decode("utf-8", "surrogateescape")
+
+    @property
+    def reply(self) -> str | None:
+        """Where the sender expects an answer; None when it expects none."""
+        return None if self._raw.reply is None else self._raw.reply.decode("utf-8", "surrogateescape")
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._raw.payload
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, empty when it has none. RemoteProtocolError when the block is malformed."""
+        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
+
+
+class SubscriptionBase:
+    """What has come for a subscription."""
+
+    def __init__(self, core: Subscription) -> None:
+        self._core = core
+        self._taken: deque[Msg] = deque()
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing."""
+        self._taken.extend(self._core.pop_many(TAKE))
+        return None if self._taken else self._core.readable()
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to."""
+        return self._core.subject
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages that have come and were not taken yet."""
+        return self._core.pending_msgs + len(self._taken)
+
+    @property
+    def dropped(self) -> int:
+        """Messages lost because the application was too slow."""
+        return self._core.dropped
+
+
+class FastPublisherBase:
+    """How far a batch has got."""
+
+    def __init__(self, core: FastPublisher) -> None:
+        self._core = core
+
+    def _publish_one(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int | None:
+        """Publish, or None when there is no room. Asked in this order because there nearly always is."""
+        try:
+            return self._core.publish(subject, payload, headers, now=now)
+        except OutboundBufferLimitError:
+            return None
+        except LocalProtocolError:
+            if self._core.room:
+                raise
+            return None  # the window is closed, or the batch has ended: ready() knows
+
+    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+        """Publish of ``chunk`` what there is room for; returns how many."""
+        try:
+            return self._core.publish_many(chunk, now)
+        except OutboundBufferLimitError:
+            return 0
+
+    @property
+    def batch_id(self) -> str:
+        """Its name on the server."""
+        return self._core.batch_id
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the last message published; 0 before the first."""
+        return self._core.sequence
+
+    @property
+    def acked(self) -> int:
+        """The highest acknowledged sequence. Gap mode "fail": all up to it are stored; "ok": stored or reported."""
+        return self._core.acked
+
+    @property
+    def acks(self) -> int:
+        """How many flow acknowledgements came."""
+        return self._core.acks
+
+    @property
+    def flow(self) -> int:
+        """Messages for each acknowledgement, as the server wants it now."""
+        return self._core.flow
+
+    @property
+    def error(self) -> Error | None:
+        """Why it failed; None while it has not."""
+        return self._core.error
+
+
+class BatchReaderBase:
+    """What has come of a Direct Get."""
+
+    def __init__(self, core: DirectBatch, orphans: deque[Callable[[float], None]]) -> None:
+        self._core = core
+        self._orphans = orphans
+        self._taken: deque[StoredMsg] = deque()
+        self._finished = False
+
+    def __del__(self) -> None:
+        # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
+        # the next one that holds the state closes it.
+        if not self._finished:
+            self._orphans.append(self._core.close)
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing and more will come."""
+        self._taken.extend(self._core.pop_many(TAKE, now))
+        if self._taken:
+            return None
+        self._finished = self._core.finished
+        return None if self._finished else self._core.readable()
+
+    def _close(self, now: float) -> None:
+        self._finished = True
+        self._taken.clear()
+        self._core.close(now)
