@@ -229,6 +229,12 @@ def test_half_a_verb_is_waited_for_but_must_not_end_there(role: Role, verb: byte
         assert decode(role, [verb + end]) == ([], None, len(verb) + 1)
 
 
+def test_a_wrong_letter_is_refused_at_once_behind_any_line() -> None:
+    for line in (b"INFO {}\r\n", b"-ERR 'x'\r\n", b"MSG a 1 0\r\n\r\n", b"PING\r\n"):
+        frames, error, pending = decode("client", one_by_one(line + b"PIX"))
+        assert (len(frames), error, pending) == (1, VERB, 0)
+
+
 def test_a_peer_that_talks_tls_is_refused_at_its_first_byte() -> None:
     decoder = Decoder("client")
     decoder.feed(b"\x15\x03\x01\x00\x02\x02\x46")
@@ -302,6 +308,15 @@ def test_a_long_line_of_a_message_is_read_the_general_way() -> None:
     assert str(decoder.error) == LONG
 
 
+@pytest.mark.parametrize(("role", "verb"), [("client", b"INFO "), ("server", b"CONNECT ")])
+def test_json_has_its_own_limit(role: Role, verb: bytes) -> None:
+    for limits, fits in ((Limits(5, 9, 9), True), (Limits(9, 5, 9), False)):
+        for pieces in ([verb + b"x" * 9 + b"\r\n"], one_by_one(verb + b"x" * 9 + b"\r\n")):
+            decoder = Decoder(role, limits)
+            assert sum(len(decoder.feed(piece)) for piece in pieces) == fits
+            assert (decoder.error is None) == fits
+
+
 def test_the_limits_of_the_roles() -> None:
     assert Limits(MAX_DELIVERY_LINE, MAX_INFO_LINE, HARD_MAX_PAYLOAD) == CLIENT_LIMITS
     assert Limits(4096, 4096, DEFAULT_MAX_PAYLOAD) == SERVER_LIMITS
@@ -351,6 +366,24 @@ def test_no_byte_of_an_unfinished_frame_is_searched_twice(role: Role, data: byte
         assert decoder.feed(Watched(piece)) == []
     assert (decoder.error, decoder.pending) == (None, len(data))
     assert Watched.searched <= len(data)
+
+
+def test_whole_plain_messages_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 0
+    general = Decoder._take
+
+    def counted(decoder: Decoder, data: bytes, position: int, frames: list[Frame]) -> int:
+        nonlocal slow
+        slow += position < len(data)
+        return general(decoder, data, position, frames)
+
+    monkeypatch.setattr(Decoder, "_take", counted)
+    plain = b"MSG a 1 2\r\nok\r\nMSG a 1 r 2\r\nok\r\nMSG a 1  0\r\n\r\n"
+    plain += b"HMSG a 1 2 4\r\nhhok\r\nHMSG a 1 r 2 4\r\nhhok\r\n"
+    assert len(Decoder("client").feed(plain * 20)) == 100
+    assert slow == 0
+    assert len(Decoder("client").feed(plain + b"PING\r\n" + plain)) == 11
+    assert slow == 1
 
 
 def test_memory_follows_the_bytes_however_small_the_pieces() -> None:
