@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.api import api_error
-from jsproto.grammar.bodies import MAX_UINT64, loads, text, uint64
+from jsproto.grammar.bodies import MAX_UINT64, escaped, loads, text, uint64
 from jsproto.grammar.fast import MAX_FLOW
 
 Dialect: TypeAlias = Literal["released", "draft"]
@@ -137,7 +137,7 @@ def encode_pub_ack(ack: PubAck) -> bytes:
 
 def encode_error_ack(error: APIError, stream: str) -> bytes:
     """A refused publish, in the shape of a publish acknowledgement."""
-    return _object([f'"error":{_error(error)}', f'"stream":{_escaped(stream)}', '"seq":0'])
+    return _object([f'"error":{_error(error)}', f'"stream":{escaped(stream)}', '"seq":0'])
 
 
 def encode_flow(message: FlowMessage, dialect: Dialect = "released") -> bytes:
@@ -215,16 +215,9 @@ def _optional_text(body: Mapping[str, Any], name: str) -> str | None:
     return text(body, name) if body.get(name) is not None else None
 
 
-# Servers write acknowledgements with Go's formatter and errors with Go's JSON encoder, which escapes for HTML too.
-_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
-
-
 def _quoted(value: str) -> str:
+    # Servers write acknowledgements with Go's formatter, the errors in them with Go's JSON encoder (``escaped``).
     return json.dumps(value, ensure_ascii=False)
-
-
-def _escaped(value: str) -> str:
-    return _quoted(value).translate(_HTML)
 
 
 def _error(error: APIError) -> str:
@@ -232,7 +225,7 @@ def _error(error: APIError) -> str:
     if error.err_code:
         pieces.append(f'"err_code":{error.err_code:d}')
     if error.description:
-        pieces.append(f'"description":{_escaped(error.description)}')
+        pieces.append(f'"description":{escaped(error.description)}')
     return "{" + ",".join(pieces) + "}"
 
 

@@ -22,6 +22,7 @@ MAX_UINT64: Final = 2**64 - 1
 
 
 _INFINITE: Final = float("inf")
+_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def _finite(number: str) -> float:
@@ -54,6 +55,11 @@ def dumps(body: Mapping[str, Any]) -> bytes:
         return _ENCODER.encode(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalProtocolError(f"this cannot be written as JSON: {error}") from None
+
+
+def escaped(value: str) -> str:
+    """``value`` as servers write strings, in quotes: Go's JSON encoder escapes for HTML too, and leaves UTF-8 alone."""
+    return json.dumps(value, ensure_ascii=False).translate(_HTML)
 
 
 def uint64(body: Mapping[str, Any], name: str, default: int | None = None) -> int:

@@ -1,0 +1,89 @@
+"""Advisories: what servers tell whoever listens. Here: that they gave up a batch (ADR-50, Abandonment Advisories).
+
+Two spellings of one body are read, told apart by ``type``, and parse to the same value:
+
+* released (nats-server from 2.12, the default when writing): ``io.nats.jetstream.advisory.v1.stream_batch_abandoned``;
+* draft (the text of ADR-50): ``io.nats.jetstream.advisory.v1.batch_abandoned``.
+
+Both travel on ``$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.<stream>``, in a JetStream domain too. Rules: a reason nobody
+knows yet is kept as it is; unknown fields are ignored; whatever the bytes, only RemoteProtocolError is raised. Released
+encodings are byte for byte what nats-server 2.15.1 sends.
+
+Not here: when a server sends one (the server role; 2.15.1 does for atomic batches alone, and not for batches that
+fail a check at their commit), who wants to know (``jsproto.client.advisories``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+from jsproto._event import event
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.acks import Dialect
+from jsproto.grammar.bodies import escaped, loads, text
+from jsproto.grammar.subjects import check_name
+from jsproto.grammar.times import format_timestamp, parse_timestamp
+
+AbandonReason: TypeAlias = Literal["timeout", "incomplete", "unsupported", "large"]
+"""Why servers abandon batches: 10 s of silence; a gap or an end that cannot be; an API level they do not have; more
+messages than they allow (``large`` is no part of ADR-50)."""
+
+RELEASED_TYPE: Final = "io.nats.jetstream.advisory.v1.stream_batch_abandoned"
+DRAFT_TYPE: Final = "io.nats.jetstream.advisory.v1.batch_abandoned"
+
+_SUBJECT: Final = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED."
+
+
+@event
+class BatchAbandoned:
+    """A server gave up batch ``batch_id`` to ``stream``; nothing of it was stored.
+
+    ``reason`` is an AbandonReason, or a word newer than this library. ``id`` is the advisory's own, ``timestamp``
+    nanoseconds since the epoch.
+    """
+
+    stream: str
+    batch_id: str
+    reason: str
+    id: str
+    timestamp: int
+    domain: str | None = None
+
+
+def batch_abandoned_subject(stream: str) -> str:
+    """The subject of such advisories about ``stream``; BadSubjectError when that is no stream's name."""
+    return _SUBJECT + check_name(stream)
+
+
+def parse_batch_abandoned(payload: bytes) -> BatchAbandoned:
+    """The advisory in ``payload``, in either spelling; RemoteProtocolError when it is none."""
+    body = loads(payload)
+    if body.get("type") not in (RELEASED_TYPE, DRAFT_TYPE):
+        raise RemoteProtocolError("not an advisory about an abandoned batch", payload)
+    try:
+        timestamp = parse_timestamp(text(body, "timestamp"))
+    except ValueError:
+        raise RemoteProtocolError("an advisory with a malformed time stamp", payload) from None
+    domain = None if body.get("domain") is None else text(body, "domain")
+    return BatchAbandoned(
+        text(body, "stream"), text(body, "batch"), text(body, "reason"), text(body, "id"), timestamp, domain
+    )
+
+
+def encode_batch_abandoned(advisory: BatchAbandoned, dialect: Dialect = "released") -> bytes:
+    """The advisory as servers write it, in one of the two spellings.
+
+    LocalProtocolError when RFC 3339 has no form for its time stamp.
+    """
+    fields = {
+        "type": RELEASED_TYPE if dialect == "released" else DRAFT_TYPE,
+        "id": advisory.id,
+        "timestamp": format_timestamp(advisory.timestamp),
+        "stream": advisory.stream,
+        "domain": advisory.domain,
+        "batch": advisory.batch_id,
+        "reason": advisory.reason,
+    }
+    pieces = [f'"{name}":{escaped(value)}' for name, value in fields.items() if value is not None]
+    # Text that UTF-8 cannot encode can only be an echo of what a peer sent: it becomes question marks.
+    return ("{" + ",".join(pieces) + "}").encode("utf-8", "replace")
