@@ -210,9 +210,11 @@ async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
         greeted.set()
 
 
-@pytest.mark.parametrize("broken", ["receive_data", "handle_timeout", "take_completed"])
+@pytest.mark.parametrize(
+    "broken", [("receive_data",), ("handle_timeout",), ("take_completed",), ("receive_data", "receive_eof")], ids=str
+)
 async def test_a_defect_fails_everybody_instead_of_hanging_them(
-    connect: Any, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connect: Any, broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def bug(*args: object) -> None:
         raise ZeroDivisionError("a defect")
@@ -231,7 +233,8 @@ async def test_a_defect_fails_everybody_instead_of_hanging_them(
                 tasks.start_soon(wait)
                 tasks.start_soon(wait)
                 await nc.flush()
-                monkeypatch.setattr(nc._session, broken, bug)
+                for name in broken:
+                    monkeypatch.setattr(nc._session, name, bug)
             with pytest.raises(ConnectionLostError, match="ZeroDivisionError"):
                 await nc.publish("a")
     assert len(errors) == 2

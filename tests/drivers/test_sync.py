@@ -278,9 +278,11 @@ def test_polling_without_waiting_gets_there(server: Any, reader_thread: bool) ->
 
 
 @MODES
-@pytest.mark.parametrize("broken", ["receive_data", "handle_timeout", "take_completed"])
+@pytest.mark.parametrize(
+    "broken", [("receive_data",), ("handle_timeout",), ("take_completed",), ("receive_data", "receive_eof")], ids=str
+)
 def test_a_defect_fails_everybody_instead_of_hanging_them(
-    reader_thread: bool, broken: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    reader_thread: bool, broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def script(peer: Peer) -> None:
         peer.handshake()
@@ -304,7 +306,8 @@ def test_a_defect_fails_everybody_instead_of_hanging_them(
         for thread in threads:
             thread.start()
         until(lambda: len(nc._parked) == 2 - (not reader_thread))
-        monkeypatch.setattr(nc._session, broken, bug)
+        for name in broken:
+            monkeypatch.setattr(nc._session, name, bug)
         for thread in threads:
             thread.join(10)
             assert not thread.is_alive()

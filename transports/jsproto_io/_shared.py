@@ -56,8 +56,9 @@ class ConnectionBase(ABC):
 
     @property
     def _abruptly(self) -> bool:
-        """How to close when the session wants it: gently when the application asked for it, else without ceremony."""
-        return self._session.error is not None or not self._session.closed
+        """How to close when the session wants it: gently after a close of our own, else without ceremony."""
+        session = self._session
+        return session.error is not None or session.connected.error is not None or not session.closed
 
     def new_inbox(self) -> str:
         """A subject that nobody else uses."""

@@ -1,0 +1,112 @@
+"""What the drivers share and no server is needed for."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from datetime import timedelta
+
+import pytest
+
+from jsproto.errors import ConnectionLostError, LocalProtocolError
+from jsproto.events import Connected, Disconnected, Event, FlowRateChanged, ServerReportedError
+from jsproto.grammar.config import ServerInfo
+from jsproto_io._common import MAX_CHUNK, SLOW_PULL, EventTeller, next_chunk, reason, seconds
+
+
+def group(*errors: Exception) -> OSError:
+    error = OSError("all attempts to connect failed")
+    error.__cause__ = ExceptionGroup("attempts", list(errors))
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('::1', 1)"), "Connection refused"),
+        (group(OSError(errno.ENETUNREACH, "x"), OSError(errno.ECONNREFUSED, "y")), "Network is unreachable"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (TimeoutError(), "timed out"),
+        (TimeoutError(errno.ETIMEDOUT, "x"), "Connection timed out"),
+        (OSError("Multiple exceptions: one, two"), "Multiple exceptions: one, two"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
+def test_a_failure_in_one_line(error: Exception, words: str) -> None:
+    assert reason(error) == words
+
+
+def test_timeouts() -> None:
+    assert seconds(None) is None
+    assert seconds(0) == 0
+    assert seconds(2.5) == 2.5
+    assert seconds(timedelta(milliseconds=1500)) == 1.5
+    for bad in (-1, float("nan"), timedelta(seconds=-1)):
+        with pytest.raises(LocalProtocolError, match="timeout"):
+            seconds(bad)
+
+
+def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None:
+    sizes = [1]
+    while sizes[-1] < MAX_CHUNK:
+        sizes.append(next_chunk(sizes[-1], 0, True))
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert next_chunk(MAX_CHUNK, 0, True) == MAX_CHUNK
+    assert next_chunk(MAX_CHUNK, SLOW_PULL, True) == MAX_CHUNK // 2
+    assert next_chunk(MAX_CHUNK, 0, False) == MAX_CHUNK // 2
+    assert next_chunk(1, SLOW_PULL, True) == 1
+
+
+def test_events_are_logged_without_what_is_secret(caplog: pytest.LogCaptureFixture) -> None:
+    server = ServerInfo.from_json(b'{"version":"2.15.1","max_payload":1,"nonce":"SECRET","headers":true}')
+    teller = EventTeller(None)
+    teller.add(
+        [
+            Connected("nats://h:4222", server),
+            FlowRateChanged("batch", 0, 500, 0),
+            ServerReportedError("Slow Consumer", True),
+            Disconnected(ConnectionLostError("gone")),
+            Disconnected(None),
+        ]
+    )
+    with caplog.at_level(logging.DEBUG, "jsproto_io"):
+        teller.tell()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", "Connected(url='nats://h:4222', version='2.15.1')"),
+        ("DEBUG", "FlowRateChanged(batch_id='batch', sequence=0, msgs=500, previous=0)"),
+        ("WARNING", "ServerReportedError(text='Slow Consumer', fatal=True)"),
+        ("WARNING", "Disconnected(error=ConnectionLostError('gone'))"),
+        ("DEBUG", "Disconnected(error=None)"),
+    ]
+
+
+def test_a_callback_that_drives_gets_later_events_later() -> None:
+    seen: list[str] = []
+
+    def callback(event: Event) -> None:
+        assert isinstance(event, ServerReportedError)
+        seen.append(f"begin {event.text}")
+        if event.text == "one":
+            teller.add([ServerReportedError("three", False)])
+            teller.tell()  # as a verb in the callback would
+        seen.append(f"end {event.text}")
+
+    teller = EventTeller(callback)
+    teller.add([ServerReportedError("one", False), ServerReportedError("two", False)])
+    teller.tell()
+    assert seen == ["begin one", "end one", "begin two", "end two", "begin three", "end three"]
+
+
+def test_a_callback_that_raises_is_logged_and_not_called_less(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[Event] = []
+
+    def callback(event: Event) -> None:
+        calls.append(event)
+        raise ZeroDivisionError("the application's own")
+
+    teller = EventTeller(callback)
+    teller.add([Disconnected(None), Disconnected(None)])
+    teller.tell()
+    assert len(calls) == 2
+    assert caplog.text.count("ZeroDivisionError: the application's own") == 2
