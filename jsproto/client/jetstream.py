@@ -65,12 +65,20 @@ class JetStream:
         return self._ask(self.api.info(), b"", AccountInfo.from_json, now, timeout)
 
     def create_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
-        """Create the stream, or find it there with the same configuration."""
+        """Create the stream, or find it there with the same configuration.
+
+        LocalProtocolError as of ``config.check``.
+        """
+        config.check()
         subject = self.api.stream_create(config.name)
         return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
 
     def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
-        """Replace the stream's configuration by ``config``, whole: a field left out counts as a change."""
+        """Replace the stream's configuration by ``config``, whole: a field left out counts as a change.
+
+        LocalProtocolError as of ``config.check``.
+        """
+        config.check()
         subject = self.api.stream_update(config.name)
         return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
 

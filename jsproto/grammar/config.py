@@ -7,7 +7,8 @@ nanoseconds; only ``StreamOptions`` takes seconds. JSON's null means unset. Obje
 (placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive; nothing
 here changes one in place.
 
-Not here: whether a server will accept a configuration (the server judges, it knows its limits), consumers.
+Not here: whether a server will accept a configuration (the server judges, it knows its limits; ``check`` refuses only
+what all of them do), consumers.
 """
 
 from __future__ import annotations
@@ -387,8 +388,8 @@ class StreamConfig:
     def updated(self, **options: Unpack[StreamOptions]) -> StreamConfig:
         """This configuration with some fields changed; ``extra`` is merged.
 
-        LocalProtocolError for an unknown or mistyped field, a duration that is negative or not finite, and
-        for atomic batches together with asynchronous persistence, which every server refuses.
+        LocalProtocolError for an unknown or mistyped field, a duration that is negative or not finite, and as of
+        ``check``.
         """
         values: dict[str, Any] = {**options}
         extra = values.pop("extra", {})
@@ -398,9 +399,37 @@ class StreamConfig:
         except ValueError as error:
             raise LocalProtocolError(f"stream option {error}") from None
         config = replace(self, **changes)
-        if config.allow_atomic and config.persist_mode == "async":
-            raise LocalProtocolError("a stream cannot have both allow_atomic and persist_mode 'async'")
+        config.check()
         return config
+
+    def check(self) -> None:
+        """LocalProtocolError, with what to change, for fields that every server refuses together.
+
+        Only what is certain: batches need a stream that can be published to and, if atomic, messages on disk before
+        they are acknowledged; asynchronous persistence is for one replica on disk (server facts, sections 1 and 6).
+        """
+        if self.persist_mode == "async":
+            if self.allow_atomic:
+                raise LocalProtocolError(
+                    "a stream cannot have both allow_atomic and persist_mode 'async': leave one out"
+                    " (allow_batched goes with 'async')"
+                )
+            if self.num_replicas is not None and self.num_replicas > 1:
+                raise LocalProtocolError(
+                    f"persist_mode 'async' is for streams of one replica, not of {self.num_replicas}:"
+                    " set num_replicas to 1 or leave persist_mode out"
+                )
+            if self.storage == "memory":
+                raise LocalProtocolError(
+                    "persist_mode 'async' is for storage on disk: set storage to 'file' or leave persist_mode out"
+                )
+        if self.mirror is not None:
+            refused = [name for name in ("allow_atomic", "allow_batched") if getattr(self, name)]
+            if refused:
+                raise LocalProtocolError(
+                    f"a mirror cannot be published to, so it cannot have {' and '.join(refused)}:"
+                    " set it on the stream that is mirrored"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown."""

@@ -52,6 +52,19 @@ def test_stream_verbs() -> None:
     assert deleted.result() is True
 
 
+def test_what_every_server_refuses_is_not_asked() -> None:
+    harness = Harness()
+    config = StreamConfig("S", mirror={"name": "T"}, allow_batched=True)
+    for verb in (harness.js.create_stream, harness.js.update_stream):
+        with pytest.raises(LocalProtocolError, match="mirror cannot be published to"):
+            verb(config, now=harness.now)
+    assert harness.published() == []
+    ticket = harness.js.change_stream("S", {"mirror": {"name": "T"}, "allow_atomic": True}, now=harness.now)
+    assert [pub.subject for pub in harness.answer(stream)] == [b"$JS.API.STREAM.INFO.S"]
+    assert isinstance(ticket.error, LocalProtocolError)
+    assert harness.published() == []
+
+
 def test_changing_a_stream_sends_all_of_it_back() -> None:
     harness = Harness()
     ticket = harness.js.change_stream("S", {"max_msgs": 7}, now=harness.now)

@@ -238,6 +238,39 @@ def test_asynchronous_persistence_takes_fast_ingest_but_no_atomic_batches() -> N
     assert config.updated(allow_atomic=True, persist_mode="default").allow_atomic is True
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"allow_atomic": True, "persist_mode": "async"}, "leave one out"),
+        ({"persist_mode": "async", "num_replicas": 3}, "one replica, not of 3: set num_replicas to 1"),
+        ({"persist_mode": "async", "storage": "memory"}, "set storage to 'file'"),
+        ({"mirror": {"name": "T"}, "allow_atomic": True}, "cannot have allow_atomic: set it on the stream"),
+        ({"mirror": {"name": "T"}, "allow_batched": True}, "cannot have allow_batched: set it on the stream"),
+        ({"mirror": {"name": "T"}, "allow_batched": True, "allow_atomic": True}, "allow_atomic and allow_batched: set"),
+    ],
+)
+def test_a_refusal_says_what_to_change(options: Any, complaint: str) -> None:
+    for config in (StreamConfig("S"), StreamConfig("S", description="d")):
+        with pytest.raises(LocalProtocolError, match=complaint):
+            config.updated(**options)
+    with pytest.raises(LocalProtocolError, match=complaint):
+        StreamConfig("S", **options).check()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"persist_mode": "async", "num_replicas": 1, "storage": "file", "allow_batched": True},
+        {"persist_mode": "async", "num_replicas": 0, "mirror": {"name": "T"}},
+        {"persist_mode": "default", "num_replicas": 3, "storage": "memory", "allow_atomic": True},
+        {"mirror": {"name": "T"}, "allow_atomic": False, "allow_batched": False},
+        {"sources": [{"name": "T"}], "allow_atomic": True, "allow_batched": True},
+    ],
+)
+def test_what_a_server_may_accept_is_the_servers_business(options: Any) -> None:
+    assert StreamConfig("S").updated(**options) == StreamConfig("S", **options)
+
+
 # -- documents that are refused ----------------------------------------------------------------------------------------
 
 
