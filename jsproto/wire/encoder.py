@@ -45,9 +45,7 @@ def encode_pub(subject: bytes, reply: bytes | None, header: bytes | None, payloa
     return _message(b"PUB", subject if reply is None else b"%b %b" % (subject, reply), header, payload)
 
 
-def encode_msg(
-    subject: bytes, sid: bytes, reply: bytes | None, header: bytes | None, payload: bytes
-) -> bytes:
+def encode_msg(subject: bytes, sid: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> bytes:
     """``MSG``, or ``HMSG`` when there is a header block. An empty ``reply`` is written, None is left out."""
     where = b"%b %b" % (subject, sid) if reply is None else b"%b %b %b" % (subject, sid, reply)
     return _message(b"MSG", where, header, payload)

@@ -22,6 +22,7 @@ FOLDER: Final = Path(__file__).parent
 INDEX: Final[list[dict[str, Any]]] = json.loads((FOLDER / "INDEX.json").read_bytes())
 DIRECTIONS: Final[dict[str, Role]] = {"s2c": "client", "c2s": "server"}
 
+
 def recorded(name: str) -> list[dict[str, Any]]:
     transcript: list[dict[str, Any]] = json.loads((FOLDER / name).read_bytes())["transcript"]
     return transcript

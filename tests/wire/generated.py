@@ -11,14 +11,11 @@ from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, 
 
 # One argument: any bytes but the separators. NUL, VT, FF and bytes that are not UTF-8 do arrive through real
 # servers.
-tokens = st.binary(min_size=1, max_size=12).map(
-    lambda raw: raw.translate(bytes.maketrans(b" \t\r\n", b"\0\v\f\xff"))
-)
+tokens = st.binary(min_size=1, max_size=12).map(lambda raw: raw.translate(bytes.maketrans(b" \t\r\n", b"\0\v\f\xff")))
 sids = st.integers(0, 10**6).map(lambda number: b"%d" % number)
 bodies = st.one_of(
     st.binary(max_size=40),
-    st.lists(st.sampled_from([b"\r\n", b"\n", b"\r", b"MSG a 1 2\r\n", b"PING\r\n", b"x"]),
-    max_size=6).map(b"".join),
+    st.lists(st.sampled_from([b"\r\n", b"\n", b"\r", b"MSG a 1 2\r\n", b"PING\r\n", b"x"]), max_size=6).map(b"".join),
 )
 headers = st.none() | bodies | st.just(b"NATS/1.0 503\r\n\r\n")
 # What follows a verb to the end of its line, as it stands.

@@ -268,9 +268,7 @@ def test_the_error_is_final_and_quotes_where_it_is() -> None:
     ],
 )
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-def test_a_control_line_has_at_most_so_many_bytes_of_arguments(
-    role: Role, verb: bytes, limit: int, end: bytes
-) -> None:
+def test_a_control_line_has_at_most_so_many_bytes_of_arguments(role: Role, verb: bytes, limit: int, end: bytes) -> None:
     arguments = (b"a 1" if verb == b"SUB" else b"1").ljust(limit)
     good = verb + b" " + arguments + end
     frames, error, pending = decode(role, [good])

@@ -27,9 +27,7 @@ def test_what_was_decoded_encodes_to_the_same_bytes(role: Role, data: st.DataObj
 
 
 @given(roles, st.data())
-def test_bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut(
-    role: Role, data: st.DataObject
-) -> None:
+def test_bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut(role: Role, data: st.DataObject) -> None:
     sent = data.draw(st.one_of(st.binary(max_size=60), fragments, damaged(role)))
     whole = decode(role, [sent])
     assert decode(role, one_by_one(sent)) == whole
@@ -37,9 +35,7 @@ def test_bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut(
 
 
 @given(roles, st.data())
-def test_the_error_quotes_the_same_beginning_however_the_bytes_are_cut(
-    role: Role, data: st.DataObject
-) -> None:
+def test_the_error_quotes_the_same_beginning_however_the_bytes_are_cut(role: Role, data: st.DataObject) -> None:
     sent = data.draw(fragments | damaged(role))
     quoted = [b"", b""]
     for number, pieces in enumerate(([sent], one_by_one(sent))):
