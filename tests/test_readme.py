@@ -1,0 +1,75 @@
+"""What README.md shows is run: a promise there that does not hold fails here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jsproto import FastPublisher
+from jsproto_io.nats_server import NatsServer
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def fresh(server_for: Any) -> NatsServer:
+    server: NatsServer = server_for()
+    return server
+
+
+def run(code: str, server: NatsServer) -> str:
+    """Run a program of the README in an interpreter of its own, against this server."""
+    program = code.replace("nats://localhost:4222", server.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
+    blocking, looping = BLOCKS[0], BLOCKS[1]
+    assert run(blocking, fresh) == "10000 stored, the last one as 10000\n38890 bytes read back\n"
+    for module, start in (("asyncio", "import asyncio\nasyncio.run(main())"), ("trio", "import trio\ntrio.run(main)")):
+        program = looping.replace("jsproto_io.asyncio", f"jsproto_io.{module}") + start
+        lines = run(program, fresh).splitlines()
+        assert lines[0] == "9990 events.click b'9989'"
+
+
+def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
+    (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
+    assert "AccountInfo" in run(plain, fresh)
+
+
+def test_the_outbox_for_another_client() -> None:
+    (outbox,) = [block for block in BLOCKS if "class NatsPyOutbox" in block]
+    names: dict[str, Any] = {}
+    exec(outbox, names)
+
+    async def scenario() -> list[str]:
+        sent: list[str] = []
+
+        class Client:
+            async def publish(self, subject: str, payload: bytes, reply: str, headers: object) -> None:
+                sent.append(f"{subject} {payload!r} {reply}")
+
+            async def subscribe(self, subject: str, cb: object) -> None:
+                sent.append(f"SUB {subject}")
+
+            async def flush(self) -> None:
+                sent.append("flush")
+
+        box = names["NatsPyOutbox"](Client())
+        worker = asyncio.ensure_future(box.carry())
+        FastPublisher(box, inbox="_INBOX.x", batch_id="b").publish("s.a", b"1", now=0.0)
+        while len(sent) < 3:
+            await asyncio.sleep(0)
+        worker.cancel()
+        return sent
+
+    assert asyncio.run(scenario()) == ["SUB _INBOX.x.b.>", "s.a b'1' _INBOX.x.b.500.fail.1.0.$FI", "flush"]
