@@ -19,8 +19,9 @@ Not here: the zero-byte acknowledgements of atomic batches, what an acknowledgem
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import APIError, RemoteProtocolError
@@ -52,6 +53,14 @@ class PubAck:
     count: int | None = None
     error: APIError | None = None
 
+    @property
+    def sequences(self) -> range:
+        """The stream sequences of what it acknowledges, in order: of one message, or of all messages of an atomic batch.
+
+        Not of a fast-ingest batch, whose messages need not lie side by side.
+        """
+        return range(self.seq + 1 - (1 if self.count is None else self.count), self.seq + 1)
+
 
 @event
 class FlowAck:
@@ -82,9 +91,20 @@ class FlowError:
 
 FlowMessage: TypeAlias = FlowAck | FlowGap | FlowError
 
+# What nearly every answer to a publish looks like, byte for byte: a tenth of the cost of reading JSON.
+_PLAIN: Final = re.compile(rb'\{"stream":"([ !#-\[\]-~]++)", ?"seq":(0|[1-9][0-9]{0,18}+)(,"duplicate": true)?\}')
+
+
+def is_plain_ack(payload: bytes) -> bool:
+    """Whether it says in the usual words that a message is stored. False only means: ``parse_pub_ack`` knows."""
+    return _PLAIN.fullmatch(payload) is not None
+
 
 def parse_pub_ack(payload: bytes) -> PubAck | APIError:
     """The answer to a publish; an APIError is returned, not raised. RemoteProtocolError when it is neither."""
+    plain = _PLAIN.fullmatch(payload)
+    if plain is not None:
+        return PubAck(plain[1].decode(), int(plain[2]), None, plain[3] is not None)
     body = loads(payload)
     if body.get("error") is not None:
         return api_error(body["error"])

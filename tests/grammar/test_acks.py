@@ -18,6 +18,7 @@ from jsproto.grammar.acks import (
     encode_error_ack,
     encode_flow,
     encode_pub_ack,
+    is_plain_ack,
     parse_flow,
     parse_pub_ack,
 )
@@ -103,6 +104,34 @@ def test_pub_acks(payload: bytes, ack: PubAck) -> None:
 def test_pub_acks_of_old_servers() -> None:
     assert parse_pub_ack(b'{"stream":"AB", "domain":"hub", "seq":2}') == PubAck("AB", 2, "hub")
     assert parse_pub_ack(b'{"stream":"S", "seq":1,"duplicate": true}') == PubAck("S", 1, duplicate=True)
+
+
+@given(
+    st.sampled_from(["S", "a b", "~!#[]", "é", "", '"', "\\", "\\u0041", "\x7f", "\n"]),
+    st.sampled_from(["", " ", "  "]),
+    st.sampled_from(["0", "1", "9" * 18, "9" * 19, str(BIG), str(BIG + 1), "01", "-1", "1.0", "null", ""]),
+    st.sampled_from(["", ',"duplicate": true', ',"duplicate":true', ',"duplicate": false', ',"new":1', ","]),
+    st.sampled_from(["", " ", "x"]),
+)
+def test_the_short_cut_for_plain_acks_reads_what_json_says(
+    stream: str, blank: str, number: str, rest: str, behind: str
+) -> None:
+    payload = f'{{"stream":"{stream}",{blank}"seq":{number}{rest}}}{behind}'.encode()
+    try:
+        answer = parse_flow(payload)  # which has no short cut
+    except RemoteProtocolError:
+        assert not is_plain_ack(payload)
+        with pytest.raises(RemoteProtocolError):
+            parse_pub_ack(payload)
+    else:
+        assert parse_pub_ack(payload) == answer
+
+
+def test_a_plain_ack_is_known_without_reading_json() -> None:
+    assert is_plain_ack(b'{"stream":"S","seq":1}')
+    assert is_plain_ack(b'{"stream":"S", "seq":1,"duplicate": true}')
+    for payload in (b'{"stream":"S","domain":"hub","seq":1}', b'{"error":{"code":400},"stream":"S","seq":0}', b""):
+        assert not is_plain_ack(payload)
 
 
 def test_unknown_fields_and_nulls_are_nothing() -> None:
