@@ -31,24 +31,38 @@ class Harness:
     """A session, its time and its scripted server."""
 
     def __init__(self, *, connected: bool = True, info: dict[str, Any] | None = None, **options: Any) -> None:
+        options.setdefault("max_reconnect_attempts", 0)
+        servers = options.pop("servers", "nats://localhost:4222")
         keywords: ConnectKeywords = options  # type: ignore[assignment]
-        self.session = Session(connect_options("nats://localhost:4222", **keywords), token=TOKEN)
+        self.session = Session(connect_options(servers, **keywords), token=TOKEN)
         self.now = 100.0
         self.decoder = Decoder("server")
         self.subs: dict[bytes, bytes] = {}
         self.frames: list[Frame] = []
         self.completed: list[Ticket[Any]] = []
         self.all_events: list[Event] = []
+        self.info = {**INFO, **(info or {})}
         if connected:
-            self.session.connection_made(self.now)
-            self.feed(encode_info(json.dumps({**INFO, **(info or {})}).encode()))
-            self.sent()
-            self.feed(PONG)
+            self.connect()
             self.events()
 
     @property
     def js(self) -> JetStream:
         return JetStream(self.session)
+
+    def connect(self) -> None:
+        """Dial, and answer the handshake."""
+        self.decoder = Decoder("server")
+        self.session.connection_made(self.now)
+        self.feed(encode_info(json.dumps(self.info).encode()))
+        self.sent()
+        self.feed(PONG)
+
+    def lose(self, reason: str = "the server closed the connection") -> None:
+        """The link breaks."""
+        self.session.receive_eof(self.now, reason)
+        self.subs.clear()
+        self.drain()
 
     def feed(self, data: bytes) -> None:
         """Bytes from the server."""

@@ -174,10 +174,22 @@ class DirectBatch(Conversation):
         return self._timers.next()
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The rest of the page will not come."""
+        """The rest of the page will not come; a new link may bring it, unless the session has ended."""
+        if self._outbox.closed_error is None:
+            if not self._waiting:
+                self._reply = b""
+                self._timers.clear()
+            return
         lost = IncompleteBatchError(f"the connection was lost: {error}", self.last_seq)
         lost.__cause__ = error
         self._fail(lost)
+
+    def link_restored(self, now: float) -> None:
+        """Go on behind the last message that arrived."""
+        if not self._reply:
+            if self._left is not None:
+                self._left -= self._page_count
+            self._ask(now)
 
     def _ask(self, now: float) -> None:
         """Ask for the next page."""

@@ -15,11 +15,18 @@ Rules
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
    stored, or abandoned.
 
-Not here: resuming a batch over a new link or leader, and keeping unacknowledged messages for another try.
+ * A new leader, or a new link, may have missed messages. Gap mode ``ok`` asks with a ping and goes on; gap mode
+   ``fail`` ends with the link, because what was under way on it is unknown, and goes on under a new leader that missed
+   nothing.
+   No message is ever sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored
+   is kept, bounded by the window, and offered as ``unacknowledged`` for another batch.
+
+Not here: that other batch.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -61,7 +68,8 @@ NEEDED_VERSION: Final = "2.14"
 MAX_FLOW: Final = 65_535
 DEFAULT_FLOW: Final = 500  # servers grant no more
 SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-server forgets a batch
-PINGS_PER_TIMEOUT: Final = 5
+ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a leader (measured: 4 to 8)
+PINGS_PER_TIMEOUT: Final = 10
 UNKNOWN_BATCH: Final = 10208
 # Answers that end a batch whatever message they answer; any other error refuses one message (server facts, section 2).
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
@@ -75,8 +83,9 @@ class FastPublisher(Conversation):
     """
 
     __slots__ = (
-        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_gap", "_idle_limit", "_inbox", "_limit",
-        "_outbox", "_ping_every", "_ready", "_reply", "_sent_at", "_sid", "_subject", "_terminal", "_timers", "_window",
+        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit", "_inbox",
+        "_is_linked", "_kept", "_limit", "_outbox", "_ping_every", "_ready", "_reply", "_sent_at", "_sid",
+        "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -89,7 +98,7 @@ class FastPublisher(Conversation):
         gap: GapMode = "fail",
         flow: int = DEFAULT_FLOW,
         max_outstanding_acks: int = 2,
-        ack_timeout: float = 5.0,
+        ack_timeout: float = ACK_TIMEOUT,
         idle_limit: float = SERVER_IDLE_LIMIT,
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
@@ -131,6 +140,10 @@ class FastPublisher(Conversation):
         self._commit_sequence = 0
         self._cause: Error | None = None
         self._terminal: PubAck | None = None
+        self._ends_with_eob = False
+        self._is_linked = True
+        # What was published and is not acknowledged: the last sequence of each run, and the run. Runs cost nothing.
+        self._kept: deque[tuple[int, Sequence[Message]]] = deque()
 
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
@@ -150,6 +163,20 @@ class FastPublisher(Conversation):
         if self.phase is FastPhase.IDLE:
             return 1
         return max(self._limit - self.sequence, 0)
+
+    @property
+    def unacknowledged(self) -> list[Message]:
+        """The published messages that are not known to be stored, in order: what another batch would begin with.
+
+        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
+        """
+        known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
+        return [
+            message
+            for last, run in self._kept
+            for sequence, message in enumerate(run, last - len(run) + 1)
+            if sequence > known
+        ]
 
     def ready(self) -> Ticket[None]:
         """Completed when there is room; fails with why the batch ended when there never will be.
@@ -184,6 +211,7 @@ class FastPublisher(Conversation):
             self._refuse(now)
         block = None if headers is None else encode_headers(headers)
         self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence), block)
+        self._kept.append((sequence, ((subject, payload, headers),)))
         self.sequence = sequence
         self._sent_at = now
         if sequence == self._limit:
@@ -209,8 +237,9 @@ class FastPublisher(Conversation):
             return 0
         publish, reply, before = self._outbox.publish, self._reply, self.sequence
         sequence = before
+        run = messages[:room]
         try:
-            for message in messages[:room]:
+            for message in run:
                 block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
                 publish(message[0], message[1], b"%b%d.1.$FI" % (reply, sequence + 1), block)
                 sequence += 1
@@ -219,6 +248,7 @@ class FastPublisher(Conversation):
                 raise
         finally:
             self.sequence = sequence
+            self._kept.append((sequence, run if len(run) == sequence - before else run[: sequence - before]))
             self._sent_at = now if sequence > before else self._sent_at
             if sequence == self._limit:
                 self._window_closed(now)
@@ -248,9 +278,11 @@ class FastPublisher(Conversation):
         self._outbox.publish(target, payload, b"%b%d.%d.$FI" % (self._reply, sequence, operation), block)
         self._outbox.flush()
         self._commit_sequence = sequence
+        self._ends_with_eob = subject is None
         self._subject = target
         if subject is not None:
             self.sequence = sequence
+            self._kept.append((sequence, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.COMMIT)
         self._limit = 0
@@ -309,7 +341,10 @@ class FastPublisher(Conversation):
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
-        for timer in self._timers.expired(now):
+        due = self._timers.expired(now)
+        if due and self.phase is FastPhase.OPEN and now - self._sent_at >= self._idle_limit:
+            self._expire(now)
+        for timer in due:
             if self.phase in ENDED:
                 break
             if timer is Timer.BATCH_IDLE:
@@ -326,11 +361,31 @@ class FastPublisher(Conversation):
         return self._timers.next()
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The answers on the lost link are gone: the batch ends with what was acknowledged."""
-        if self.phase not in ENDED:
+        """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here."""
+        if self.phase in ENDED:
+            return
+        if self._gap == "ok" and self._outbox.closed_error is None and self.phase is not FastPhase.STARTING:
+            self._is_linked = False
+            self._limit = 0
+            self._timers.clear()
+            self._outbox.rearm(self)
+        else:
             lost = BatchLostError(f"the connection was lost: {error}", **self._facts())
             lost.__cause__ = error
             self._fail(lost)
+
+    def link_restored(self, now: float) -> None:
+        """A new link carries the inbox again: ask where the server stands."""
+        if self._is_linked or self.phase in ENDED:
+            return
+        self._is_linked = True
+        if now - self._sent_at >= self._idle_limit:
+            self._expire(now)
+            return
+        self._send_ping(now)
+        if self.phase is FastPhase.OPEN:
+            self._timers.set(Timer.BATCH_IDLE, now + self._idle_limit / 2)
+        self._await_answers(now)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -343,6 +398,7 @@ class FastPublisher(Conversation):
         self._outbox.flush()
         self._subject = subject
         self.sequence = 1
+        self._kept.append((1, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.START)
         self._timers.set(Timer.BATCH_START, now + self._ack_timeout)
@@ -364,11 +420,16 @@ class FastPublisher(Conversation):
             self._sid = self._outbox.subscribe(f"{self._inbox}.{self.batch_id}.>", self)
 
     def _send_ping(self, now: float) -> None:
-        """A ping carries the highest sequence sent; it takes no sequence of its own."""
+        """Ask for the latest answer. A ping carries the highest sequence sent; it takes no sequence of its own.
+
+        A commit that stores nothing is asked for again instead: should the first one be lost, a ping would count it
+        as a lost message, while a second one is either the first to arrive or finds no batch any more.
+        """
         highest = max(self.sequence, self._commit_sequence)
+        operation = FastOp.COMMIT_EOB if self._ends_with_eob else FastOp.PING
         assert self._subject is not None
         try:
-            self._outbox.publish(self._subject, b"", b"%b%d.4.$FI" % (self._reply, highest))
+            self._outbox.publish(self._subject, b"", b"%b%d.%d.$FI" % (self._reply, highest, operation))
         except LocalProtocolError:
             return  # the outbox is full or closed: what waits there keeps the batch alive, or nothing can
         self._outbox.flush()
@@ -416,6 +477,8 @@ class FastPublisher(Conversation):
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, 0))
         elif every != window.every:
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
+        if window.acked > acked:
+            self._forget(window.acked)
         if self.phase is FastPhase.OPEN:
             self._limit = window.limit
         if self.sequence < self._limit:
@@ -436,12 +499,15 @@ class FastPublisher(Conversation):
             self._ignore(message, "a gap that does not fit what was sent")
             return
         self._outbox.emit(GapReported(self.batch_id, gap.first_missing, last_missing))
-        if self._gap == "fail":
+        commit_lost = self.phase is FastPhase.COMMITTING and last_missing >= self._commit_sequence
+        if self._gap == "fail" or commit_lost:
             lost = BatchGapError(
                 f"messages {gap.first_missing} to {last_missing} of the batch were lost",
                 first_missing=gap.first_missing, last_missing=last_missing, **self._facts(),
             )  # fmt: skip
             self._break(lost, now)
+            if commit_lost and self._gap == "ok":  # the batch stays open: nothing is left to wait for
+                self._fail(lost)
 
     def _receive_refusal(self, sequence: int, error: APIError, message: Msg, now: float) -> None:
         """One message was not stored."""
@@ -534,15 +600,10 @@ class FastPublisher(Conversation):
             return
         self._step(FastStep.BREAK)
         self._limit = 0
+        # The server may have ended the batch already (its answer is on the way) or wait for the next message.
         self._commit_sequence = self.sequence + 1
-        assert self._subject is not None
-        try:
-            # The server may have ended the batch already (its answer is on the way) or wait for the next message.
-            self._outbox.publish(self._subject, b"", b"%b%d.3.$FI" % (self._reply, self._commit_sequence))
-        except LocalProtocolError:
-            self._fail(cause)
-            return
-        self._outbox.flush()
+        self._ends_with_eob = True
+        self._send_ping(now)
         self._timers.stop(Timer.BATCH_IDLE)
         self._await_answers(now)
 
@@ -554,12 +615,8 @@ class FastPublisher(Conversation):
         return refused
 
     def _idle(self, now: float) -> None:
-        """Half of the server's patience may be over: ping if it is, expire if all of it is, else look again."""
-        silent = now - self._sent_at
-        if silent >= self._idle_limit:
-            self._expire(now)
-            return
-        if silent >= self._idle_limit / 2:
+        """Half of the server's patience may be over: ping if it is, and look again."""
+        if now - self._sent_at >= self._idle_limit / 2:
             self._send_ping(now)
         self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit / 2)
 
@@ -595,6 +652,12 @@ class FastPublisher(Conversation):
                 ticket.fail(error)
                 self._outbox.completed(ticket)
         self._ready = self._commit = None
+
+    def _forget(self, acked: int) -> None:
+        """What is acknowledged need not be kept."""
+        kept = self._kept
+        while kept and kept[0][0] <= acked:
+            kept.popleft()
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

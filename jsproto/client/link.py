@@ -50,6 +50,7 @@ class Link:
         self.phase = LinkPhase.EXPECT_INFO
         self.server: ServerInfo | None = None
         self.error: Error | None = None
+        self.was_open = False  # the handshake was complete once
         self.decoder = Decoder("client")
         self.to_send: list[bytes] = []
         self.events: list[Event] = []
@@ -131,6 +132,7 @@ class Link:
             ticket.succeed(now - sent_at)
             self.ponged.append(ticket)
         if previous is LinkPhase.EXPECT_PONG and self.server is not None:
+            self.was_open = True
             self._timers.stop(Timer.HANDSHAKE)
             self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
             self.events.append(Connected(self._address.url, self.server))

@@ -49,6 +49,8 @@ class ConnectKeywords(TypedDict, total=False):
     timeout: float
     ping_interval: float
     max_outstanding_pings: int
+    max_reconnect_attempts: int
+    reconnect_time_wait: float
     inbox_prefix: str
     echo: bool
     linger: float
@@ -63,8 +65,10 @@ class ConnectOptions:
     ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
     its own goes first. ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
     every request. A PING goes out every ``ping_interval``; ``max_outstanding_pings`` unanswered ones mean the link is
-    dead. Small writes wait up to ``linger`` for company, unless ``flush_at`` bytes have gathered or somebody waits for
-    an answer. ``pending_size`` is how many bytes may wait to be written before publishing is refused.
+    dead. After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0:
+    not at all), with a pause of ``reconnect_time_wait`` whenever all have been tried. Small writes wait up to
+    ``linger`` for company, unless ``flush_at`` bytes have gathered or somebody waits for an answer. ``pending_size`` is
+    how many bytes may wait to be written before publishing is refused.
     """
 
     servers: tuple[Address, ...]
@@ -76,6 +80,8 @@ class ConnectOptions:
     timeout: float = 5.0
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
+    max_reconnect_attempts: int = 0
+    reconnect_time_wait: float = 2.0
     inbox_prefix: str = "_INBOX"
     echo: bool = True
     linger: float = 0.0005
@@ -95,6 +101,12 @@ class ConnectOptions:
         ):
             if not getattr(self, name) > 0:
                 raise LocalProtocolError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+        if not self.reconnect_time_wait >= 0:
+            raise LocalProtocolError(
+                f"reconnect_time_wait must not be negative, but it is {self.reconnect_time_wait!r}"
+            )
+        if self.max_reconnect_attempts < -1:
+            raise LocalProtocolError(f"max_reconnect_attempts is -1 or more, not {self.max_reconnect_attempts!r}")
         if not self.linger >= 0:
             raise LocalProtocolError(f"linger must not be negative, but it is {self.linger!r}")
         if self.token is not None and self.user is not None:
@@ -110,13 +122,14 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     """
     given = servers.split(",") if isinstance(servers, str) else list(servers)
     try:
-        return ConnectOptions(tuple(_address(url.strip()) for url in given), **keywords)
+        return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **keywords)
     except TypeError as error:
         # Only an unknown keyword gets here: say it in this library's own type.
         raise LocalProtocolError(f"unknown connect option: {error}") from None
 
 
-def _address(url: str) -> Address:
+def parse_address(url: str) -> Address:
+    """One server of ``connect_options``."""
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         port = DEFAULT_PORT if parts.port is None else parts.port

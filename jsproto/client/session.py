@@ -15,8 +15,11 @@ Rules, for whoever drives it (once per wake-up, in this order):
 Receiving never raises. A verb raises LocalProtocolError and changes nothing when the caller is at fault. After the
 end every verb raises ConnectionClosedError, every open ticket has failed, and what was received can still be taken.
 
-Not here: a second link after the first is lost (the contract has the place for it: ``connect_to``, ``link_lost``,
-``link_restored``), TLS, opening sockets.
+A session survives its links. When one is lost, what was queued on it is lost with it, requests under way fail, and
+conversations are told; ``connect_to`` names the next address when it is due. While there is no link, publishing is
+buffered up to ``pending_size``. A new link carries all subscriptions again before anything else.
+
+Not here: TLS, opening sockets.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, NoReturn, TypeVar
 
+from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
 from jsproto.client.options import Address, ConnectOptions
 from jsproto.client.requests import Requests
@@ -73,8 +77,9 @@ class Session:
         self._token = token.hex()
         self._inboxes = 0
         self._link: Link | None = None
-        self._dialling: list[Address] = list(options.servers)
-        self._attempts: list[tuple[str, str]] = []
+        self._dialler = Dialler(options, int.from_bytes(token))
+        self._address: Address | None = None
+        self._server: ServerInfo | None = None
         self._max_payload = DEFAULT_MAX_PAYLOAD
         self._writes: list[bytes] = []
         self._pending = 0
@@ -82,6 +87,8 @@ class Session:
         self._linger_until: float | None = None
         self._heads: dict[str, tuple[bytes, bytes]] = {}
         self._routes: dict[bytes, Conversation] = {}
+        self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
+        self._pings: list[Ticket[float]] = []  # asked for while there is no link
         self._sids = 0
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
@@ -94,29 +101,26 @@ class Session:
 
     @property
     def connect_to(self) -> Address | None:
-        """Dial this now; None while a link lives or after the end."""
-        if self._link is not None or self.closed:
-            return None
-        return self._dialling[0]
+        """Dial this now; None while a link lives, during a pause, or after the end."""
+        return None if self.closed else self._dialler.address
 
     def connection_made(self, now: float) -> None:
         """The address of ``connect_to`` was dialled and answers."""
         address = self.connect_to
         if address is None:
             raise LocalProtocolError("this session asked for no connection")
+        self._dialler.dialled()
+        self._address = address
         self._link = Link(self.options, address, now)
         self.wants_close = False
 
     def connection_failed(self, reason: str, now: float) -> None:
-        """The address of ``connect_to`` cannot be reached; the next one is due, or the session ends."""
-        address = self.connect_to
-        if address is None:
+        """The address of ``connect_to`` cannot be reached; the next one is due, now or later, or the session ends."""
+        if self.connect_to is None:
             raise LocalProtocolError("this session asked for no connection")
-        self._attempts.append((address.url, reason))
-        if len(self._dialling) > 1:
-            del self._dialling[0]
-        else:
-            self._end(NoServersError(tuple(self._attempts)), now)
+        self._dialler.failed(reason, now)
+        if self._dialler.gave_up:
+            self._end(NoServersError(tuple(self._dialler.attempts)), now)
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes from the peer, cut anywhere."""
@@ -155,6 +159,7 @@ class Session:
         if self._linger_until is not None and now >= self._linger_until:
             self._linger_until = None
             self.flush()
+        self._dialler.handle_timeout(now)
         link = self._link
         if link is not None:
             link.handle_timeout(now)
@@ -167,8 +172,8 @@ class Session:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds; None: not at all."""
         if self.closed:
             return None
-        link = self._link
-        times = (self._deadlines.next(), self._linger_until, None if link is None else link.deadline())
+        beneath = self._dialler if self._link is None else self._link
+        times = (self._deadlines.next(), self._linger_until, beneath.deadline())
         return min((time for time in times if time is not None), default=None)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
@@ -200,10 +205,7 @@ class Session:
             self._pending = 0
             self._urgent = False
             self._linger_until = None
-            if self._congestion is not None:
-                self._congestion.succeed(None)
-                self.completed(self._congestion)
-                self._congestion = None
+            self._release_congestion()
         return data
 
     def take_completed(self) -> list[Ticket[Any]]:
@@ -237,12 +239,12 @@ class Session:
     @property
     def server(self) -> ServerInfo | None:
         """What the server said of itself in its last INFO; None before the first."""
-        return None if self._link is None else self._link.server
+        return self._server
 
     @property
     def url(self) -> str | None:
         """The address in use, without credentials; None before the link is made."""
-        return None if self._link is None else self._dialling[0].url
+        return None if self._address is None else self._address.url
 
     @property
     def max_payload(self) -> int:
@@ -287,9 +289,17 @@ class Session:
         return self._requests
 
     def ping(self, now: float) -> Ticket[float]:
-        """PING; the ticket takes the round trip in seconds once the server has processed all that was sent before."""
-        link = self._open_link()
+        """PING; the ticket takes the round trip in seconds once the server has processed all that was sent before.
+
+        Without a link it is sent when there is one.
+        """
+        if self.closed:
+            self._refuse()
         ticket: Ticket[float] = Ticket()
+        link = self._link
+        if link is None or not link.is_open:
+            self._pings.append(ticket)
+            return ticket
         # The PING must leave behind what was published before it.
         link.to_send += self._writes
         self._writes = []
@@ -349,7 +359,8 @@ class Session:
         self._sids += 1
         sid = b"%d" % self._sids
         self._routes[sid] = conversation
-        self._write(encode_sub(pattern, group, sid))
+        self._subscribed[sid] = encode_sub(pattern, group, sid)
+        self._write(self._subscribed[sid])
         return self._sids
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
@@ -362,12 +373,15 @@ class Session:
 
     def end_interest(self, sid: int) -> None:
         """Tell the server to send no more, but keep routing what is under way until ``forget``."""
-        if b"%d" % sid in self._routes and not self.closed:
-            self._write(encode_unsub(b"%d" % sid, None))
+        key = b"%d" % sid
+        if key in self._routes and not self.closed:
+            self._subscribed.pop(key, None)
+            self._write(encode_unsub(key, None))
 
     def forget(self, sid: int) -> None:
         """Stop routing to a subscription whose end the server knows."""
         self._routes.pop(b"%d" % sid, None)
+        self._subscribed.pop(b"%d" % sid, None)
 
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
@@ -417,14 +431,6 @@ class Session:
         self._writes.append(data)
         self._pending += len(data)
 
-    def _open_link(self) -> Link:
-        link = self._link
-        if self.closed:
-            self._refuse()
-        if link is None or not link.is_open:
-            raise LocalProtocolError("not connected yet")
-        return link
-
     def _after_link(self, link: Link, now: float) -> None:
         """Carry on what the link found out."""
         if link.events:
@@ -432,47 +438,103 @@ class Session:
             self._events += events
             for event in events:
                 if isinstance(event, Connected | ServerInfoChanged):
-                    self._max_payload = event.server.max_payload
+                    self._learn(event.server)
                 if isinstance(event, Connected):
-                    self.connected.succeed(event.server)
-                    self._completed.append(self.connected)
+                    self._opened(link, event.server, now)
+        self._server = link.server or self._server
         if link.ponged:
             ponged, link.ponged = link.ponged, []
             for ticket in ponged:
                 self.completed(ticket)
         if link.error is not None and not self.closed:
-            if self.connected.done or (len(self._dialling) == 1 and not self._attempts):
-                self._end(link.error, now)
-                return
-            # The handshake failed and this is not the only server: it counts as an address that cannot be reached.
-            self._link = None
-            self.wants_close = True
-            self.connection_failed(str(link.error), now)
+            self._link_lost(link, link.error, now)
+
+    def _learn(self, server: ServerInfo) -> None:
+        self._max_payload = server.max_payload
+        self._dialler.learn(server.connect_urls or ())
+
+    def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
+        """The handshake is complete: subscriptions go first, then whatever waited."""
+        first = not self.connected.done
+        self._server = server
+        self._dialler.connected()
+        if first:
+            self.connected.succeed(server)
+            self._completed.append(self.connected)
+        else:
+            self._writes[:0] = self._subscribed.values()
+            self._pending += sum(map(len, self._subscribed.values()))
+            self.flush()
+            for conversation in dict.fromkeys(self._routes.values()):
+                conversation.link_restored(now)
+        pings, self._pings = self._pings, []
+        for ticket in pings:
+            link.to_send += self._writes
+            self._writes = []
+            link.ping(ticket, now)
+
+    def _link_lost(self, link: Link, error: Error, now: float) -> None:
+        """The link is gone: dial again, or end."""
+        self._link = None
+        self.wants_close = True
+        self._fail(link.open_tickets(), error)
+        if link.was_open:
+            self._drop_writes()
+            self._events.append(Disconnected(error))
+            self._dialler.lost()
+        else:
+            self._dialler.failed(str(error), now)
+        if self._dialler.gave_up:
+            alone = link.was_open or (not self.connected.done and len(self._dialler.attempts) == 1)
+            self._end(error if alone else NoServersError(tuple(self._dialler.attempts)), now)
+        elif link.was_open:
+            for conversation in dict.fromkeys(self._routes.values()):
+                conversation.link_lost(error, now)
 
     def _end(self, error: Error | None, now: float) -> None:
         link = self._link
-        if error is not None or link is None or not link.is_open:
-            self._writes = []  # nobody is there to take it
-            self._pending = 0
         self.flush()
+        if error is not None or link is None or not link.is_open:
+            self._drop_writes()  # nobody is there to take it
         self.closed = self.wants_close = True
         self.error = error
         why = error or ConnectionClosedError("the connection was closed")
-        failed: list[Ticket[Any]] = [] if self.connected.done else [self.connected]
+        failed: list[Ticket[Any]] = [*self._pings] if self.connected.done else [self.connected, *self._pings]
+        self._pings = []
         if link is not None:
             failed += link.open_tickets()
             link.close()
-        for ticket in failed:
-            ticket.fail(why)
-            self.completed(ticket)
+        self._fail(failed, why)
         for conversation in dict.fromkeys(self._routes.values()):
             conversation.link_lost(why, now)
         self._routes.clear()
+        self._release_congestion()
+        if link is not None or error is None:
+            self._events.append(Disconnected(error))
+
+    def _fail(self, tickets: Iterable[Ticket[Any]], error: Error) -> None:
+        for ticket in tickets:
+            ticket.fail(error)
+            self.completed(ticket)
+
+    def _drop_writes(self) -> None:
+        self._writes = []
+        self._pending = 0
+        self._linger_until = None
+        self._release_congestion()
+
+    def _release_congestion(self) -> None:
         if self._congestion is not None:
             self._congestion.succeed(None)
-            self._completed.append(self._congestion)
+            self.completed(self._congestion)
             self._congestion = None
-        self._events.append(Disconnected(error))
+
+    def _relieve(self) -> None:
+        """Nothing waits to be written any more. Whoever waited for that may publish, and wait, again."""
+        congestion, self._congestion = self._congestion, None
+        if congestion is not None:
+            congestion.succeed(None)
+            self.completed(congestion)
 
     def _advance(
         self, script: Generator[Ticket[Any], Any, Any], ticket: Ticket[Any], answered: Ticket[Any] | None

@@ -86,8 +86,14 @@ class Subscription(Conversation):
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Nothing more will come."""
-        self._end(error)
+        """Nothing comes until there is a new link; nothing ever, if the session has ended."""
+        if self._session.closed:
+            self._end(error)
+
+    def link_restored(self, now: float) -> None:
+        """The new server does not know how many messages were left."""
+        if self._limit is not None:
+            self._session.unsubscribe(self._sid, self._limit - self._received)
 
     def pop_many(self, most: int) -> list[Msg]:
         """Take up to ``most`` buffered messages, oldest first; empty when there are none."""

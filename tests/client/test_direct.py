@@ -42,8 +42,8 @@ def end(*, last: int, pending: int) -> bytes:
 class Read:
     """A read and the server's side of it."""
 
-    def __init__(self, page_messages: int = 10, **options: Any) -> None:
-        self.h = Harness()
+    def __init__(self, page_messages: int = 10, harness: Harness | None = None, **options: Any) -> None:
+        self.h = harness or Harness()
         js = self.h.js
         self.direct = DirectBatch(
             self.h.session, "DG", api_subject=js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
@@ -235,6 +235,37 @@ def test_the_link_is_lost_in_the_middle() -> None:
     assert isinstance(read.direct.error, IncompleteBatchError)
     assert isinstance(read.direct.error.__cause__, ConnectionLostError)
     assert read.take() == [1]
+
+
+def test_a_new_link_goes_on_behind_the_last_message() -> None:
+    read = Read(harness=Harness(max_reconnect_attempts=-1), batch=5, timeout=5.0)
+    read.requests()
+    read.message(1, 0, 9)
+    read.message(4, 1, 8)
+    read.h.lose()
+    read.h.advance(20.0)  # without a link silence means nothing
+    read.h.connect()
+    (request,) = read.requests()
+    assert (request["seq"], request["batch"]) == (5, 3)
+    read.message(5, 0, 7)
+    read.status(end(last=5, pending=0))
+    assert read.take() == [1, 4, 5]
+    read.h.lose()
+    read.h.connect()
+    assert read.requests() == []
+
+
+def test_a_new_link_while_the_reader_is_slow() -> None:
+    read = Read(harness=Harness(max_reconnect_attempts=-1), page_messages=2)
+    read.requests()
+    read.message(1, 0, 9)
+    read.message(2, 1, 8)
+    read.status(end(last=2, pending=8))
+    read.h.lose()
+    read.h.connect()
+    assert read.requests() == []
+    assert read.take() == [1, 2]
+    assert [request["seq"] for request in read.requests()] == [3]
 
 
 def test_messages_of_an_earlier_page_change_nothing() -> None:

@@ -255,7 +255,7 @@ def test_acks_never_move_backwards_and_lies_change_nothing() -> None:
 
 
 def test_a_closed_window_flushes_pings_and_opens_again() -> None:
-    batch = started(1, ack_timeout=5.0, max_outstanding_acks=1)
+    batch = started(1, ack_timeout=10.0, max_outstanding_acks=1)
     batch.ack(1, 1)
     batch.h.sent()
     batch.fast.publish("e.a", b"x", now=batch.h.now)
@@ -361,7 +361,7 @@ def test_after_the_commit_every_verb_is_refused() -> None:
         with pytest.raises(BatchClosedError, match="committing"):
             verb()
     batch.fast.ping(batch.h.now)
-    assert operations(batch.h.published()) == [(2, 4)]
+    assert operations(batch.h.published()) == [(2, 3)]  # a lost commit is asked for again
     batch.pub_ack(1, 2, 3)
     with pytest.raises(BatchClosedError, match="committed"):
         batch.fast.ping(batch.h.now)
@@ -378,14 +378,15 @@ def test_a_commit_that_stored_fewer_fails_with_what_was_stored() -> None:
     assert ticket.error.ack.count == 2
 
 
-def test_a_commit_without_an_answer_pings_then_fails() -> None:
-    batch = started(ack_timeout=5.0)
-    ticket = batch.fast.commit(batch.h.now)
+@pytest.mark.parametrize(("subject", "asks_again"), [(None, 3), ("e.a", 4)])
+def test_a_commit_without_an_answer_asks_again_then_fails(subject: str | None, asks_again: int) -> None:
+    batch = started(ack_timeout=10.0)
+    ticket = batch.fast.commit(batch.h.now, subject)
     batch.h.sent()
     batch.h.advance(1.0)
-    assert operations(batch.h.published()) == [(2, 4)]
+    assert operations(batch.h.published()) == [(2, asks_again)]
     batch.ack(1, 10)  # progress: slow, but alive
-    batch.h.advance(4.5)
+    batch.h.advance(9.5)
     assert not ticket.done
     batch.ack(1, 10)  # none: 2.14.0 never answers a refused commit
     batch.h.advance(0.6)
@@ -410,7 +411,7 @@ def test_a_refused_commit_without_a_last_word() -> None:
     ticket = batch.fast.commit(batch.h.now, "e.a", b"last")
     batch.h.sent()
     batch.say({"type": "err", "seq": 2, "error": WRONG_SEQUENCE}, 2, 2)
-    batch.h.advance(6.0)
+    batch.h.advance(11.0)
     assert isinstance(ticket.error, BatchMessageError)
 
 
@@ -464,13 +465,13 @@ def test_gap_fail_at_the_commit() -> None:
 
 
 def test_gap_fail_without_a_last_word() -> None:
-    batch = started(ack_timeout=3.0)
+    batch = started(ack_timeout=10.0)
     batch.fill(4)
     batch.say({"type": "gap", "last_seq": 3, "seq": 5}, 5)
     batch.h.sent()
     batch.h.advance(1.0)
-    assert operations(batch.h.published()) == [(6, 4)]
-    batch.h.advance(2.1)
+    assert operations(batch.h.published()) == [(6, 3)]
+    batch.h.advance(9.1)
     assert isinstance(batch.fast.error, BatchGapError)
     assert batch.fast.error.ack is None
 
@@ -540,6 +541,10 @@ def test_the_last_word_cannot_be_asked_for() -> None:
     gap = b'{"type":"gap","last_seq":2,"seq":3}'
     message = encode_msg(batch.reply(3), next(iter(batch.h.subs)), None, None, gap)
     batch.h.session.receive_data(message, batch.h.now)  # while nothing can be written
+    assert operations(batch.h.published()) == [(2, 1), (3, 1)]
+    batch.h.advance(1.0)
+    assert operations(batch.h.published()) == [(4, 3)]
+    batch.pub_ack(1, 4, 3)
     assert isinstance(batch.fast.error, BatchGapError)
 
 
@@ -751,3 +756,145 @@ def test_a_full_outbox_takes_what_it_can() -> None:
         batch.fast.publish("e.a", b"", now=batch.h.now)
     batch.fast.ping(batch.h.now)  # what waits keeps the batch alive: not an error
     assert len(batch.h.published()) == taken
+
+
+# -- new links, new leaders, another try -------------------------------------------------------------------------------
+
+
+def reconnecting(**options: Any) -> Batch:
+    return Batch(Harness(max_reconnect_attempts=-1, reconnect_time_wait=1.0), **options)
+
+
+def test_gap_ok_asks_and_goes_on_over_a_new_link() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    batch.fill(14)
+    batch.ack(10, 10)
+    batch.h.lose()
+    assert batch.fast.room == 0
+    ready = batch.fast.ready()
+    with pytest.raises(LocalProtocolError, match="wait for ready"):
+        batch.fast.publish("e.a", now=batch.h.now)
+    batch.h.now += 2.0
+    batch.h.connect()
+    sub, ping = batch.h.sent()
+    assert isinstance(sub, Sub)
+    assert isinstance(ping, Pub)
+    assert operations([ping]) == [(15, 4)]
+    batch.say({"type": "gap", "last_seq": 13, "seq": 16}, 15, 4)
+    batch.say({"type": "ack", "seq": 15, "msgs": 10}, 15, 4)
+    assert ready.result() is None
+    assert batch.fast.publish("e.a", now=batch.h.now) == 16
+    assert GapReported("b1", 13, 15) in batch.h.events()
+    batch.h.advance(5.0)  # the keep-alive goes on too
+    assert (16, 4) in operations(batch.h.published())
+
+
+def test_gap_ok_commits_over_a_new_link() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ticket = batch.fast.commit(batch.h.now)
+    batch.h.sent()
+    batch.h.lose()
+    batch.h.connect()
+    assert operations(batch.h.published()) == [(2, 3)]
+    batch.pub_ack(1, 2, 3)
+    assert ticket.result().count == 1
+
+
+def test_gap_ok_notices_that_the_commit_message_was_lost() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"last")
+    batch.h.sent()
+    batch.h.lose()
+    batch.h.connect()
+    assert operations(batch.h.published()) == [(2, 4)]
+    batch.say({"type": "gap", "last_seq": 2, "seq": 3}, 2, 4)
+    assert isinstance(ticket.error, BatchGapError)
+    assert batch.fast.unacknowledged == [("e.a", b"1", None), ("e.a", b"last", None)]
+
+
+def test_gap_ok_does_not_trust_a_batch_after_a_long_outage() -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ready = batch.fast.ready()
+    batch.h.lose()
+    batch.h.now += SERVER_IDLE_LIMIT
+    batch.h.session.handle_timeout(batch.h.now)
+    batch.h.connect()
+    assert isinstance(batch.fast.error, BatchExpiredError)
+    assert ready.done
+    batch.h.lose()
+    batch.h.connect()  # an ended batch has no part in it
+
+
+@pytest.mark.parametrize("starting", [True, False])
+def test_what_cannot_be_asked_ends_with_the_link(starting: bool) -> None:
+    batch = reconnecting(gap="ok" if starting else "fail")
+    batch.fast.publish("e.a", b"1", now=batch.h.now)
+    batch.h.sent()
+    if not starting:
+        batch.ack(0, 10)
+        batch.fill(11)
+        batch.ack(10, 10)
+    batch.h.lose()
+    error = batch.fast.error
+    assert isinstance(error, BatchLostError)
+    assert error.acked == (0 if starting else 10)
+    batch.h.connect()
+    assert batch.h.published() == []
+
+
+def test_a_batch_that_saw_no_loss_is_left_alone() -> None:
+    batch = started(gap="ok")
+    batch.fast.link_restored(batch.h.now)
+    assert batch.h.published() == []
+
+
+def test_a_new_leader_acknowledges_off_the_raster() -> None:
+    batch = started(10, max_outstanding_acks=1)
+    batch.fill(9)
+    batch.ack(7, 4)
+    assert (batch.fast.acked, batch.fast.room) == (7, 1)
+    batch.ack(4, 10)  # the old leader, late
+    assert (batch.fast.acked, batch.fast.room) == (7, 1)
+
+
+def test_the_last_word_is_asked_for_until_there_is_a_leader() -> None:
+    batch = started()
+    batch.fill(5)
+    batch.ack(3, 10)
+    batch.h.deliver(batch.reply(5), b"", b"NATS/1.0 503\r\n\r\n")
+    assert operations(batch.h.published()) == [(7, 3)]
+    for _ in range(4):
+        batch.h.deliver(batch.reply(7, 3), b"", b"NATS/1.0 503\r\n\r\n")
+        batch.h.advance(1.0)
+        assert operations(batch.h.published()) == [(7, 3)]
+    batch.say({"type": "gap", "last_seq": 5, "seq": 7}, 7, 3)
+    batch.pub_ack(4, 7, 3)
+    error = batch.fast.error
+    assert isinstance(error, BatchGapError)
+    assert (error.acked, error.ack and error.ack.count) == (3, 4)
+
+
+def test_what_is_not_known_to_be_stored_is_kept_for_another_try() -> None:
+    batch = started(4)
+    assert batch.fast.unacknowledged == [("e.a", b"1", None)]
+    messages: list[Any] = [("e.a", b"%d" % n) for n in range(2, 6)]
+    assert batch.fast.publish_many([*messages, ("bad subject", b"")][:4], batch.h.now) == 4
+    with pytest.raises(LocalProtocolError):
+        batch.fast.publish_many([("e.b", b"6", {"K": "v"}), ("bad subject", b"")], batch.h.now)
+    batch.h.sent()
+    assert [message[1] for message in batch.fast.unacknowledged] == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    batch.ack(4, 4)
+    assert batch.fast.unacknowledged == [("e.a", b"5"), ("e.b", b"6", {"K": "v"})]
+    batch.pub_ack(5, 6)
+    assert batch.fast.unacknowledged == [("e.b", b"6", {"K": "v"})]
+    again = Batch(batch.h)
+    assert again.fast.publish_many(batch.fast.unacknowledged, batch.h.now) == 1
+
+
+def test_after_a_commit_nothing_is_left() -> None:
+    batch = started()
+    batch.fill(3)
+    batch.fast.commit(batch.h.now, "e.a", b"last")
+    batch.h.sent()
+    batch.pub_ack(5, 5, 2)
+    assert batch.fast.unacknowledged == []

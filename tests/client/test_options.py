@@ -43,7 +43,8 @@ def test_what_is_no_address(servers: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [{"timeout": 0}, {"connect_timeout": -1.0}, {"ping_interval": float("nan")}, {"max_outstanding_pings": 0},
-     {"flush_at": 0}, {"pending_size": 0}, {"linger": -0.1}, {"token": "t", "user": "u"}, {"inbox_prefix": "a..b"},
+     {"flush_at": 0}, {"pending_size": 0}, {"linger": -0.1}, {"reconnect_time_wait": -1.0},
+     {"max_reconnect_attempts": -2}, {"token": "t", "user": "u"}, {"inbox_prefix": "a..b"},
      {"no_such_option": 1}],
 )  # fmt: skip
 def test_impossible_options(options: dict[str, Any]) -> None:

@@ -110,7 +110,6 @@ def test_a_handshake_that_fails(data: bytes, error: type[Error], text: str) -> N
     assert text in str(harness.session.connected.error)
     assert harness.session.closed
     assert harness.session.wants_close
-    assert harness.events()[-1] == Disconnected(harness.session.error)
     harness.feed(info())  # too late
     harness.session.receive_eof(harness.now)
     assert harness.session.deadline() is None
@@ -219,10 +218,18 @@ def test_round_trip() -> None:
         harness.session.ping(harness.now)
 
 
-def test_round_trip_needs_a_link() -> None:
+def test_round_trip_asked_for_before_there_is_a_link() -> None:
     harness = dialled()
-    with pytest.raises(LocalProtocolError, match="not connected"):
-        harness.session.ping(harness.now)
+    ticket = harness.session.ping(harness.now)
+    harness.session.publish_message("a", b"before")
+    harness.feed(info())
+    harness.sent()
+    harness.feed(PONG)
+    pub, ping = harness.sent()
+    assert isinstance(pub, Pub)
+    assert isinstance(ping, Ping)
+    harness.feed(PONG)
+    assert ticket.result() == 0.0
 
 
 # -- what the server says ----------------------------------------------------------------------------------------------
@@ -539,3 +546,105 @@ def test_unsub_of_an_unknown_subscription() -> None:
     harness.session.unsubscribe(99)
     harness.session.unsubscribe(99, 3)
     assert harness.sent(Unsub) == []
+
+
+# -- another link ------------------------------------------------------------------------------------------------------
+
+
+def reconnecting(**options: Any) -> Harness:
+    options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 2.0, **options}
+    return Harness(**options)
+
+
+def test_a_new_link_carries_the_subscriptions_first() -> None:
+    harness = reconnecting()
+    subscription = Subscription(harness.session, "a.>", queue="q")
+    gone = Subscription(harness.session, "b")
+    gone.unsubscribe()
+    counted = Subscription(harness.session, "c")
+    counted.unsubscribe(5)
+    harness.deliver(b"c")
+    harness.sent()
+    harness.session.publish_message("lost", b"with the link")
+    sendable = harness.session.sendable()
+    harness.lose("reset by peer")
+    assert sendable.done
+    (event,) = harness.events()
+    assert isinstance(event, Disconnected)
+    assert "reset by peer" in str(event.error)
+    assert harness.session.wants_close
+    assert harness.session.connect_to is not None
+    assert harness.session.server is not None
+    harness.session.publish_message("kept", b"while there is no link")
+    assert not harness.session.wants_send(harness.now + 10)
+    harness.connect()
+    assert isinstance(harness.events()[-1], Connected)
+    assert harness.sent() == [
+        Sub(b"a.>", b"q", b"1"), Sub(b"c", None, b"3"), Pub(b"kept", None, None, b"while there is no link"),
+        Unsub(b"3", 4),
+    ]  # fmt: skip
+    assert not harness.session.wants_close
+    harness.deliver(b"a.x", b"again")
+    assert [message.payload for message in subscription.pop_many(9)] == [b"again"]
+    assert harness.session.connected.done
+
+
+def test_requests_under_way_fail_and_later_ones_wait_for_the_link() -> None:
+    harness = reconnecting()
+    lost = harness.session.request("a", now=harness.now)
+    harness.sent()
+    ping = harness.session.ping(harness.now)
+    harness.lose()
+    assert isinstance(lost.error, ConnectionLostError)
+    assert isinstance(ping.error, ConnectionLostError)
+    later = harness.session.request("a", now=harness.now)
+    pinged = harness.session.ping(harness.now)
+    harness.connect()
+    (request,) = [frame for frame in harness.sent() if isinstance(frame, Pub)]
+    assert request.reply is not None
+    harness.deliver(request.reply, b"answer")
+    assert later.result().payload == b"answer"
+    harness.feed(PONG)
+    assert pinged.result() == 0.0
+
+
+def test_dialling_again_pauses_and_ends() -> None:
+    harness = reconnecting(max_reconnect_attempts=2)
+    subscription = Subscription(harness.session, "a")
+    harness.lose()
+    harness.session.connection_failed("refused", harness.now)
+    assert harness.session.connect_to is None
+    deadline = harness.session.deadline()
+    assert deadline is not None
+    assert 1.5 <= deadline - harness.now <= 2.5
+    harness.advance(2.5)
+    assert harness.session.connect_to is not None
+    assert subscription.error is None
+    pinged = harness.session.ping(harness.now)
+    harness.session.connection_made(harness.now)
+    harness.feed(b"junk\r\n")
+    error = harness.session.error
+    assert isinstance(error, NoServersError)
+    assert error.attempts[0][1] == "refused"
+    assert isinstance(subscription.error, NoServersError)
+    assert isinstance(pinged.error, NoServersError)
+    assert len([event for event in harness.events() if isinstance(event, Disconnected)]) == 1
+
+
+def test_closing_while_there_is_no_link() -> None:
+    harness = reconnecting()
+    subscription = Subscription(harness.session, "a")
+    harness.lose()
+    harness.session.publish_message("a", b"never sent")
+    harness.session.close(harness.now)
+    assert harness.session.connect_to is None
+    assert harness.session.deadline() is None
+    assert harness.session.data_to_send() == []
+    assert isinstance(subscription.error, ConnectionClosedError)
+
+
+def test_servers_of_the_cluster_are_dialled_too() -> None:
+    harness = Harness(info={"connect_urls": ["other:4333"]}, max_reconnect_attempts=-1)
+    harness.lose()
+    assert harness.session.connect_to is not None
+    assert harness.session.connect_to.url == "nats://other:4333"

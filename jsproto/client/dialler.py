@@ -1,0 +1,103 @@
+"""Which address to dial, and when: the first time, and again after a link was lost.
+
+Rules: the first time every address is tried once, without waiting. After a lost link the other addresses go first and
+the lost one last, at once; when all have been tried there is a pause, a little longer or shorter each time so that many
+clients of one server do not come back in step. Attempts in a row are counted; when there were enough the session
+ends. Servers tell of others of their cluster (``connect_urls`` in INFO): those are tried too, behind the given ones.
+
+Not here: sockets, handshakes, what is lost with a link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from jsproto.client.options import Address, ConnectOptions, parse_address
+from jsproto.errors import LocalProtocolError
+
+MAX_ADDRESSES: Final = 64  # addresses that servers may add are anybody's: keep few
+MAX_ATTEMPTS_KEPT: Final = 64  # for the error; counting goes on
+JITTER: Final = 0.25  # of the pause, up or down
+
+
+class Dialler:
+    """The dialling plan of one session.
+
+    Attributes: ``address`` (dial it now; None: not now) and ``attempts`` (what failed since the last connection).
+    """
+
+    __slots__ = ("_again_at", "_failures", "_max_failures", "_pause", "_pool", "_seed", "address", "attempts")
+
+    def __init__(self, options: ConnectOptions, seed: int) -> None:
+        """``seed`` spreads the pauses of different clients."""
+        self._pool = deque(options.servers)
+        self._pause = options.reconnect_time_wait
+        self._max_failures = options.max_reconnect_attempts
+        self._seed = seed
+        self._failures: int | None = None  # in a row, after the first connection; None before it
+        self._again_at: float | None = None
+        self.address: Address | None = self._pool[0]
+        self.attempts: deque[tuple[str, str]] = deque(maxlen=MAX_ATTEMPTS_KEPT)
+
+    def connected(self) -> None:
+        """The address of the last attempt answered and the handshake is complete."""
+        self.attempts.clear()
+        self._failures = 0
+
+    def learn(self, connect_urls: Iterable[str]) -> None:
+        """A server told of these; what is no address is passed over."""
+        known = {(address.host, address.port) for address in self._pool}
+        like = self._pool[0]
+        for url in connect_urls:
+            try:
+                found = parse_address(url)
+            except LocalProtocolError:
+                continue
+            if (found.host, found.port) not in known and len(self._pool) < MAX_ADDRESSES:
+                known.add((found.host, found.port))
+                self._pool.append(Address(found.host, found.port, like.user, like.password, like.token))
+
+    def dialled(self) -> None:
+        """The address is being connected: dial nothing else meanwhile."""
+        self.address = None
+
+    def lost(self) -> None:
+        """The link of a complete handshake is gone: the next address is due at once."""
+        self._pool.rotate(-1)
+        self.address = self._pool[0] if self._max_failures else None
+
+    def failed(self, reason: str, now: float) -> None:
+        """The last address cannot be reached, or not be spoken with."""
+        self.attempts.append((self._pool[0].url, reason))
+        self._pool.rotate(-1)
+        self.address = None
+        if self._failures is None:
+            if len(self.attempts) < len(self._pool):
+                self.address = self._pool[0]
+            return
+        self._failures += 1
+        if self._failures == self._max_failures:
+            return
+        if self._failures % len(self._pool):
+            self.address = self._pool[0]
+        else:
+            # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
+            self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
+            self._again_at = now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1))
+
+    @property
+    def gave_up(self) -> bool:
+        """Nothing is to be dialled, now or later."""
+        return self.address is None and self._again_at is None
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed: perhaps the pause is over."""
+        if self._again_at is not None and now >= self._again_at:
+            self._again_at = None
+            self.address = self._pool[0]
+
+    def deadline(self) -> float | None:
+        """The end of the pause; None outside of one."""
+        return self._again_at
