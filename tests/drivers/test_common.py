@@ -12,7 +12,7 @@ import pytest
 from jsproto.errors import ConnectionLostError, LocalProtocolError
 from jsproto.events import Connected, Disconnected, Event, FlowRateChanged, ServerReportedError
 from jsproto.grammar.config import ServerInfo
-from jsproto_io._common import MAX_CHUNK, SLOW_PULL, EventTeller, next_chunk, reason, seconds
+from jsproto_io._common import MAX_CHUNK, MAX_SLEEP, SLOW_PULL, EventTeller, nap, next_chunk, reason, seconds
 
 
 def group(*errors: Exception) -> OSError:
@@ -45,6 +45,10 @@ def test_timeouts() -> None:
     for bad in (-1, float("nan"), timedelta(seconds=-1)):
         with pytest.raises(LocalProtocolError, match="timeout"):
             seconds(bad)
+
+
+def test_naps_are_bounded() -> None:
+    assert [nap(wanted) for wanted in (float("-inf"), -1, 0.25, float("inf"))] == [0, 0, 0.25, MAX_SLEEP]
 
 
 def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None:

@@ -28,10 +28,12 @@ EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 Timeout: TypeAlias = float | timedelta
 
-READ_SIZE: Final = 262_144  # bytes asked of the socket at once: enough for a page of messages, small enough to share
+READ_SIZE: Final = 131_072  # bytes asked of the socket at once: enough for a page of messages, small enough to share
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
+
+MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
 
 _log = logging.getLogger("jsproto_io")
 _log.addHandler(logging.NullHandler())
@@ -50,6 +52,11 @@ def seconds(timeout: Timeout | None) -> float | None:
     if not value >= 0:
         raise LocalProtocolError(f"a timeout is a number of seconds, 0 or more, not {timeout!r}")
     return value
+
+
+def nap(wanted: float) -> float:
+    """How long to sleep, in seconds, when ``wanted`` may be any number. To wake early is harmless."""
+    return max(0.0, min(wanted, MAX_SLEEP))
 
 
 def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamConfig:

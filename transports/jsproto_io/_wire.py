@@ -41,7 +41,7 @@ class Wire:
         self.over = False  # nothing will be received any more
         self.why = "the server closed the connection"
 
-    def sleep(self, timeout: float | None) -> bool:
+    def sleep(self, timeout: float) -> bool:
         """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""
         interest = _READ_WRITE if self.watching else _READ
         if interest != self._interest:

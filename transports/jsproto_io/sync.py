@@ -37,7 +37,7 @@ from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
-from jsproto_io._common import EventCallback, log_crash, new_session, reason
+from jsproto_io._common import EventCallback, log_crash, nap, new_session, reason
 from jsproto_io._wire import Wire
 
 __all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
@@ -55,9 +55,9 @@ def connect(
     """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
 
     Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``). The options are those of ``jsproto.client.options.ConnectOptions``. LocalProtocolError for
-    impossible options; NoServersError, with each address tried and why, when none can be reached; otherwise the error
-    of the handshake, such as AuthorizationError.
+    (``jsproto.events``) by whoever notices it, and should return soon. The options are those of
+    ``jsproto.client.options.ConnectOptions``. LocalProtocolError for impossible options; NoServersError, with each
+    address tried and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError.
     """
     if not reader_thread:
         options.setdefault("linger", 0.0)
@@ -122,7 +122,7 @@ class Connection(_blocking.Connection):
                 if event is None:
                     self._pump(until)
                 else:
-                    event.wait(None if until == inf else max(until - monotonic(), 0))
+                    event.wait(nap(until - monotonic()))
                 if monotonic() >= until and not ticket.done:
                     raise TimeoutError(f"nothing came within {timeout:g} s")
         finally:
@@ -204,7 +204,7 @@ class Connection(_blocking.Connection):
         with self._lock:
             deadline = session.deadline()
             self._asleep_until = until if deadline is None else min(until, deadline)
-            timeout = None if self._asleep_until == inf else max(self._asleep_until - monotonic(), 0)
+            timeout = nap(self._asleep_until - monotonic())
             wire.watching = wire.blocked
         readable = wire.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
         try:
