@@ -1,8 +1,9 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
 What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
-``FastPublisher``, ``DirectBatch`` and ``Subscription``, which speak messages through an ``Outbox`` and so fit into any
-client. What applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+``FastPublisher``, ``AtomicBatch``, ``DirectBatch`` and ``Subscription``, which speak messages through an ``Outbox``
+and so fit into any client. What applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``,
+``jsproto_io.trio``.
 
 Errors are in ``jsproto.errors`` (and, one class for each code of the server, ``jsproto.api_errors``), events in
 ``jsproto.events``.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from jsproto import api_errors, errors, events
 from jsproto._version import __version__
+from jsproto.client.atomic import AtomicBatch
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
@@ -31,6 +33,7 @@ from jsproto.wire.frames import Msg
 __all__ = [
     "APIError",
     "Address",
+    "AtomicBatch",
     "ConnectOptions",
     "Conversation",
     "DirectBatch",

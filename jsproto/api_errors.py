@@ -24,6 +24,8 @@ class APIBadRequestError(APIError):
 class ClusterNoPeersError(APIError):
     """400/10005: {err}."""
 
+    template = "{err}"
+
 
 class ClusterNotAvailError(APIError):
     """503/10008: JetStream system temporarily unavailable."""
@@ -35,6 +37,8 @@ class ClusterNotLeaderError(APIError):
 
 class ConsumerCreateError(APIError):
     """500/10012: {err}."""
+
+    template = "{err}"
 
 
 class ConsumerNameExistError(APIError):
@@ -68,9 +72,13 @@ class ConsumerEphemeralWithDurableNameError(APIError):
 class StreamExternalApiOverlapError(APIError):
     """400/10021: stream external api prefix {prefix} must not overlap with {subject}."""
 
+    template = "stream external api prefix {prefix} must not overlap with {subject}"
+
 
 class StreamExternalDelPrefixOverlapsError(APIError):
     """400/10022: stream external delivery prefix {prefix} overlaps with stream subject {subject}."""
+
+    template = "stream external delivery prefix {prefix} overlaps with stream subject {subject}"
 
 
 class InsufficientResourcesError(APIError):
@@ -79,6 +87,8 @@ class InsufficientResourcesError(APIError):
 
 class InvalidJSONError(APIError):
     """400/10025: invalid JSON: {err}."""
+
+    template = "invalid JSON: {err}"
 
 
 class MaximumConsumersLimitError(APIError):
@@ -95,6 +105,8 @@ class MemoryResourcesExceededError(APIError):
 
 class MirrorConsumerSetupFailedError(APIError):
     """500/10029: {err}."""
+
+    template = "{err}"
 
 
 class MirrorMaxMessageSizeTooBigError(APIError):
@@ -128,6 +140,8 @@ class NotEnabledForAccountError(APIError):
 class SourceConsumerSetupFailedError(APIError):
     """500/10045: {err}."""
 
+    template = "{err}"
+
 
 class SourceMaxMessageSizeTooBigError(APIError):
     """400/10046: stream source must have max message size >= target."""
@@ -140,6 +154,8 @@ class StorageResourcesExceededError(APIError):
 class StreamInvalidConfigError(APIError):
     """500/10052: {err}."""
 
+    template = "{err}"
+
 
 class StreamMessageExceedsMaximumError(APIError):
     """400/10054: message size exceeds maximum allowed."""
@@ -151,6 +167,8 @@ class StreamMirrorNotUpdatableError(APIError):
 
 class StreamMsgDeleteFailedError(APIError):
     """500/10057: {err}."""
+
+    template = "{err}"
 
 
 class StreamNameExistError(APIError):
@@ -172,13 +190,19 @@ class StreamReplicasNotUpdatableError(APIError):
 class StreamUpdateError(APIError):
     """500/10069: {err}."""
 
+    template = "{err}"
+
 
 class StreamWrongLastMsgIDError(APIError):
     """400/10070: wrong last msg ID: {id}."""
 
+    template = "wrong last msg ID: {id}"
+
 
 class StreamWrongLastSequenceError(APIError):
     """400/10071: wrong last sequence: {seq}."""
+
+    template = "wrong last sequence: {seq}"
 
 
 class StreamReplicasNotSupportedError(APIError):
@@ -191,6 +215,8 @@ class NotEnabledError(APIError):
 
 class StreamStoreFailedError(APIError):
     """503/10077: {err}."""
+
+    template = "{err}"
 
 
 class ConsumerConfigRequiredError(APIError):
@@ -260,9 +286,13 @@ class ConsumerFilterNotSubsetError(APIError):
 class ConsumerInvalidPolicyError(APIError):
     """400/10094: {err}."""
 
+    template = "{err}"
+
 
 class ConsumerInvalidSamplingError(APIError):
     """400/10095: failed to parse consumer sampling configuration: {err}."""
+
+    template = "failed to parse consumer sampling configuration: {err}"
 
 
 class StreamHeaderExceedsMaximumError(APIError):
@@ -288,6 +318,8 @@ class ConsumerWQConsumerNotDeliverAllError(APIError):
 class ConsumerNameTooLongError(APIError):
     """400/10102: consumer name is too long, maximum allowed is {max}."""
 
+    template = "consumer name is too long, maximum allowed is {max}"
+
 
 class ConsumerBadDurableNameError(APIError):
     """400/10103: durable name can not contain '.', '*', '>'."""
@@ -295,6 +327,8 @@ class ConsumerBadDurableNameError(APIError):
 
 class ConsumerStoreFailedError(APIError):
     """500/10104: error creating store for consumer: {err}."""
+
+    template = "error creating store for consumer: {err}"
 
 
 class ConsumerExistingActiveError(APIError):
@@ -308,6 +342,8 @@ class ConsumerReplacementWithDifferentNameError(APIError):
 class ConsumerDescriptionTooLongError(APIError):
     """400/10107: consumer description is too long, maximum allowed is {max}."""
 
+    template = "consumer description is too long, maximum allowed is {max}"
+
 
 class ConsumerWithFlowControlNeedsHeartbeatsError(APIError):
     """400/10108: consumer with flow control also needs heartbeats."""
@@ -319,6 +355,8 @@ class StreamSealedError(APIError):
 
 class StreamRollupFailedError(APIError):
     """500/10111: {err}."""
+
+    template = "{err}"
 
 
 class ConsumerInvalidDeliverSubjectError(APIError):
@@ -348,9 +386,13 @@ class ConsumerOfflineError(APIError):
 class ConsumerMaxPendingAckExcessError(APIError):
     """400/10121: consumer max ack pending exceeds system limit of {limit}."""
 
+    template = "consumer max ack pending exceeds system limit of {limit}"
+
 
 class ConsumerMaxRequestBatchExceededError(APIError):
     """400/10125: consumer max request batch exceeds server limit of {limit}."""
+
+    template = "consumer max request batch exceeds server limit of {limit}"
 
 
 class ConsumerReplicasExceedsStreamError(APIError):
@@ -375,6 +417,8 @@ class ConsumerReplicasShouldMatchStreamError(APIError):
 
 class ConsumerMetadataLengthError(APIError):
     """400/10135: consumer metadata exceeds maximum size of {limit}."""
+
+    template = "consumer metadata exceeds maximum size of {limit}"
 
 
 class ConsumerDuplicateFilterSubjectsError(APIError):
@@ -416,9 +460,13 @@ class SourceMultipleFiltersNotAllowedError(APIError):
 class SourceInvalidSubjectFilterError(APIError):
     """400/10145: source transform source: {err}."""
 
+    template = "source transform source: {err}"
+
 
 class SourceInvalidTransformDestinationError(APIError):
     """400/10146: source transform: {err}."""
+
+    template = "source transform: {err}"
 
 
 class SourceOverlappingSubjectFiltersError(APIError):
@@ -440,6 +488,8 @@ class MirrorMultipleFiltersNotAllowedError(APIError):
 class MirrorInvalidSubjectFilterError(APIError):
     """400/10151: mirror transform source: {err}."""
 
+    template = "mirror transform source: {err}"
+
 
 class MirrorOverlappingSubjectFiltersError(APIError):
     """400/10152: mirror subject filters can not overlap."""
@@ -448,13 +498,19 @@ class MirrorOverlappingSubjectFiltersError(APIError):
 class ConsumerInactiveThresholdExcessError(APIError):
     """400/10153: consumer inactive threshold exceeds system limit of {limit}."""
 
+    template = "consumer inactive threshold exceeds system limit of {limit}"
+
 
 class MirrorInvalidTransformDestinationError(APIError):
     """400/10154: mirror transform: {err}."""
 
+    template = "mirror transform: {err}"
+
 
 class PedanticError(APIError):
     """400/10157: pedantic mode: {err}."""
+
+    template = "pedantic mode: {err}"
 
 
 class ConsumerPriorityPolicyWithoutGroupError(APIError):
@@ -531,6 +587,8 @@ class AtomicPublishIncompleteBatchError(APIError):
 class AtomicPublishUnsupportedHeaderBatchError(APIError):
     """400/10177: atomic publish unsupported header used: {header}."""
 
+    template = "atomic publish unsupported header used: {header}"
+
 
 class ConsumerPushWithPriorityGroupError(APIError):
     """400/10178: priority groups can not be used with push consumers."""
@@ -583,9 +641,13 @@ class StreamExpectedLastSeqPerSubjectInvalidError(APIError):
 class StreamOfflineReasonError(APIError):
     """500/10194: stream is offline: {err}."""
 
+    template = "stream is offline: {err}"
+
 
 class ConsumerOfflineReasonError(APIError):
     """500/10195: consumer is offline: {err}."""
+
+    template = "consumer is offline: {err}"
 
 
 class ConsumerPriorityGroupWithPolicyNoneError(APIError):
@@ -603,6 +665,8 @@ class MirrorWithAtomicPublishError(APIError):
 class AtomicPublishTooLargeBatchError(APIError):
     """400/10199: atomic publish batch is too large: {size}."""
 
+    template = "atomic publish batch is too large: {size}"
+
 
 class AtomicPublishInvalidBatchCommitError(APIError):
     """400/10200: atomic publish batch commit is invalid."""
@@ -614,6 +678,8 @@ class AtomicPublishContainsDuplicateMessageError(APIError):
 
 class ConsumerInvalidResetError(APIError):
     """400/10204: invalid reset: {err}."""
+
+    template = "invalid reset: {err}"
 
 
 class BatchPublishDisabledError(APIError):
@@ -686,6 +752,8 @@ class ConsumerAckFCRequiresNoMaxDeliverError(APIError):
 
 class ConsumerStreamIdentityMismatchError(APIError):
     """400/10225: consumer's stream identity does not match: {msg}."""
+
+    template = "consumer's stream identity does not match: {msg}"
 
 
 class StreamReconfigureInProgressError(APIError):

@@ -11,6 +11,7 @@ Names are those that NATS users in Python know from nats-py, where it has one.
 from __future__ import annotations
 
 import builtins
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class ConnectionClosedError(LocalProtocolError):
 
 class BatchClosedError(LocalProtocolError):
     """A verb on a batch that was committed or abandoned."""
+
+
+class BatchFullError(LocalProtocolError):
+    """One message more than an atomic batch may have; ``limit`` is how many that is."""
+
+    def __init__(self, limit: int, note: str = "") -> None:
+        super().__init__(f"a batch has at most {limit} messages" + (f": {note}" if note else ""))
+        self.limit = limit
 
 
 class RemoteProtocolError(ProtocolError):
@@ -170,11 +179,23 @@ class NotJSMessageError(Error):
 class APIError(Error):
     """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
 
+    template: ClassVar[str] = ""
+    """The description as the server's source has it, ``{names}`` for what it fills in; empty when it is fixed."""
+
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{description} (code {code}, err_code {err_code})")
         self.code = code
         self.err_code = err_code
         self.description = description
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What the server filled into its text, by name: ``size`` for a batch that is too large, ``seq`` for a wrong
+        last sequence. Empty when the text is a fixed one, or another than expected."""
+        pieces = re.split(r"\{(\w+)\}", self.template)  # text, name, text, name, ..., text
+        pattern = "".join(f"(?P<{piece}>.*)" if at % 2 else re.escape(piece) for at, piece in enumerate(pieces))
+        found = re.fullmatch(pattern, self.description, re.DOTALL)
+        return {} if found is None else found.groupdict()
 
     @staticmethod
     def from_fields(code: int, err_code: int, description: str) -> APIError:

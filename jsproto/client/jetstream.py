@@ -4,20 +4,24 @@ Rules: a verb either sends its request or raises LocalProtocolError with nothing
 APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
 NoStreamResponseError.
 
-Not here: consumers, single Direct Gets, atomic batches.
+Not here: consumers, single Direct Gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from jsproto.client.advisories import BatchAdvisories
+from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
-from jsproto.client.fast import DEFAULT_FLOW, FastPublisher
-from jsproto.client.scripts import change_stream
+from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
+from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
+from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.client.session import Session
 from jsproto.errors import (
     APIError,
+    BatchFullError,
     Error,
     JetStreamNotAvailableError,
     LocalProtocolError,
@@ -25,6 +29,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.batch import EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_STREAM, MSG_ID
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
@@ -33,11 +38,6 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
 T = TypeVar("T")
-
-MSG_ID = "Nats-Msg-Id"
-EXPECTED_STREAM = "Nats-Expected-Stream"
-EXPECTED_LAST_SEQUENCE = "Nats-Expected-Last-Sequence"
-EXPECTED_LAST_SUBJECT_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 
 
 class JetStream:
@@ -116,18 +116,28 @@ class JetStream:
         ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refused by the server
         (WrongLastSequenceError and kin) unless the stream stands where the caller thinks.
         """
-        own = {
-            MSG_ID: msg_id,
-            EXPECTED_STREAM: expected_stream,
-            EXPECTED_LAST_SEQUENCE: expected_last_seq,
-            EXPECTED_LAST_SUBJECT_SEQUENCE: expected_last_subject_seq,
-        }
-        added = [(name, str(value)) for name, value in own.items() if value is not None]
-        merged = headers if not added else Headers([*Headers.of(headers).items(), *added])
+        merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now, decode=_pub_ack,
             headers=merged, no_responders=NoStreamResponseError,
         )  # fmt: skip
+
+    def async_publisher(
+        self,
+        *,
+        timeout: float | None = None,
+        max_pending: int = DEFAULT_MAX_PENDING,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+    ) -> AsyncPublisher:
+        """Publish ahead of the acknowledgements; see ``AsyncPublisher``."""
+        return AsyncPublisher(
+            self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
+            max_pending=max_pending, max_pending_bytes=max_pending_bytes,
+        )  # fmt: skip
+
+    def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
+        """Watch ``stream`` for abandoned batches, or for the end of one; see ``BatchAdvisories``."""
+        return BatchAdvisories(self.session, stream, batch_id)
 
     def fast_publisher(
         self,
@@ -143,8 +153,53 @@ class JetStream:
         return FastPublisher(
             self.session, inbox=inbox, batch_id=inbox.rpartition(".")[2] if batch_id is None else batch_id, gap=gap,
             flow=flow, max_outstanding_acks=max_outstanding_acks,
+            ack_timeout=ACK_TIMEOUT if ack_timeout is None else ack_timeout,
+        )  # fmt: skip
+
+    def atomic_batch(
+        self,
+        *,
+        batch_id: str | None = None,
+        max_messages: int | None = MAX_MESSAGES,
+        ack_first: bool = True,
+        ack_every: int = 0,
+        required_api_level: int | None = None,
+        ack_timeout: float | None = None,
+    ) -> AtomicBatch:
+        """A new atomic batch; see ``AtomicBatch``."""
+        inbox = self.session.new_inbox()
+        return AtomicBatch(
+            self.session, inbox=inbox, batch_id=inbox.rpartition(".")[2] if batch_id is None else batch_id,
+            max_messages=max_messages, ack_first=ack_first, ack_every=ack_every, required_api_level=required_api_level,
             ack_timeout=self.timeout if ack_timeout is None else ack_timeout,
         )  # fmt: skip
+
+    def publish_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        now: float,
+        batch_id: str | None = None,
+        max_messages: int | None = MAX_MESSAGES,
+        ack_first: bool = True,
+        ack_every: int = 0,
+        required_api_level: int | None = None,
+        ack_timeout: float | None = None,
+    ) -> Ticket[PubAck]:
+        """Store all of ``messages`` in one atomic batch, or none; the last one commits.
+
+        BatchFullError or LocalProtocolError, with nothing sent, when they are too many or none. The ticket fails, and
+        nothing is stored, with the error of the first that ``AtomicBatch.add`` refuses; otherwise as of ``commit``.
+        """
+        if not messages:
+            raise LocalProtocolError("an atomic batch needs at least one message")
+        if max_messages is not None and len(messages) > max_messages:
+            raise BatchFullError(max_messages, f"these are {len(messages)}")
+        batch = self.atomic_batch(
+            batch_id=batch_id, max_messages=max_messages, ack_first=ack_first, ack_every=ack_every,
+            required_api_level=required_api_level, ack_timeout=ack_timeout,
+        )  # fmt: skip
+        return self.session.run(publish_batch(self.session, batch, messages, now))
 
     def get_batch(
         self,
@@ -172,6 +227,24 @@ class JetStream:
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
             decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
         )  # fmt: skip
+
+
+def publish_headers(
+    headers: HeadersLike | None,
+    msg_id: str | None,
+    expected_stream: str | None,
+    expected_last_seq: int | None,
+    expected_last_subject_seq: int | None,
+) -> HeadersLike | None:
+    """``headers`` with those that the keywords of a publish stand for."""
+    own = {
+        MSG_ID: msg_id,
+        EXPECTED_STREAM: expected_stream,
+        EXPECTED_LAST_SEQUENCE: expected_last_seq,
+        EXPECTED_LAST_SUBJECT_SEQUENCE: expected_last_subject_seq,
+    }
+    added = [(name, str(value)) for name, value in own.items() if value is not None]
+    return headers if not added else Headers([*Headers.of(headers).items(), *added])
 
 
 def _not_available(subject: str) -> Error:

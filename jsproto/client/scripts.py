@@ -8,15 +8,18 @@ Not here: the subscribe workflow and the consumer reset.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
+    from jsproto.client.atomic import AtomicBatch
+    from jsproto.client.fast import Message
     from jsproto.client.jetstream import JetStream
     from jsproto.client.session import Session
     from jsproto.client.subscription import Subscription
+    from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamConfig, StreamInfo
 
 
@@ -31,6 +34,23 @@ def change_stream(
     config: StreamConfig = info.config.updated(**changes)
     updated: StreamInfo = yield js.update_stream(config, now=now, timeout=timeout)
     return updated
+
+
+def publish_batch(
+    session: Session, batch: AtomicBatch, messages: Sequence[Message], now: float
+) -> Generator[Ticket[Any], Any, PubAck]:
+    """Add all messages to the batch, the last one with the commit; whatever goes wrong, nothing of it is stored."""
+    taken, last = 0, len(messages) - 1
+    try:
+        while taken < last:
+            if session.congested:
+                yield session.sendable()
+            taken += batch.add_many(messages[taken:last], now)
+            yield batch.ready()
+        ack: PubAck = yield batch.commit(now, *messages[last])
+        return ack
+    finally:
+        batch.discard(now)
 
 
 def drain(session: Session, subscriptions: Iterable[Subscription], now: float) -> Generator[Ticket[Any], Any, None]:

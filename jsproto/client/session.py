@@ -345,6 +345,8 @@ class Session:
         else:
             head = b"%b%d\r\n" % (heads[0], size)
         if size > SPLIT_WRITES_AT:
+            if type(payload) is not bytes:  # what is queued must not change, and text is an error here as above
+                payload = bytes(memoryview(payload))
             self._writes += (head, payload, b"\r\n")
         else:
             self._writes.append(b"%b%b\r\n" % (head, payload))
@@ -524,14 +526,7 @@ class Session:
         self._release_congestion()
 
     def _release_congestion(self) -> None:
-        if self._congestion is not None:
-            self._congestion.succeed(None)
-            self.completed(self._congestion)
-            self._congestion = None
-
-    def _relieve(self) -> None:
-        """Nothing waits to be written any more. Whoever waited for that may publish, and wait, again."""
-        congestion, self._congestion = self._congestion, None
+        congestion, self._congestion = self._congestion, None  # whoever is told may wait for the next one at once
         if congestion is not None:
             congestion.succeed(None)
             self.completed(congestion)

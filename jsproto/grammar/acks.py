@@ -55,7 +55,7 @@ class PubAck:
 
     @property
     def sequences(self) -> range:
-        """The stream sequences of what it acknowledges, in order: of one message, or of all messages of an atomic batch.
+        """The stream sequences of what it acknowledges, in order: of a message, or of an atomic batch.
 
         Not of a fast-ingest batch, whose messages need not lie side by side.
         """

@@ -59,6 +59,8 @@ def render(table: str) -> str:
             body = textwrap.fill(row["description"] + ".", WIDTH - 4)
             text = f'"""{row["code"]}/{row["err_code"]}:\n\n{body}\n"""'
         parts.append(f"\n\nclass {name}(APIError):\n{textwrap.indent(text, '    ')}\n")
+        if "{" in row["description"]:
+            parts.append(f'\n    template = "{row["description"]}"\n')
     entries = "".join(f"    {row['err_code']}: {name},\n" for row, name in zip(rows, names, strict=True))
     parts.append(f"\n\nBY_ERR_CODE: Final[dict[int, type[APIError]]] = {{\n{entries}}}\n")
     return "".join(parts)

@@ -1,0 +1,607 @@
+"""Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or not at all.
+
+The server stages the members of a batch until the commit. It answers a member only where an answer was asked for: the
+first one, which tells whether the stream takes batches (``ack_first``), and then every so many (``ack_every``); the
+others travel without a round trip. A commit stores with its last message, or with a marker that is no message.
+
+Rules
+ * "May I add?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids adding. Where an
+   answer was asked for nothing more is sent before it is here.
+ * What the server would refuse at the commit, when it is too late, is refused by the verb where the client can know it,
+   with nothing sent and no sequence spent: a full batch, header checks that cannot be made inside a batch, a message id
+   that occurs twice, a server that is too old, a batch that was silent for so long that it is forgotten.
+ * A message that did not reach the batch (nobody took it, or it is larger than the stream allows) gives its sequence
+   back and the batch stays open. Every other error ends it, and then nothing of it is stored.
+ * A batch ends exactly once. Only a commit whose answer never came leaves open whether it is stored: then the error is
+   a BatchStalledError or BatchLostError and says so. Nothing is ever sent twice.
+ * An answer counts only on the reply subject that is waited for; an acknowledgement only with this batch's id and size.
+
+Not here: following a batch's advisories, and trying a whole batch again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from jsproto.client.fast import SERVER_IDLE_LIMIT, Message
+from jsproto.errors import (
+    APIError,
+    BatchClosedError,
+    BatchError,
+    BatchExpiredError,
+    BatchFullError,
+    BatchLostError,
+    BatchMessageError,
+    BatchStalledError,
+    BatchTruncatedError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NoRespondersError,
+    NoStreamResponseError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    StatusError,
+    UnsupportedByServerError,
+)
+from jsproto.events import UnexpectedMessage
+from jsproto.grammar.acks import PubAck, parse_pub_ack
+from jsproto.grammar.batch import (
+    BATCH_COMMIT,
+    BATCH_ID,
+    BATCH_SEQUENCE,
+    COMMIT_EOB,
+    COMMIT_STORE,
+    EXPECTED_LAST_MSG_ID,
+    EXPECTED_LAST_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    MSG_ID,
+    batch_head,
+    behind,
+)
+from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, status_line
+from jsproto.grammar.subjects import check_subject
+from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.atomic import ATOMIC, ENDED, AtomicPhase, AtomicStep
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer, Timers
+from jsproto.wire.frames import Msg
+
+MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (server fact, section 1)
+NO_RESPONDERS: Final = 503
+TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the batch never came to know of the message
+BAD_COMMIT: Final = 10200
+_NO_LIMIT: Final = 2**64
+_END: Final = b"\r\n"
+
+ATOMIC_SINCE: Final = (2, 12, 0)
+MSG_IDS_SINCE: Final = (2, 12, 1)
+EOB_SINCE: Final = (2, 14, 0)
+EOB_UNCOUNTED_SINCE: Final = (2, 14, 3)  # before, the marker that commits counts as a message
+
+
+class AtomicBatch(Conversation):
+    """One atomic batch.
+
+    Attributes: ``batch_id``; ``sequence`` (of the last message added, 1 for the first, 0 before); ``acked`` (the
+    highest sequence that the server has answered: staged, or stored once the phase is COMMITTED); ``phase``;
+    ``error`` (why the batch failed, else None).
+    """
+
+    __slots__ = (
+        "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
+        "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox", "_ready",
+        "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers", "_unanswered",
+        "acked", "batch_id", "error", "phase", "sequence",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        inbox: str,
+        batch_id: str,
+        max_messages: int | None = MAX_MESSAGES,
+        ack_first: bool = True,
+        ack_every: int = 0,
+        required_api_level: int | None = None,
+        ack_timeout: float = 5.0,
+        idle_limit: float = SERVER_IDLE_LIMIT,
+    ) -> None:
+        """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
+
+        ``max_messages``: how many the server takes in one batch; None leaves the check to it. ``ack_first``: wait for
+        the answer to the first message. ``ack_every``: wait for the answer to every so many messages; 0 for none.
+        ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``: seconds until an answer that is
+        due counts as missing. ``idle_limit``: seconds of silence after which the server forgets a batch.
+        LocalProtocolError for anything else.
+        """
+        if max_messages is not None and max_messages < 1:
+            raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
+        if ack_every < 0:
+            raise LocalProtocolError(f"ack_every is 0 or more, not {ack_every!r}")
+        if not (ack_timeout > 0 and idle_limit > 0):
+            raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")
+        check_subject(inbox)
+        self.batch_id = batch_id
+        self.sequence = 0
+        self.acked = 0
+        self.phase = AtomicPhase.IDLE
+        self.error: Error | None = None
+        self._outbox = outbox
+        self._inbox = inbox
+        self._head = batch_head(batch_id, required_api_level)
+        self._max_messages = max_messages
+        self._ack_first = ack_first
+        self._ack_every = ack_every
+        self._ack_timeout = ack_timeout
+        self._idle_limit = idle_limit
+        self._most = 0
+        self._limit = 0
+        self._timers = Timers()
+        self._sid: int | None = None
+        self._subject = ""
+        self._subjects: set[str] = set()
+        self._msg_ids: set[str] = set()
+        self._sent_at = self._sent_before = 0.0
+        self._answers = 0
+        self._awaited: bytes | None = None
+        self._unanswered: tuple[str, str | None] = ("", None)
+        self._ready: Ticket[None] | None = None
+        self._commit: Ticket[PubAck] | None = None
+        self._commit_sequence = 0
+        self._ack: PubAck | None = None
+
+    # -- what can be asked ---------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """The answer to a message is awaited: nothing may be added or committed before ``ready()``."""
+        return self._awaited is not None and self.phase is not AtomicPhase.COMMITTING
+
+    @property
+    def sequences(self) -> range:
+        """The stream sequences of the messages, in their order, once they are stored; empty before."""
+        return range(0) if self._ack is None or self.error is not None else self._ack.sequences
+
+    def ready(self) -> Ticket[None]:
+        """Completed when no answer is awaited (any more).
+
+        Fails with why the batch ended, or with BatchMessageError when the message in question was refused and the batch
+        is still open (``error`` is None then).
+        """
+        if self._ready is not None:
+            return self._ready
+        ticket: Ticket[None] = Ticket()
+        if self.error is not None:
+            ticket.fail(self.error)
+        elif self.phase in ENDED or self.phase is AtomicPhase.COMMITTING:
+            ticket.fail(self._closed())
+        elif self._awaited is not None:
+            self._ready = ticket
+        else:
+            ticket.succeed(None)
+        return ticket
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def add(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
+        """Add one message; returns its sequence in the batch. All subjects must be of one stream.
+
+        With nothing sent and no sequence spent: LocalProtocolError while an answer is awaited, and for headers that
+        cannot be in a batch (those of the batch itself; Nats-Expected-Last-Msg-Id; Nats-Expected-Last-Sequence behind
+        the first message; Nats-Expected-Last-Subject-Sequence for a subject that the batch has written already; a
+        Nats-Msg-Id that it has already); BatchFullError; UnsupportedByServerError; BatchExpiredError after too long a
+        silence; BatchClosedError after the end, or the batch's own error; and the outbox's LocalProtocolErrors.
+        """
+        sequence = self.sequence + 1
+        if sequence > self._limit or now - self._sent_at >= self._idle_limit:
+            return self._add_slowly(subject, payload, headers, now)
+        if headers is None:
+            self._outbox.publish(subject, payload, None, b"%b%d\r\n\r\n" % (self._head, sequence))
+        else:
+            block, msg_id = self._block(subject, headers, sequence, _END)
+            self._outbox.publish(subject, payload, None, block)
+            if msg_id is not None:
+                self._msg_ids.add(msg_id)
+        self._subjects.add(subject)
+        self.sequence = sequence
+        self._sent_at = now
+        return sequence
+
+    def add_many(self, messages: Sequence[Message], now: float) -> int:
+        """Add from the front of ``messages`` what is possible now; returns how many were taken.
+
+        Fewer than all when an answer is awaited or the outbox is full: wait for ``ready()``, or for the outbox, and go
+        on behind what was taken. Errors as of ``add``; a bad message raises with those before it taken, so that
+        ``sequence`` tells how far it got.
+        """
+        taken = 0
+        try:
+            for message in messages:
+                if self.waiting:
+                    break
+                self.add(message[0], message[1], message[2] if len(message) == 3 else None, now=now)
+                taken += 1
+        except OutboundBufferLimitError:
+            if not taken:
+                raise
+        return taken
+
+    def commit(
+        self, now: float, subject: str, payload: bytes = b"", headers: HeadersLike | None = None
+    ) -> Ticket[PubAck]:
+        """Add a last message and store the batch; the ticket takes the acknowledgement (``count``, the last ``seq``).
+
+        The ticket fails with the server's APIError, and nothing is stored; with BatchMessageError when this message was
+        refused and the batch is still open; with BatchStalledError or BatchLostError when no answer came, and it is
+        not known whether all is stored or nothing. Raises as ``add``.
+        """
+        self._check_open(now)
+        sequence = self.sequence + 1
+        if self._max_messages is not None and sequence > self._max_messages:
+            raise BatchFullError(self._max_messages)
+        block, msg_id = self._block(subject, headers, sequence, COMMIT_STORE)
+        commit = self._send_commit(subject, payload, block, msg_id, now)
+        self.sequence = sequence
+        return commit
+
+    def commit_eob(self, now: float) -> Ticket[PubAck]:
+        """Store the batch as it is, without a further message; otherwise as ``commit``.
+
+        LocalProtocolError when it is empty; UnsupportedByServerError before nats-server 2.14, with the batch as it was.
+        """
+        self._check_open(now)
+        if not self.sequence:
+            raise LocalProtocolError("nothing was added: an empty batch cannot be committed")
+        if self._is_before(EOB_SINCE):
+            raise self._unsupported("a commit without a message", "2.14", "let the last message commit")
+        block = b"%b%d%b\r\n" % (self._head, self.sequence + 1, COMMIT_EOB)
+        return self._send_commit(self._subject, b"", block, None, now)
+
+    def discard(self, now: float) -> None:
+        """Walk away without commit: nothing is stored, the server forgets the batch. Nothing happens after the end."""
+        if self.phase in ENDED:
+            return
+        self._step(AtomicStep.DISCARD)
+        self._close()
+        self._fail_waiters(self._closed())
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Msg, now: float) -> None:
+        """An answer on the batch's inbox."""
+        if message.subject != self._awaited:
+            self._ignore(message, "an answer that the batch does not wait for")
+            return
+        try:
+            answer = self._read(message)
+        except RemoteProtocolError as error:
+            self._ignore(message, str(error))
+            return
+        if isinstance(answer, Error):
+            self._receive_error(answer)
+        elif answer is None:
+            if self.phase is AtomicPhase.COMMITTING:
+                self._ignore(message, "an empty answer to a commit")
+            else:
+                self._accept()
+        elif answer.batch is None:
+            note = f"messages were stored as plain ones, up to sequence {answer.seq} of stream {answer.stream}"
+            self._fail(self._unsupported("an atomic batch", "2.12", note))
+        elif answer.batch != self.batch_id or self.phase is not AtomicPhase.COMMITTING:
+            self._ignore(message, "an acknowledgement of another batch, or of a commit that was not sent")
+        else:
+            self._receive_commit_ack(answer, message)
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        for timer in self._timers.expired(now):
+            if self.phase in ENDED:
+                break
+            if timer is not Timer.BATCH_IDLE:  # BATCH_START, BATCH_STALLED
+                self._stalled()
+            elif now - self._sent_at >= self._idle_limit:
+                self._expire(now)
+            else:
+                self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit)
+        self._outbox.rearm(self)
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called."""
+        return self._timers.next()
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """Without its connection the batch cannot go on: what is missing could not be told from what arrived."""
+        if self.phase not in ENDED:
+            text = f"the connection was lost: {error}"
+            lost = BatchLostError(f"{text}; {self._outcome()}", **self._facts())
+            lost.__cause__ = error
+            self._fail(lost)
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def _check_open(self, now: float) -> None:
+        """Adding and committing is possible now, or raise why not."""
+        if self.waiting:
+            raise LocalProtocolError("the server's answer to a message is awaited: wait for ready()")
+        if self.phase is AtomicPhase.IDLE:
+            self._check_server()
+        elif self.phase is AtomicPhase.OPEN and now - self._sent_at >= self._idle_limit:
+            self._expire(now)
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        if self.phase in ENDED or self.phase is AtomicPhase.COMMITTING:
+            raise self._closed()
+
+    def _check_server(self) -> None:
+        """A server that does not know batches would store the messages as plain ones: ask INFO first."""
+        closed = self._outbox.closed_error
+        if closed is not None:
+            raise closed
+        if self._is_before(ATOMIC_SINCE):
+            raise self._unsupported("an atomic batch", "2.12")
+
+    def _add_slowly(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
+        """Add the first message, one that asks for an answer, or none: say why."""
+        self._check_open(now)
+        sequence = self.sequence + 1
+        most = self._most_messages()
+        if sequence > most:
+            assert self._max_messages is not None  # else there is no most
+            raise BatchFullError(self._max_messages, "" if most == self._max_messages else _LAST_COMMITS)
+        block, msg_id = self._block(subject, headers, sequence, _END)
+        asks = (sequence == 1 and self._ack_first) or (self._ack_every > 0 and sequence % self._ack_every == 0)
+        reply = self._open_inbox(subject) if asks or sequence == 1 else b""
+        self._outbox.publish(subject, payload, reply if asks else None, block)
+        if sequence == 1:
+            self._subject = subject
+            self._most = most
+            self._step(AtomicStep.START)
+            self._timers.set(Timer.BATCH_IDLE, now + self._idle_limit)
+            self._outbox.rearm(self)
+        self.sequence = sequence
+        self._sent_before, self._sent_at = self._sent_at, now
+        self._unanswered = (subject, msg_id)
+        if asks:
+            self._await(reply, Timer.BATCH_START if sequence == 1 else Timer.BATCH_STALLED, now)
+        else:
+            self._accepted()
+        return sequence
+
+    def _send_commit(
+        self, subject: str, payload: bytes, block: bytes, msg_id: str | None, now: float
+    ) -> Ticket[PubAck]:
+        reply = self._open_inbox(subject)
+        self._outbox.publish(subject, payload, reply, block)
+        self._commit_sequence = self.sequence + 1
+        self._sent_before, self._sent_at = self._sent_at, now
+        self._unanswered = (subject, msg_id)
+        self._step(AtomicStep.COMMIT)
+        self._timers.stop(Timer.BATCH_IDLE)
+        self._await(reply, Timer.BATCH_STALLED, now)
+        self._commit = Ticket()
+        return self._commit
+
+    def _block(
+        self, subject: str, headers: HeadersLike | None, sequence: int, behind_sequence: bytes
+    ) -> tuple[bytes, str | None]:
+        """The header block of a message, and the message id in it."""
+        if headers is None:
+            return b"%b%d%b\r\n" % (self._head, sequence, behind_sequence), None
+        block = encode_headers(headers)
+        msg_id = self._check_headers(subject, Headers.of(headers), sequence) if b"\r\nNats-" in block else None
+        return b"%b%d%b%b" % (self._head, sequence, behind_sequence, behind(block)), msg_id
+
+    def _check_headers(self, subject: str, headers: Headers, sequence: int) -> str | None:
+        """Refuse what the server would refuse when all of the batch is there; returns the message id."""
+        for name in (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT):
+            if name in headers:
+                raise LocalProtocolError(f"{name} is written by the batch itself")
+        if EXPECTED_LAST_MSG_ID in headers:
+            raise LocalProtocolError(f"{EXPECTED_LAST_MSG_ID} is not supported in an atomic batch")
+        if EXPECTED_LAST_SEQUENCE in headers and sequence > 1:
+            raise LocalProtocolError(f"only the first message of a batch may carry {EXPECTED_LAST_SEQUENCE}")
+        if EXPECTED_LAST_SUBJECT_SEQUENCE in headers:
+            checked = headers.get(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT, subject)
+            if checked in self._subjects:
+                text = f"a message before it in the batch has written {checked} already"
+                raise LocalProtocolError(f"{EXPECTED_LAST_SUBJECT_SEQUENCE} cannot be checked: {text}")
+        msg_id = headers.get(MSG_ID)
+        if msg_id is not None and msg_id in self._msg_ids:
+            raise LocalProtocolError(f"{MSG_ID} {msg_id!r} is in the batch already")
+        if msg_id is not None and self._is_before(MSG_IDS_SINCE):
+            raise self._unsupported(f"{MSG_ID} in an atomic batch", "2.12.1")
+        return msg_id
+
+    def _most_messages(self) -> int:
+        """How many may be added so that a commit is still possible behind them."""
+        if self._max_messages is None:
+            return _NO_LIMIT
+        return self._max_messages - self._is_before(EOB_UNCOUNTED_SINCE)
+
+    def _open_inbox(self, subject: str) -> bytes:
+        """A reply subject that was never used before."""
+        check_subject(subject)
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+        self._answers += 1
+        return f"{self._inbox}.{self._answers}".encode()
+
+    def _await(self, reply: bytes, timer: Timer, now: float) -> None:
+        """Nothing more may be sent before the answer: what was sent must leave, and time counts."""
+        self._limit = 0
+        self._awaited = reply
+        self._timers.set(timer, now + self._ack_timeout)
+        self._outbox.flush()
+        self._outbox.rearm(self)
+
+    # -- receiving -----------------------------------------------------------------------------------------------------
+
+    def _read(self, message: Msg) -> PubAck | Error | None:
+        """What an answer says; None: accepted."""
+        if message.payload:
+            return parse_pub_ack(message.payload)
+        status = None if message.header is None else status_line(message.header)
+        if status is None:
+            return None
+        if status[0] != NO_RESPONDERS:
+            return StatusError.from_status(*status)
+        server = self._outbox.server
+        no_jetstream = server is not None and not server.jetstream
+        return (JetStreamNotAvailableError if no_jetstream else NoStreamResponseError)(self._unanswered[0])
+
+    def _accept(self) -> None:
+        """The message that asked for an answer is staged."""
+        self.acked = self.sequence
+        self._answered()
+        self._accepted()
+        self._outbox.rearm(self)
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.succeed(None)
+            self._outbox.completed(ready)
+
+    def _receive_error(self, error: Error) -> None:
+        in_batch = self._commit_sequence != 1 and self.phase is not AtomicPhase.STARTING
+        if in_batch and (isinstance(error, NoRespondersError) or _code(error) == TOO_LARGE_MESSAGE):
+            self._give_back(error)
+            return
+        if self._commit_sequence > self.sequence and _code(error) == BAD_COMMIT:
+            unsupported = self._unsupported("a commit without a message", "2.14", "nothing is stored")
+            unsupported.__cause__ = error
+            error = unsupported
+        self._fail(error)
+
+    def _give_back(self, error: Error) -> None:
+        """The message that was answered did not reach the batch: everything is as it was before it."""
+        stores = self._commit_sequence <= self.sequence
+        sequence = self.sequence if stores else self._commit_sequence
+        self.sequence = sequence - 1
+        self._commit_sequence = 0
+        self._sent_at = self._sent_before
+        self._step(AtomicStep.REFUSE)
+        self._answered()
+        self._open_window()
+        self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit)
+        self._outbox.rearm(self)
+        text = f"message {sequence} of the batch was refused: {error}; the batch is open and may go on without it"
+        refused = BatchMessageError(text, message_sequence=sequence, **self._facts())
+        refused.__cause__ = error
+        self._fail_waiters(refused)
+
+    def _receive_commit_ack(self, ack: PubAck, message: Msg) -> None:
+        """All of the batch is stored, or an acknowledgement says what cannot be."""
+        self._ack = ack
+        count, marker = ack.count or 0, self._commit_sequence > self.sequence
+        if marker and count == self._commit_sequence:
+            note = f"the marker was stored as a message, {ack.seq}"
+            self._fail(self._unsupported("a commit without a message", "2.14", note))
+        elif count < self.sequence:
+            text = f"{count} of {self.sequence} messages were stored by the commit"
+            self._fail(BatchTruncatedError(text, **self._facts()))
+        elif count > self.sequence or ack.seq < count:
+            text = f"the commit of {self.sequence} messages was acknowledged as {count}, the last one {ack.seq}"
+            self._fail(RemoteProtocolError(text, message.payload))
+        else:
+            self.acked = self.sequence
+            commit, self._commit = self._commit, None
+            assert commit is not None  # COMMITTING is entered with it
+            self._step(AtomicStep.FINISH)
+            self._close()
+            commit.succeed(ack)
+            self._outbox.completed(commit)
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    def _answered(self) -> None:
+        self._awaited = None
+        self._timers.stop(Timer.BATCH_START, Timer.BATCH_STALLED)
+
+    def _accepted(self) -> None:
+        """The last message is in the batch: remember what later ones are checked against, and go on."""
+        subject, msg_id = self._unanswered
+        self._subjects.add(subject)
+        if msg_id is not None:
+            self._msg_ids.add(msg_id)
+        self._step(AtomicStep.ACCEPT)
+        self._open_window()
+
+    def _open_window(self) -> None:
+        """Messages may be added up to the next one that asks for an answer."""
+        self._limit = self._most
+        if self._ack_every:
+            self._limit = min(self._most, (self.sequence // self._ack_every + 1) * self._ack_every - 1)
+
+    def _expire(self, now: float) -> None:
+        silent = now - self._sent_at
+        text = f"the batch was silent for {silent:.1f} s; servers forget a batch after {self._idle_limit:g} s"
+        self._fail(BatchExpiredError(f"{text}; {self._outcome()}", **self._facts()))
+
+    def _stalled(self) -> None:
+        text = f"no answer from the server within {self._ack_timeout:g} s"
+        self._fail(BatchStalledError(f"{text}; {self._outcome()}", **self._facts()))
+
+    def _outcome(self) -> str:
+        """What is known of a batch that ends without an answer."""
+        if self.phase is AtomicPhase.COMMITTING:
+            return "whether all of the batch is stored or nothing is not known: look at the stream"
+        return "nothing of the batch is stored"
+
+    def _fail(self, error: Error) -> None:
+        """End with ``error``; a BatchError is brought up to date with what is known now."""
+        self._step(AtomicStep.FAIL)
+        if isinstance(error, BatchError):
+            error.acked, error.sequence, error.ack = self.acked, self.sequence, self._ack
+        self.error = error
+        self._close()
+        self._fail_waiters(error)
+
+    def _close(self) -> None:
+        """The batch has ended: drop the inbox."""
+        self._limit = 0
+        self._awaited = None
+        self._timers.clear()
+        if self._sid is not None:
+            self._outbox.unsubscribe(self._sid)
+        self._outbox.rearm(self)
+
+    def _fail_waiters(self, error: Error) -> None:
+        waiters = (self._ready, self._commit)
+        self._ready = self._commit = None
+        for ticket in waiters:
+            if ticket is not None:
+                ticket.fail(error)
+                self._outbox.completed(ticket)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _closed(self) -> BatchClosedError:
+        return BatchClosedError(f"the batch is {self.phase.name.lower()}: start a new one")
+
+    def _facts(self) -> dict[str, Any]:
+        return {"batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._ack}
+
+    def _step(self, step: AtomicStep) -> None:
+        self.phase = ATOMIC[self.phase, step]
+
+    def _is_before(self, version: tuple[int, int, int]) -> bool:
+        """The server is known to be older than ``version``."""
+        server = self._outbox.server
+        return server is not None and (0, 0, 0) < server.version_tuple < version
+
+    def _unsupported(self, feature: str, needed: str, note: str = "") -> UnsupportedByServerError:
+        server = self._outbox.server
+        return UnsupportedByServerError(feature, needed, None if server is None else server.version, note)
+
+    def _ignore(self, message: Msg, reason: str) -> None:
+        self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
+
+
+_LAST_COMMITS: Final = "this server counts the marker that commits too, so let the last message commit"
+
+
+def _code(error: Error) -> int | None:
+    return error.err_code if isinstance(error, APIError) else None

@@ -1,0 +1,120 @@
+"""The headers by which a message belongs to an atomic batch (ADR-50), and those that a publish may carry besides.
+
+A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole); the last
+one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
+
+Rules: building is strict, and quick: all but the sequence of a header block is made once for a batch. Reading sorts as
+nats-server 2.15.1 does and never raises: names count with their case, the first line of a name wins, blanks before a
+value are skipped, numbers are ASCII digits (leading zeros allowed), an id has at most 64 bytes, and a message with an
+empty id is no member of anything.
+
+Not here: which headers may go together, and what a batch does with them (``client``, ``server``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Final
+
+from jsproto._event import event
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
+
+BATCH_ID: Final = "Nats-Batch-Id"
+BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
+BATCH_COMMIT: Final = "Nats-Batch-Commit"
+REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
+MSG_ID: Final = "Nats-Msg-Id"
+EXPECTED_STREAM: Final = "Nats-Expected-Stream"
+EXPECTED_LAST_MSG_ID: Final = "Nats-Expected-Last-Msg-Id"
+EXPECTED_LAST_SEQUENCE: Final = "Nats-Expected-Last-Sequence"
+EXPECTED_LAST_SUBJECT_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
+
+COMMIT_STORE: Final = b"\r\nNats-Batch-Commit: 1\r\n"
+COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
+"""What follows the sequence in the block of a message that commits; ``\\r\\n`` or more headers follow it."""
+
+_BLOCK: Final = b"NATS/1.0\r\n"
+_NO_NUMBER: Final = -1
+
+
+class BatchCommit(Enum):
+    """What a member does to its batch."""
+
+    NONE = "the batch goes on"
+    STORE = "it ends, with this message stored"
+    EOB = "it ends, without this message"
+    INVALID = "it is refused: the header has another value"
+
+
+class BatchProblem(IntEnum):
+    """Why a server refuses a member before it looks for its batch; the value is the server's error code."""
+
+    MISSING_SEQUENCE = 10175
+    INVALID_ID = 10179
+
+
+@event
+class BatchHeaders:
+    """What the headers of a member say. ``sequence`` is -1 where it is missing or no number (see ``problem``)."""
+
+    batch_id: str
+    sequence: int
+    commit: BatchCommit
+    problem: BatchProblem | None
+
+
+def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
+    """What the header blocks of all members begin with; the sequence in digits comes next.
+
+    The block of message n is this and ``b"%d\\r\\n\\r\\n" % n``, or ``b"%d"``, COMMIT_STORE or COMMIT_EOB, and
+    ``\\r\\n``. With ``required_api_level`` the server refuses the batch unless it is of that level. BadSubjectError for
+    an id that ``check_batch_id`` refuses, LocalProtocolError for a level that is none.
+    """
+    level = b""
+    if required_api_level is not None:
+        if type(required_api_level) is not int or required_api_level < 0:
+            raise LocalProtocolError(f"an API level is a number, 0 or more, not {required_api_level!r}")
+        level = b"%b: %d\r\n" % (REQUIRED_API_LEVEL.encode(), required_api_level)
+    return b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % (_BLOCK, level, check_batch_id(batch_id))
+
+
+def behind(block: bytes) -> bytes:
+    """The lines of an encoded header block without its first, to go behind those of the batch."""
+    return block[len(_BLOCK) :]
+
+
+def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:
+    """What a message says of its batch, read from its header block; None: it is no member of any."""
+    raw_id = None if block is None else _first(block, b"\r\nNats-Batch-Id:")
+    if block is None or not raw_id:
+        return None
+    sequence = _number(_first(block, b"\r\nNats-Batch-Sequence:"))
+    problem = None
+    if len(raw_id) > MAX_BATCH_ID:
+        problem = BatchProblem.INVALID_ID
+    elif sequence == _NO_NUMBER:
+        problem = BatchProblem.MISSING_SEQUENCE
+    commit = _COMMITS.get(_first(block, b"\r\nNats-Batch-Commit:"), BatchCommit.INVALID)
+    return BatchHeaders(raw_id.decode("utf-8", "surrogateescape"), sequence, commit, problem)
+
+
+_COMMITS: Final = {None: BatchCommit.NONE, b"1": BatchCommit.STORE, b"eob": BatchCommit.EOB}
+
+
+def _first(block: bytes, field: bytes) -> bytes | None:
+    """The value of the first line that begins with ``field``; None when there is none, or it is cut off."""
+    start = block.find(field)
+    if start < 0:
+        return None
+    end = block.find(b"\r\n", start + 2)
+    return None if end < 0 else block[start + len(field) : end].lstrip(b" ")
+
+
+def _number(digits: bytes | None) -> int:
+    """ASCII digits as a number, a number of more than 20 digits as 2**64."""
+    if digits is None or not digits.isdigit():
+        return _NO_NUMBER
+    digits = digits.lstrip(b"0")
+    return int(digits or b"0") if len(digits) <= 20 else 2**64
