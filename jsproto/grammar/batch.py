@@ -19,6 +19,7 @@ from typing import Final
 from jsproto._event import event
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
+from jsproto.grammar.headers import first_value
 
 BATCH_ID: Final = "Nats-Batch-Id"
 BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
@@ -87,29 +88,20 @@ def behind(block: bytes) -> bytes:
 
 def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:
     """What a message says of its batch, read from its header block; None: it is no member of any."""
-    raw_id = None if block is None else _first(block, b"\r\nNats-Batch-Id:")
+    raw_id = None if block is None else first_value(block, b"Nats-Batch-Id")
     if block is None or not raw_id:
         return None
-    sequence = _number(_first(block, b"\r\nNats-Batch-Sequence:"))
+    sequence = _number(first_value(block, b"Nats-Batch-Sequence"))
     problem = None
     if len(raw_id) > MAX_BATCH_ID:
         problem = BatchProblem.INVALID_ID
     elif sequence == _NO_NUMBER:
         problem = BatchProblem.MISSING_SEQUENCE
-    commit = _COMMITS.get(_first(block, b"\r\nNats-Batch-Commit:"), BatchCommit.INVALID)
+    commit = _COMMITS.get(first_value(block, b"Nats-Batch-Commit"), BatchCommit.INVALID)
     return BatchHeaders(raw_id.decode("utf-8", "surrogateescape"), sequence, commit, problem)
 
 
 _COMMITS: Final = {None: BatchCommit.NONE, b"1": BatchCommit.STORE, b"eob": BatchCommit.EOB}
-
-
-def _first(block: bytes, field: bytes) -> bytes | None:
-    """The value of the first line that begins with ``field``; None when there is none, or it is cut off."""
-    start = block.find(field)
-    if start < 0:
-        return None
-    end = block.find(b"\r\n", start + 2)
-    return None if end < 0 else block[start + len(field) : end].lstrip(b" ")
 
 
 def _number(digits: bytes | None) -> int:

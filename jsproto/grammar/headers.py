@@ -183,6 +183,32 @@ def last_value(raw: bytes, name: bytes) -> bytes | None:
     return None if end < 0 else raw[start + len(field) : end].strip(b" \t")
 
 
+def first_value(raw: bytes, name: bytes) -> bytes | None:
+    """The first value of ``name``, found without parsing the block, as servers find it: blanks behind it belong to it.
+
+    None when it is absent, or cut off by the end of the block.
+    """
+    field = b"\r\n%b:" % name
+    start = raw.find(field)
+    if start < 0:
+        return None
+    end = raw.find(b"\r\n", start + 2)
+    return None if end < 0 else raw[start + len(field) : end].lstrip(b" ")
+
+
+def without(raw: bytes, name: bytes) -> bytes | None:
+    """The block without the lines called ``name``; None when nothing is left of it."""
+    lines = raw.split(b"\r\n")
+    kept = [lines[0], *(line for line in lines[1:] if not line.startswith(b"%b:" % name))]
+    return b"\r\n".join(kept) if any(kept[1:]) else None
+
+
+def appended(raw: bytes | None, name: bytes, value: bytes) -> bytes:
+    """The block with one more line, the last."""
+    block = b"NATS/1.0\r\n\r\n" if raw is None else raw
+    return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
+
+
 def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) -> bytes:
     """The block of ``headers``, with a status in the server role; BadHeaderError for what could not be sent."""
     # Joined, never formatted: that takes the characters of a str subclass, whatever it does when it is formatted.

@@ -1,14 +1,19 @@
-"""The window of a flow-controlled batch: how far the sender may run ahead of the acknowledgements.
+"""The two ends of a flow-controlled batch: how far its sender may run ahead, and when its receiver acknowledges.
 
-The server acknowledges every ``every`` messages and may change that number at any time; the sender may have
-``outstanding`` such acknowledgements missing (ADR-50, Flow Control). Acknowledgements are cumulative, so a lost one
-costs nothing once the next arrives, and one that is older than what is known changes nothing. The whole question
-"may I send?" is one comparison with ``limit``.
+The receiver acknowledges every ``every`` messages and may change that number with any acknowledgement; the sender may
+have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control). Acknowledgements are cumulative, so a lost
+one costs nothing once the next arrives, and one that is older than what is known changes nothing. The whole question
+"may I send?" is one comparison with ``limit``; "must I acknowledge?" is one with the last acknowledgement.
 
 Not here: timers, phases, and what an acknowledgement looks like.
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+SHARED_RATE: Final = 500
+"""Messages for each acknowledgement that all batches of a stream have between them (nats-server)."""
 
 
 class AckWindow:
@@ -38,4 +43,37 @@ class AckWindow:
         self.acked = sequence
         self.every = min(every, self.maximum)
         self.limit = sequence + self.every * self.outstanding
+        return True
+
+
+class AckPace:
+    """When the receiver of a batch acknowledges: often at first beside others, then less; more often with more of them.
+
+    As nats-server 2.15.1 chooses (server facts, section 2). Attributes: ``acked`` the sequence last acknowledged,
+    ``every`` the interval in force, ``maximum`` the interval the sender asked for.
+    """
+
+    __slots__ = ("acked", "every", "maximum")
+
+    def __init__(self, maximum: int, batches: int, acked: int = 0) -> None:
+        """``maximum`` is what the sender asks for; ``batches`` the open ones of the stream, this one among them."""
+        self.maximum = maximum
+        self.acked = acked
+        self.every = min(SHARED_RATE, maximum) if batches == 1 else 1
+
+    def due(self, sequence: int, batches: int) -> bool:
+        """Whether an acknowledgement is due now that everything up to ``sequence`` is there.
+
+        If so ``acked`` is what it acknowledges and ``every`` the interval from there on: of several that are due at
+        once, only the last.
+        """
+        passed = (sequence - self.acked) // self.every
+        if passed < 1:
+            return False
+        self.acked += passed * self.every
+        ceiling = min(max(1, SHARED_RATE // batches), self.maximum)
+        if self.every < ceiling:
+            self.every = min(self.every * 2, ceiling)
+        else:
+            self.every = max(self.every // 2, ceiling)
         return True

@@ -1,0 +1,75 @@
+"""How a stream answers: to the reply subject of the message that made it answer, through an outbox.
+
+Rules: no reply subject, no answer. A stream that is told not to acknowledge (``no_ack``) answers refusals and
+acknowledges plain messages no more; fast ingest goes on with its flow. What cannot be a subject has no subscriber, so
+the answer is dropped: a peer's message never raises.
+
+Not here: who gets the answer (whoever routes).
+"""
+
+from __future__ import annotations
+
+from jsproto.errors import APIError, LocalProtocolError
+from jsproto.grammar.acks import PubAck, encode_error_ack, encode_pub_ack
+from jsproto.grammar.advisory import AbandonReason, BatchAbandoned, batch_abandoned_subject, encode_batch_abandoned
+from jsproto.outbox import Outbox
+from jsproto.server.node import Node
+from jsproto.server.refusals import draft_of
+from jsproto.server.stream import Stream
+
+
+class Answers:
+    """The voice of one stream."""
+
+    __slots__ = ("_node", "_outbox", "_stream")
+
+    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+        self._stream = stream
+        self._node = node
+        self._outbox = outbox
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the stream answers at all to plain messages and with refusals."""
+        return not self._stream.config.no_ack
+
+    def send(self, reply: bytes | None, payload: bytes) -> None:
+        """One answer, whatever the stream's mind about acknowledging."""
+        if not reply:
+            return
+        try:
+            self._outbox.publish(reply.decode(), payload)
+        except (UnicodeDecodeError, LocalProtocolError):
+            return
+
+    def error(self, reply: bytes | None, error: APIError) -> None:
+        """An error in the shape of a publish acknowledgement."""
+        if self._node.dialect == "draft":
+            error = draft_of(error)
+        self.send(reply, encode_error_ack(error, self._stream.config.name))
+
+    def refuse(self, reply: bytes | None, error: APIError) -> None:
+        """The same, unless the stream does not acknowledge."""
+        if self.acknowledges:
+            self.error(reply, error)
+
+    def pub_ack(
+        self,
+        reply: bytes | None,
+        seq: int,
+        *,
+        duplicate: bool = False,
+        batch: str | None = None,
+        count: int | None = None,
+        error: APIError | None = None,
+    ) -> None:
+        """A publish acknowledgement."""
+        name, domain = self._stream.config.name, self._node.domain
+        ack = PubAck(name, seq, domain, duplicate=duplicate, batch=batch, count=count, error=error)
+        self.send(reply, encode_pub_ack(ack))
+
+    def abandoned(self, batch_id: str, reason: AbandonReason, now: float) -> None:
+        """Tell whoever listens that a batch was given up."""
+        node, name = self._node, self._stream.config.name
+        advisory = BatchAbandoned(name, batch_id, reason, node.next_id(), node.timestamp(now), node.domain)
+        self._outbox.publish(batch_abandoned_subject(name), encode_batch_abandoned(advisory, node.dialect))

@@ -1,0 +1,166 @@
+"""Atomic batches in the server role (ADR-50): members are staged, the commit stores all of them or none.
+
+Rules, those of nats-server 2.15.1 (server facts, section 1): nothing is in the stream before the commit, where every
+member is checked under the state that the members before it will have made. A batch that is refused, at whatever
+member, is gone, and its id is free at once. Whoever sends a member that fits nothing gets ``incomplete``. A batch that
+is silent for too long is dropped with an advisory; so is one with a gap, an unknown end, too many members or too high
+a demand, but not one that fails at its commit.
+
+Not here: the headers (``grammar.batch``), which message is a member (``publish``), replication.
+"""
+
+from __future__ import annotations
+
+from jsproto.errors import APIError
+from jsproto.grammar.advisory import AbandonReason
+from jsproto.grammar.batch import (
+    BATCH_COMMIT,
+    EXPECTED_LAST_MSG_ID,
+    BatchCommit,
+    BatchHeaders,
+    parse_batch_headers,
+)
+from jsproto.grammar.headers import appended
+from jsproto.outbox import Conversation, Outbox
+from jsproto.server.answers import Answers
+from jsproto.server.checks import Staged, check_level, check_open, check_size
+from jsproto.server.node import Node
+from jsproto.server.refusals import refusal
+from jsproto.server.stream import Publication, Stream
+from jsproto.timers import Deadlines
+from jsproto.wire.frames import Msg
+
+
+class _Abandoned(Exception):
+    """The batch is dropped: the sender gets ``error``, whoever listens the ``reason``, if there is one."""
+
+    def __init__(self, error: APIError, reason: AbandonReason | None = None) -> None:
+        self.error = error
+        self.reason = reason
+
+
+class AtomicBatches(Conversation):
+    """The open atomic batches of one stream."""
+
+    __slots__ = ("_answers", "_deadlines", "_node", "_open", "_stream")
+
+    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+        self._stream = stream
+        self._node = node
+        self._answers = Answers(stream, node, outbox)
+        self._open: dict[str, list[Publication]] = {}
+        self._deadlines: Deadlines[str] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A member of some batch; a message that is none is not looked at."""
+        self.handle_timeout(now)
+        headers = parse_batch_headers(message.header)
+        if headers is None:
+            return
+        try:
+            self._admit(message, headers)
+        except APIError as error:
+            self._answers.refuse(message.reply, error)
+            return
+        try:
+            self._take(message, headers, now)
+        except _Abandoned as end:
+            self._drop(headers.batch_id)
+            self._answers.refuse(message.reply, end.error)
+            if end.reason is not None:
+                self._answers.abandoned(headers.batch_id, end.reason, now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Give up the batches that were silent for too long."""
+        for batch_id in self._deadlines.due(now):
+            self._drop(batch_id)
+            self._answers.abandoned(batch_id, "timeout", now)
+
+    def deadline(self) -> float | None:
+        """When the next batch will have been silent for too long."""
+        return self._deadlines.next()
+
+    def forget(self) -> None:
+        """Drop all batches without a word: they are switched off, or another server leads the stream now."""
+        for batch_id in list(self._open):
+            self._drop(batch_id)
+
+    def _admit(self, message: Msg, headers: BatchHeaders) -> None:
+        """Find or open the batch; an APIError leaves everything as it is."""
+        check_open(self._stream)
+        check_size(self._stream, _publication(message))
+        if not self._stream.config.allow_atomic:
+            raise refusal(10174)
+        if headers.problem is not None:
+            raise refusal(headers.problem)
+        if headers.batch_id in self._open:
+            return
+        if headers.sequence != 1:
+            self._check_length(headers)
+            raise refusal(10176)
+        limits = self._node.limits
+        if len(self._open) >= limits.atomic_per_stream or self._node.atomic_open >= limits.atomic_total:
+            raise refusal(10210)
+        self._open[headers.batch_id] = []
+        self._node.atomic_open += 1
+
+    def _take(self, message: Msg, headers: BatchHeaders, now: float) -> None:
+        batch = self._open[headers.batch_id]
+        if headers.commit is BatchCommit.INVALID:
+            raise _Abandoned(refusal(10200))
+        try:
+            member = check_level(_publication(message), self._node.api_level)
+        except APIError as error:
+            raise _Abandoned(error, "unsupported") from None
+        self._deadlines.set(headers.batch_id, now + self._node.limits.idle)
+        end_of_batch = headers.commit is BatchCommit.EOB
+        if headers.sequence != len(batch) + 1 or (end_of_batch and not batch):
+            raise _Abandoned(refusal(10176), "incomplete")
+        try:
+            self._check_length(headers)
+        except APIError as error:
+            raise _Abandoned(error, "large") from None
+        if end_of_batch:
+            last = batch[-1]
+            batch[-1] = Publication(last.subject, appended(last.header, BATCH_COMMIT.encode(), b"1"), last.payload)
+        else:
+            batch.append(member)
+        if headers.commit is not BatchCommit.NONE:
+            self._commit(message.reply, headers.batch_id, batch, now)
+        elif self._answers.acknowledges:
+            self._answers.send(message.reply, b"")
+
+    def _commit(self, reply: bytes | None, batch_id: str, batch: list[Publication], now: float) -> None:
+        staged = Staged(self._stream)
+        for member in batch:
+            if member.value(EXPECTED_LAST_MSG_ID):
+                raise _Abandoned(refusal(10177, EXPECTED_LAST_MSG_ID))
+            try:
+                duplicate = staged.check(member, now)
+            except APIError as error:
+                raise _Abandoned(error) from None
+            if duplicate is not None:
+                raise _Abandoned(refusal(10201))
+        for member in batch:
+            self._stream.append(member, now)
+        self._drop(batch_id)
+        if self._answers.acknowledges:
+            self._answers.pub_ack(reply, self._stream.last_seq, batch=batch_id, count=len(batch))
+
+    def _check_length(self, headers: BatchHeaders) -> None:
+        """The message that ends a batch without being stored does not count."""
+        limit = self._node.limits.atomic_messages
+        if headers.sequence - (headers.commit is BatchCommit.EOB) > limit:
+            raise refusal(10199, limit)
+
+    def _drop(self, batch_id: str) -> None:
+        del self._open[batch_id]
+        self._deadlines.set(batch_id, None)
+        self._node.atomic_open -= 1
+
+
+def _publication(message: Msg) -> Publication:
+    return Publication(message.subject, message.header, message.payload)

@@ -1,0 +1,193 @@
+"""What a stream checks before it stores a message: size, headers that expect something of the stream, message ids.
+
+Two orders, as in nats-server: ``check`` for a message alone on a stream of one replica, ``Staged.check`` for the
+members of batches, under a running state: what the batch will have changed before the member is stored.
+
+Rules: a failed check is an APIError, raised; a duplicate is returned as the sequence of the message that came first
+(0 when that is staged too). A number that is none is a number that never matches. Facts: section 1 and 2.
+
+Not here: whether batches are allowed, sequences inside a batch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jsproto.grammar.batch import (
+    EXPECTED_LAST_MSG_ID,
+    EXPECTED_LAST_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
+    EXPECTED_STREAM,
+    MSG_ID,
+    REQUIRED_API_LEVEL,
+)
+from jsproto.grammar.headers import without
+from jsproto.server.refusals import refusal
+from jsproto.server.stream import Publication, Stream
+
+MAX_HEADER: Final = 65_535
+"""Bytes of a header block: servers keep its length in 16 bits."""
+
+_NEVER: Final = -1
+_LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,18}")
+
+
+def check_size(stream: Stream, message: Publication) -> None:
+    """APIError (10054) when the message is larger than the stream allows."""
+    limit = -1 if stream.config.max_msg_size is None else stream.config.max_msg_size
+    if 0 <= limit < len(message.header or b"") + len(message.payload):
+        raise refusal(10054)
+
+
+def check_open(stream: Stream) -> None:
+    """APIError (10109) when the stream is sealed."""
+    if stream.config.sealed:
+        raise refusal(10109)
+
+
+def check_level(message: Publication, api_level: int) -> Publication:
+    """The message without the API level that it requires; APIError (10185) when it requires more than there is."""
+    level = message.value(REQUIRED_API_LEVEL)
+    if message.header is None or not level:
+        return message
+    if _LEVEL.fullmatch(level) is None or int(level) > api_level:
+        raise refusal(10185)
+    return Publication(message.subject, without(message.header, REQUIRED_API_LEVEL.encode()), message.payload)
+
+
+def check(stream: Stream, message: Publication, now: float) -> int | None:
+    """Check a message that belongs to no batch; a duplicate is the sequence of its original, else None."""
+    check_open(stream)
+    _check_stream_name(stream, message)
+    _check_ttl(stream, message)
+    _check_subject_sequence(stream, message)
+    expected = _number(message, EXPECTED_LAST_SEQUENCE)
+    if expected not in (None, stream.last_seq):
+        raise refusal(10071, stream.last_seq)
+    msg_id = message.value(MSG_ID)
+    if msg_id and (original := stream.duplicate_of(msg_id, now)) is not None:
+        return original
+    last_id = message.value(EXPECTED_LAST_MSG_ID)
+    if last_id and last_id != stream.last_msg_id:
+        raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
+    _check_rollup(stream, message)
+    check_size(stream, message)
+    _check_header_size(message)
+    return None
+
+
+class Staged:
+    """What a batch will have changed: the running sequence, the ids and subjects of its members, their size."""
+
+    __slots__ = ("_bytes", "_expected", "_ids", "_sequence", "_stream", "_subjects")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._sequence = stream.last_seq
+        self._ids: set[bytes] = set()
+        self._subjects: dict[bytes, int] = {}
+        self._expected: dict[bytes, int] = {}
+        self._bytes = 0
+
+    def check(self, message: Publication, now: float) -> int | None:
+        """Check the next member, and stage it; a duplicate (not staged) is the sequence of its original, else None."""
+        stream = self._stream
+        _check_header_size(message)
+        _check_stream_name(stream, message)
+        _check_ttl(stream, message)
+        msg_id = message.value(MSG_ID)
+        if msg_id:
+            if msg_id in self._ids:
+                return 0
+            if (original := stream.duplicate_of(msg_id, now)) is not None:
+                return original
+            self._ids.add(msg_id)
+        self._check_last_sequence(message)
+        self._check_subject_sequence(message)
+        rollup = _check_rollup(stream, message)
+        if rollup == "sub" and message.subject in self._subjects:
+            raise refusal(10111, "batch rollup sub invalid")
+        if rollup == "all" and self._subjects:
+            raise refusal(10111, "batch rollup all invalid")
+        self._subjects[message.subject] = self._subjects.get(message.subject, 0) + 1
+        self._bytes += stream.size(message)
+        self._check_room(message)
+        self._sequence += 1
+        return None
+
+    def _check_last_sequence(self, message: Publication) -> None:
+        expected = _number(message, EXPECTED_LAST_SEQUENCE)
+        if expected is None:
+            return
+        if expected != self._sequence:
+            raise refusal(10071, self._sequence)
+        if self._subjects:
+            raise refusal(10164)
+
+    def _check_subject_sequence(self, message: Publication) -> None:
+        """The state before the batch decides, so no member may have written the subject."""
+        subject = message.value(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT) or message.subject
+        if _number(message, EXPECTED_LAST_SUBJECT_SEQUENCE) is not None and subject in self._subjects:
+            raise refusal(10164)
+        _check_subject_sequence(self._stream, message)
+
+    def _check_room(self, message: Publication) -> None:
+        """Whether a stream that discards new messages has room for all that is staged."""
+        stream, config = self._stream, self._stream.config
+        if config.discard != "new":
+            return
+        if 0 < (config.max_msgs or 0) < len(stream) + sum(self._subjects.values()):
+            raise refusal(10077, "maximum messages exceeded")
+        if 0 < (config.max_bytes or 0) < stream.stored_bytes + self._bytes:
+            raise refusal(10077, "maximum bytes exceeded")
+        at_most = config.max_msgs_per_subject or 0
+        there = stream.count_of(message.subject) + self._subjects[message.subject]
+        if config.discard_new_per_subject and 0 < at_most < there and not message.rollup:
+            raise refusal(10077, "maximum messages per subject exceeded")
+
+
+def _number(message: Publication, name: str) -> int | None:
+    """The number in a header; None when there is none, -1 when it is something else."""
+    value = message.value(name)
+    if not value:
+        return None
+    return int(value) if value.isdigit() and len(value) <= 20 else _NEVER
+
+
+def _check_header_size(message: Publication) -> None:
+    if message.header is not None and len(message.header) > MAX_HEADER:
+        raise refusal(10097)
+
+
+def _check_stream_name(stream: Stream, message: Publication) -> None:
+    name = message.value(EXPECTED_STREAM)
+    if name and name != stream.config.name.encode():
+        raise refusal(10060)
+
+
+def _check_ttl(stream: Stream, message: Publication) -> None:
+    if message.value("Nats-TTL") not in (None, b"", b"0") and not stream.config.allow_msg_ttl:
+        raise refusal(10166)
+
+
+def _check_subject_sequence(stream: Stream, message: Publication) -> None:
+    expected = _number(message, EXPECTED_LAST_SUBJECT_SEQUENCE)
+    subject = message.value(EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT)
+    if expected is None:
+        if subject:
+            raise refusal(10193)
+        return
+    last = stream.last_of(subject or message.subject)
+    if expected != last:
+        raise refusal(10071, last)
+
+
+def _check_rollup(stream: Stream, message: Publication) -> str:
+    rollup = message.rollup
+    if rollup and (not stream.config.allow_rollup_hdrs or stream.config.deny_purge):
+        raise refusal(10111, "rollup not permitted")
+    if rollup not in ("", "sub", "all"):
+        raise refusal(10111, f'rollup value invalid: "{rollup}"')
+    return rollup

@@ -1,0 +1,78 @@
+"""What the streams of one server have in common: limits, dialect, release, time of day, ids.
+
+Rules: the numbers are nats-server's, each can be set. The time of day is the caller's monotonic seconds plus one
+offset; ids derive from one token. So the same inputs give the same bytes.
+
+Not here: links and accounts (there is one account).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from jsproto.grammar.acks import Dialect
+
+Release: TypeAlias = tuple[int, int, int]
+
+REFERENCE: Final[Release] = (2, 15, 1)
+"""The release that is spoken unless another is asked for."""
+
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH: Final = 22
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How many batches, how large and how long silent: ``jetstream { limits { batch { ... } } }`` of nats-server.
+
+    ``idle`` in seconds. nats-server has one number for both kinds of batches where this has two.
+    """
+
+    atomic_per_stream: int = 50
+    atomic_total: int = 1000
+    atomic_messages: int = 1000
+    fast_per_stream: int = 1000
+    fast_total: int = 50_000
+    idle: float = 10.0
+
+
+@dataclass(slots=True)
+class Node:
+    """One server, as its streams see it.
+
+    ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.
+    ``dialect`` is that of ADR-50 (``acks``); ``release`` 2.14.0 to 2.15.1 decides a few answers of fast ingest.
+    ``atomic_open`` and ``fast_open`` count the open batches of all streams.
+    """
+
+    token: bytes
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    domain: str | None = None
+    dialect: Dialect = "released"
+    release: Release = REFERENCE
+    api_level: int = 5
+    epoch: int = 0
+    atomic_open: int = 0
+    fast_open: int = 0
+    _ids: int = 0
+
+    @property
+    def version(self) -> str:
+        """The release as INFO says it."""
+        return ".".join(map(str, self.release))
+
+    def timestamp(self, now: float) -> int:
+        """The time of day, in nanoseconds since 1970."""
+        return self.epoch + round(now * 1_000_000_000)
+
+    def next_id(self) -> str:
+        """22 letters and digits that this server has not used before."""
+        self._ids += 1
+        number = int.from_bytes(sha256(self.token + self._ids.to_bytes(8, "big")).digest(), "big")
+        digits = []
+        for _ in range(_ID_LENGTH):
+            number, digit = divmod(number, len(_DIGITS))
+            digits.append(_DIGITS[digit])
+        return "".join(digits)

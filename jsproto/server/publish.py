@@ -1,0 +1,85 @@
+"""The front door of a stream: whatever is published to its subjects, alone or in batches.
+
+Rules: the reply subject decides first (fast ingest), then the batch id (atomic), else the message is alone. One
+machine, one deadline: silent batches and messages that grow too old.
+
+Not here: which subjects a stream has and who else listens (whoever routes), the JetStream API.
+"""
+
+from __future__ import annotations
+
+from jsproto.errors import APIError
+from jsproto.grammar.batch import BATCH_ID
+from jsproto.grammar.config import StreamConfig
+from jsproto.outbox import Conversation, Outbox
+from jsproto.server.answers import Answers
+from jsproto.server.atomic import AtomicBatches
+from jsproto.server.checks import check
+from jsproto.server.fast import FastBatches
+from jsproto.server.node import Node
+from jsproto.server.stream import Publication, Stream
+from jsproto.wire.frames import Msg
+
+_FAST = b".$FI"
+
+
+class StreamInlet(Conversation):
+    """Takes what is published to one stream, and answers. ``atomic`` and ``fast`` are its open batches."""
+
+    __slots__ = ("_answers", "atomic", "fast", "stream")
+
+    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+        self.stream = stream
+        self.atomic = AtomicBatches(stream, node, outbox)
+        self.fast = FastBatches(stream, node, outbox)
+        self._answers = Answers(stream, node, outbox)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message on one of the stream's subjects."""
+        self.stream.expire(now)
+        publication = Publication(message.subject, message.header, message.payload)
+        if message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST:
+            self.fast.receive(message, now)
+        elif publication.value(BATCH_ID):
+            self.atomic.receive(message, now)
+        else:
+            self._store(message.reply, publication, now)
+
+    def handle_timeout(self, now: float) -> None:
+        """Forget silent batches and old messages."""
+        self.atomic.handle_timeout(now)
+        self.fast.handle_timeout(now)
+        self.stream.expire(now)
+
+    def deadline(self) -> float | None:
+        """When the next of them is due."""
+        deadlines = (self.atomic.deadline(), self.fast.deadline(), self.stream.deadline())
+        return min((when for when in deadlines if when is not None), default=None)
+
+    def update(self, config: StreamConfig) -> None:
+        """Change the stream's configuration, APIError when it is refused; batches that are switched off are gone."""
+        self.stream.update(config)
+        if not self.stream.config.allow_atomic:
+            self.atomic.forget()
+        if not self.stream.config.allow_batched:
+            self.fast.forget()
+
+    def lead(self, now: float) -> None:
+        """Become the stream's leader: atomic batches are lost with the old one, fast ones go on from what is stored."""
+        self.atomic.forget()
+        self.fast.lead(now)
+
+    def close(self) -> None:
+        """The stream is deleted: its batches are gone."""
+        self.atomic.forget()
+        self.fast.forget()
+
+    def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
+        try:
+            original = check(self.stream, publication, now)
+            seq = self.stream.append(publication, now) if original is None else original
+        except APIError as error:
+            self._answers.refuse(reply, error)
+            return
+        if self._answers.acknowledges:
+            self._answers.pub_ack(reply, seq, duplicate=original is not None)

@@ -1,0 +1,79 @@
+"""Which configuration of a stream a server accepts, and what it makes of it.
+
+Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
+configuration needs. Refused, with the server's error, is what concerns publishing: batches on a mirror, and
+asynchronous persistence with atomic batches, with replicas, in memory, or switched by an update (server facts,
+sections 1 and 6).
+
+Not here: the many other rules of nats-server (subjects that overlap, limits of accounts, names), sealing by an update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.times import Nanoseconds
+from jsproto.server.node import Node
+from jsproto.server.refusals import refusal
+
+DUPLICATE_WINDOW: Final = Nanoseconds(120_000_000_000)
+"""How long message ids are remembered unless the stream says otherwise; never longer than messages are kept."""
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_age": 0,
+    "max_msgs_per_subject": -1, "max_msg_size": -1, "discard": "old", "storage": "file", "num_replicas": 1,
+    "compression": "none", "allow_direct": False, "mirror_direct": False, "sealed": False, "deny_delete": False,
+    "deny_purge": False, "allow_rollup_hdrs": False, "consumer_limits": {}, "allow_msg_ttl": False,
+}  # fmt: skip
+_UNLIMITED_WHEN_ZERO: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+_SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
+# The API level that a field needs once it is set.
+_LEVELS: Final = {
+    "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
+    "allow_msg_schedules": 2, "persist_mode": 2, "allow_batched": 4,
+}  # fmt: skip
+
+
+def accept(config: StreamConfig, node: Node) -> StreamConfig:
+    """The configuration of a new stream, every field said that servers say; APIError when it is refused."""
+    _check(config)
+    changes = {name: value for name, value in _DEFAULTS.items() if getattr(config, name) is None}
+    changes |= {name: -1 for name in _UNLIMITED_WHEN_ZERO if getattr(config, name) == 0}
+    changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
+    if config.persist_mode != "async":
+        changes["persist_mode"] = None
+    if not config.subjects and config.mirror is None and not config.sources:
+        changes["subjects"] = [config.name]
+    if not config.duplicate_window:
+        changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
+    accepted = replace(config, **changes)
+    needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
+    accepted.metadata = (config.metadata or {}) | {
+        "_nats.level": str(node.api_level), "_nats.req.level": str(needed), "_nats.ver": node.version,
+    }  # fmt: skip
+    return accepted
+
+
+def change(old: StreamConfig, new: StreamConfig, node: Node) -> StreamConfig:
+    """The configuration of a stream after an update; APIError when it is refused."""
+    changed = accept(new, node)
+    if changed.persist_mode != old.persist_mode:
+        raise refusal(10052, "stream configuration update can not change persist mode")
+    return changed
+
+
+def _check(config: StreamConfig) -> None:
+    if config.mirror is not None:
+        if config.allow_atomic:
+            raise refusal(10198)
+        if config.allow_batched:
+            raise refusal(10209)
+    if config.persist_mode == "async":
+        if config.allow_atomic:
+            raise refusal(10052, "async persist mode is not supported with atomic batch publish")
+        if (config.num_replicas or 1) > 1:
+            raise refusal(10052, "async persist mode is not supported on replicated streams")
+        if config.storage == "memory":
+            raise refusal(10052, "async persist mode is only supported on file storage")

@@ -1,0 +1,257 @@
+"""A stream in memory: stored messages, the limits that discard them, the window of message ids.
+
+Rules: sequences count up from ``first_seq`` and are never used again. ``append`` stores what it is given; it refuses
+only what would not fit a stream that discards new messages. Sizes are counted as nats-server counts them on the
+stream's kind of storage. Time is an argument; what is too old goes when ``expire`` is called.
+
+Not here: which messages may be stored (``checks``), acknowledgements (``publish``, ``atomic``, ``fast``), consumers and
+the retention that needs them, counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from jsproto._event import event
+from jsproto.errors import APIError
+from jsproto.grammar.batch import MSG_ID
+from jsproto.grammar.config import StreamConfig, StreamState
+from jsproto.grammar.headers import first_value
+from jsproto.grammar.subjects import matches
+from jsproto.server.node import Node
+from jsproto.server.refusals import refusal
+from jsproto.server.settings import accept, change
+
+_SECOND: Final = 1_000_000_000
+
+
+@event
+class Publication:
+    """A message on its way into a stream; ``header`` is the raw block, None when there is none."""
+
+    subject: bytes
+    header: bytes | None
+    payload: bytes
+
+    def value(self, name: str) -> bytes | None:
+        """The first value of a header; None when it is absent."""
+        return None if self.header is None else first_value(self.header, name.encode())
+
+    @property
+    def rollup(self) -> str:
+        """What the message replaces: ``sub``, ``all``, a word that is neither, or nothing."""
+        return (self.value("Nats-Rollup") or b"").decode("utf-8", "replace").lower()
+
+
+@event
+class Stored:
+    """A message of a stream. ``timestamp`` is nanoseconds since 1970, ``arrived`` the same moment as ``now`` was."""
+
+    seq: int
+    subject: bytes
+    header: bytes | None
+    payload: bytes
+    timestamp: int
+    arrived: float
+
+
+class Stream:
+    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970."""
+
+    __slots__ = ("_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "config",
+                 "created", "first_seq", "last_msg_id", "last_seq")  # fmt: skip
+
+    def __init__(self, config: StreamConfig, node: Node, now: float) -> None:
+        """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
+        self.config = accept(config, node)
+        self.created = node.timestamp(now)
+        self.first_seq = max(1, config.first_seq or 1)
+        self.last_seq = self.first_seq - 1
+        self.last_msg_id = b""
+        self._node = node
+        self._messages: dict[int, Stored] = {}
+        self._by_subject: dict[bytes, deque[int]] = {}
+        self._bytes = 0
+        self._last_timestamp: int | None = None
+        self._ids: dict[bytes, tuple[int, float]] = {}
+        self._ids_in_order: deque[tuple[bytes, float]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[Stored]:
+        """The messages, oldest first."""
+        return iter(self._messages.values())
+
+    def get(self, seq: int) -> Stored | None:
+        """The message with that sequence; None when there is none (any more)."""
+        return self._messages.get(seq)
+
+    def last_of(self, subject: bytes) -> int:
+        """The sequence of the newest message on a subject (no pattern); 0 when there is none."""
+        seqs = self._by_subject.get(subject)
+        return seqs[-1] if seqs else 0
+
+    def count_of(self, subject: bytes) -> int:
+        """How many messages a subject (no pattern) has."""
+        return len(self._by_subject.get(subject, ()))
+
+    def listens(self, subject: str) -> bool:
+        """Whether the stream takes messages that are published to ``subject``."""
+        return any(matches(pattern, subject) for pattern in self.config.subjects or ())
+
+    def state(self) -> StreamState:
+        """What the stream holds, as servers say it."""
+        first = self._messages.get(self.first_seq)
+        fresh = not self._messages and self.last_seq == 0
+        deleted = self.last_seq - self.first_seq + 1 - len(self._messages)
+        return StreamState(
+            messages=len(self._messages),
+            bytes=self._bytes,
+            first_seq=0 if fresh else self.first_seq,
+            first_ts=None if first is None else first.timestamp,
+            last_seq=self.last_seq,
+            last_ts=self._last_timestamp,
+            num_subjects=len(self._by_subject) or None,
+            num_deleted=deleted or None,
+        )
+
+    def update(self, config: StreamConfig) -> None:
+        """Change the configuration; APIError when the server refuses it. New limits apply at once."""
+        self.config = change(self.config, config, self._node)
+        for subject in list(self._by_subject):
+            self._limit_subject(subject)
+        self._limit()
+
+    # -- storing and removing ------------------------------------------------------------------------------------------
+
+    def append(self, message: Publication, now: float) -> int:
+        """Store a message, remember its id, discard what limits demand. Returns its sequence.
+
+        APIError (10077), with nothing stored, when the stream is full and discards new messages.
+        """
+        full = self.no_room(message)
+        if full is not None:
+            raise full
+        seq = self.last_seq + 1
+        stored = Stored(seq, message.subject, message.header, message.payload, self._node.timestamp(now), now)
+        if not self._messages:
+            self.first_seq = seq
+        self.last_seq = seq
+        self._last_timestamp = stored.timestamp
+        self._messages[seq] = stored
+        self._by_subject.setdefault(message.subject, deque()).append(seq)
+        self._bytes += self.size(message)
+        self.last_msg_id = message.value(MSG_ID) or b""
+        if self.last_msg_id:
+            self._ids[self.last_msg_id] = seq, now
+            self._ids_in_order.append((self.last_msg_id, now))
+        self._limit_subject(message.subject)
+        self._limit()
+        if message.rollup == "sub":
+            self.purge(message.subject.decode("utf-8", "surrogateescape"), keep=1)
+        elif message.rollup == "all":
+            self.purge(keep=1)
+        return seq
+
+    def remove(self, seq: int) -> bool:
+        """Delete one message; False when there is none with that sequence."""
+        stored = self._messages.pop(seq, None)
+        if stored is None:
+            return False
+        seqs = self._by_subject[stored.subject]
+        seqs.remove(seq)  # quick where limits do it: the first of them
+        if not seqs:
+            del self._by_subject[stored.subject]
+        self._bytes -= self.size(stored)
+        while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
+            self.first_seq += 1
+        return True
+
+    def purge(self, subject: str | None = None, *, keep: int = 0, before: int = 0) -> int:
+        """Delete the messages, or those whose subject matches a pattern; returns how many.
+
+        The newest ``keep`` of them stay, and with ``before`` those from that sequence on.
+        """
+        seqs = [
+            stored.seq
+            for stored in self._messages.values()
+            if (subject is None or matches(subject, stored.subject.decode("utf-8", "surrogateescape")))
+            and not 0 < before <= stored.seq
+        ]
+        if keep:
+            del seqs[-keep:]
+        for seq in seqs:
+            self.remove(seq)
+        return len(seqs)
+
+    # -- limits --------------------------------------------------------------------------------------------------------
+
+    def size(self, message: Publication | Stored) -> int:
+        """Bytes that a message takes in storage, as nats-server counts them."""
+        header = len(message.header or b"")
+        size = len(message.subject) + header + len(message.payload)
+        if self.config.storage == "memory":
+            return size + 16
+        return size + (34 if header else 30)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that all messages take in storage."""
+        return self._bytes
+
+    def no_room(self, message: Publication) -> APIError | None:
+        """Why a stream that discards new messages cannot take this one; None when it can."""
+        config = self.config
+        if config.discard != "new":
+            return None
+        at_most = config.max_msgs_per_subject or 0
+        replaces = 0 < at_most <= self.count_of(message.subject)
+        if replaces and config.discard_new_per_subject and not message.rollup:
+            return refusal(10077, "maximum messages per subject exceeded")
+        if 0 < (config.max_msgs or 0) <= len(self._messages) and not replaces:
+            return refusal(10077, "maximum messages exceeded")
+        if 0 < (config.max_bytes or 0) < self._bytes + self.size(message):
+            # One message of the subject makes room: is it enough?
+            oldest = self._messages[self._by_subject[message.subject][0]] if replaces else None
+            if oldest is None or self.size(oldest) < self.size(message):
+                return refusal(10077, "maximum bytes exceeded")
+        return None
+
+    def _limit_subject(self, subject: bytes) -> None:
+        at_most = self.config.max_msgs_per_subject or 0
+        while 0 < at_most < self.count_of(subject):
+            self.remove(self._by_subject[subject][0])
+
+    def _limit(self) -> None:
+        if self.config.discard == "new":
+            return
+        at_most, most_bytes = self.config.max_msgs or 0, self.config.max_bytes or 0
+        while 0 < at_most < len(self._messages) or (0 < most_bytes < self._bytes and self._messages):
+            self.remove(self.first_seq)
+
+    def deadline(self) -> float | None:
+        """When the oldest message will be too old; None when it will not."""
+        oldest = self._messages.get(self.first_seq)
+        if oldest is None or not self.config.max_age:
+            return None
+        return oldest.arrived + self.config.max_age / _SECOND
+
+    def expire(self, now: float) -> None:
+        """Discard what is too old."""
+        while (when := self.deadline()) is not None and when <= now:
+            self.remove(self.first_seq)
+
+    # -- message ids ---------------------------------------------------------------------------------------------------
+
+    def duplicate_of(self, msg_id: bytes, now: float) -> int | None:
+        """The sequence of the message that had this id within the window; None when there is none."""
+        window = (self.config.duplicate_window or 0) / _SECOND
+        while self._ids_in_order and self._ids_in_order[0][1] + window <= now:
+            old, when = self._ids_in_order.popleft()
+            if old in self._ids and self._ids[old][1] == when:
+                del self._ids[old]
+        found = self._ids.get(msg_id)
+        return None if found is None else found[0]
