@@ -1,0 +1,130 @@
+"""Watching a stream for batches that its server gave up (ADR-50, Abandonment Advisories).
+
+A batch can be abandoned without a word to its publisher; the server tells whoever listens. One ``BatchAdvisories`` is a
+subscription to what is told about one stream, narrowed to one batch if wanted.
+
+Rules: advisories are core NATS messages, sent once, so one that nobody listened to is gone: watch before publishing.
+The buffer is bounded; what does not fit is dropped, counted and told once each time it fills up. What is no such
+advisory, or is about another stream, is told as an event and changes nothing: anybody may publish there. After the
+end what is buffered can still be taken; then ``readable()`` fails with why it ended.
+
+Not here: what to do about it. Server fact: 2.15.1 tells of atomic batches alone; a fast-ingest batch dies in silence.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, RemoteProtocolError
+from jsproto.events import SlowConsumer, UnexpectedMessage
+from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
+from jsproto.outbox import Conversation, Outbox
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+
+DEFAULT_PENDING_ADVISORIES: Final = 8_192
+
+
+class BatchAdvisories(Conversation):
+    """The advisories about abandoned batches of one stream, or about one of its batches.
+
+    Attributes: ``stream``; ``batch_id`` (None: all batches); ``dropped`` (advisories lost to a full buffer); ``error``
+    (why it ended, None while it lives).
+    """
+
+    __slots__ = (
+        "_buffer", "_full", "_limit", "_outbox", "_readable", "_sid", "_subject", "batch_id", "dropped", "error",
+        "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        stream: str,
+        batch_id: str | None = None,
+        *,
+        pending_limit: int = DEFAULT_PENDING_ADVISORIES,
+    ) -> None:
+        """Listen from now on. ``pending_limit``: how many advisories are buffered.
+
+        BadSubjectError when ``stream`` is no stream's name; LocalProtocolError, ConnectionClosedError.
+        """
+        if pending_limit < 1:
+            raise LocalProtocolError("the limit of a buffer must be at least 1")
+        self.stream = stream
+        self.batch_id = batch_id
+        self.dropped = 0
+        self.error: Error | None = None
+        self._outbox = outbox
+        self._subject = batch_abandoned_subject(stream)
+        self._limit = pending_limit
+        self._buffer: deque[BatchAbandoned] = deque()
+        self._full = False
+        self._readable: Ticket[None] | None = None
+        self._sid = outbox.subscribe(self._subject, self)
+        outbox.flush()
+
+    @property
+    def pending(self) -> int:
+        """Advisories in the buffer."""
+        return len(self._buffer)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message on the subject of the advisories."""
+        try:
+            advisory = parse_batch_abandoned(message.payload)
+        except RemoteProtocolError as error:
+            self._outbox.emit(UnexpectedMessage(self._subject, str(error)))
+            return
+        if advisory.stream != self.stream:
+            self._outbox.emit(UnexpectedMessage(self._subject, "an advisory about another stream"))
+        elif self.batch_id not in (None, advisory.batch_id) or self.error is not None:
+            pass  # somebody else's batch, or it was under way when we closed
+        elif len(self._buffer) >= self._limit:
+            self.dropped += 1
+            if not self._full:
+                self._full = True
+                self._outbox.emit(SlowConsumer(self._subject, self.dropped))
+        else:
+            self._buffer.append(advisory)
+            if self._readable is not None:
+                self._readable.succeed(None)
+                self._outbox.completed(self._readable)
+                self._readable = None
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """What is told meanwhile is missed; it ends only when no new link will carry the subscription."""
+        if self._outbox.closed_error is not None:
+            self._end(error)
+
+    def pop_many(self, most: int) -> list[BatchAbandoned]:
+        """Take up to ``most`` advisories, oldest first; empty when there are none."""
+        self._full = False
+        return [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
+
+    def readable(self) -> Ticket[None]:
+        """Completed when an advisory can be taken; fails with why it ended when none ever will."""
+        if self._readable is not None:
+            return self._readable
+        ticket: Ticket[None] = Ticket()
+        if self._buffer:
+            ticket.succeed(None)
+        elif self.error is not None:
+            ticket.fail(self.error)
+        else:
+            self._readable = ticket
+        return ticket
+
+    def close(self) -> None:
+        """Listen no more. Nothing happens after the end."""
+        if self.error is None:
+            self._outbox.unsubscribe(self._sid)
+            self._end(ConnectionClosedError("the advisories are watched no more"))
+
+    def _end(self, error: Error) -> None:
+        self.error = error
+        if self._readable is not None:
+            self._readable.fail(error)
+            self._outbox.completed(self._readable)
+            self._readable = None

@@ -1,0 +1,352 @@
+"""Publishing to streams with an acknowledgement for each message, many under way at a time.
+
+Each message carries a reply subject of its own below one inbox; at most ``max_pending`` messages, and about
+``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly one of: its PubAck, the server's
+APIError, NoStreamResponseError, RemoteProtocolError (the answer is none), TimeoutError, or why the link was lost.
+
+Rules
+ * Who wants to know about one message gets a ticket: ``publish``. Who publishes many and wants to know what failed gets
+   counts, and the failed messages whole, for another try: ``publish_many``. That costs no object for a message.
+ * A message is held until it is answered, so memory is bounded by the window plus one message; failed messages are kept
+   up to the same bounds, and beyond them only counted.
+ * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
+   knows whether it may be sent again (with a message id the stream stores it once).
+ * Answers may come in any order. One that fits no message under way is told as an event and changes nothing.
+ * Time is looked at in steps: a message is given up after ``timeout`` seconds, and at most a sixteenth later.
+
+Not here: batches, which are cheaper (``fast``) or all-or-nothing (``atomic``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NoReturn, TypeAlias
+
+from jsproto.client.fast import Message
+from jsproto.client.requests import is_no_responders
+from jsproto.errors import (
+    ConnectionClosedError,
+    Error,
+    LocalProtocolError,
+    NoStreamResponseError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    TimeoutError,
+)
+from jsproto.events import UnexpectedMessage
+from jsproto.grammar.acks import PubAck, is_plain_ack, parse_pub_ack
+from jsproto.grammar.headers import HeadersLike, encode_headers
+from jsproto.grammar.subjects import check_subject
+from jsproto.outbox import Conversation, Outbox
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+
+DEFAULT_MAX_PENDING: Final = 4_000
+DEFAULT_MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
+STEPS: Final = 16  # how finely a timeout is looked at
+
+Failure: TypeAlias = tuple[Message, Error]
+"""A message that was not acknowledged, and why. After an APIError or NoStreamResponseError it is not stored; after any
+other error it may be."""
+
+
+class AsyncPublisher(Conversation):
+    """Publishes ahead of the acknowledgements by a bounded window.
+
+    Attributes: ``sequence`` (messages published); ``acked``; ``failed`` (both kinds of publish counted in both);
+    ``error`` (why nothing can be published any more, None while it can).
+    """
+
+    __slots__ = (
+        "_answered", "_bytes", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
+        "_outbox", "_prefix", "_ready", "_sent", "_sid", "_tickets", "_timeout", "acked", "error", "failed", "sequence",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        inbox: str,
+        timeout: float = 5.0,
+        max_pending: int = DEFAULT_MAX_PENDING,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+    ) -> None:
+        """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
+
+        ``max_pending``, ``max_pending_bytes``: how much may wait for answers; the message that reaches the second may
+        go beyond it. LocalProtocolError for what cannot be.
+        """
+        if not timeout > 0:
+            raise LocalProtocolError("timeout must be greater than 0 seconds")
+        if max_pending < 1 or max_pending_bytes < 1:
+            raise LocalProtocolError("max_pending and max_pending_bytes must be at least 1")
+        check_subject(inbox)
+        self.sequence = 0
+        self.acked = 0
+        self.failed = 0
+        self.error: Error | None = None
+        self._outbox = outbox
+        self._inbox = inbox
+        self._prefix = f"{inbox}.".encode()
+        self._sid: int | None = None
+        self._timeout = timeout
+        self._max_pending = max_pending
+        self._max_bytes = max_pending_bytes
+        self._bytes = 0
+        self._open: dict[bytes, Message] = {}  # by reply subject, oldest first
+        self._tickets: dict[bytes, Ticket[PubAck]] = {}
+        self._sent: deque[tuple[float, int]] = deque()  # (when, sequence): what was sent from then on, and up to which
+        self._failures: list[Failure] = []
+        self._failures_bytes = 0
+        self._ready: Ticket[None] | None = None
+        self._answered: Ticket[None] | None = None
+
+    # -- what can be asked ---------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Messages without an answer yet."""
+        return len(self._open)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of their payloads."""
+        return self._bytes
+
+    @property
+    def room(self) -> int:
+        """How many messages may be published now, if they are small."""
+        if self.error is not None or self._bytes >= self._max_bytes:
+            return 0
+        return self._max_pending - len(self._open)
+
+    def ready(self) -> Ticket[None]:
+        """Completed when there is room; fails with why there never will be.
+
+        Once the window has closed, that is when a quarter of it is free again: who waits is not woken for each answer.
+        """
+        if self._ready is not None:
+            return self._ready
+        ticket: Ticket[None] = Ticket()
+        if self.error is not None:
+            ticket.fail(self.error)
+        elif self.room:
+            ticket.succeed(None)
+        else:
+            self._ready = ticket
+        return ticket
+
+    def answered(self) -> Ticket[None]:
+        """Completed when no message waits for an answer: each has its acknowledgement or has failed."""
+        if self._answered is not None:
+            return self._answered
+        ticket: Ticket[None] = Ticket()
+        if self._open:
+            self._answered = ticket
+            self._outbox.flush()
+        else:
+            ticket.succeed(None)
+        return ticket
+
+    def take_failures(self) -> list[Failure]:
+        """The messages of ``publish_many`` that failed since the last call, in the order in which they failed.
+
+        As many of them, from the first on, as the window holds; ``failed`` counts all.
+        """
+        failures, self._failures = self._failures, []
+        self._failures_bytes = 0
+        return failures
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def publish(
+        self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float
+    ) -> Ticket[PubAck]:
+        """Publish one message; the ticket takes its acknowledgement, or why there is none.
+
+        LocalProtocolError when there is no ``room`` (wait for ``ready()``), the error of the publisher after its end,
+        and the outbox's LocalProtocolErrors; nothing is sent then.
+        """
+        message = (subject, payload) if headers is None else (subject, payload, headers)
+        before = self.sequence
+        if not self.publish_many((message,), now):
+            raise LocalProtocolError("too many messages wait for their acknowledgements: wait for ready()")
+        ticket: Ticket[PubAck] = Ticket()
+        self._tickets[b"%b%d" % (self._prefix, before + 1)] = ticket
+        return ticket
+
+    def publish_many(self, messages: Sequence[Message], now: float) -> int:
+        """Publish from the front of ``messages`` what there is room for; returns how many were taken.
+
+        Fewer than all when the window closes or the outbox is full: wait for ``ready()``, or for the outbox, and go on
+        behind what was taken. What fails later is in ``take_failures()``. Errors as of ``publish``; a bad message
+        raises with those before it taken, so that ``sequence`` tells how far it got.
+        """
+        if self.error is not None:
+            self._refuse()
+        room = self.room
+        if room <= 0 or not messages:
+            return 0
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+        publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
+        before = sequence = self.sequence
+        size, most = self._bytes, self._max_bytes
+        try:
+            for message in messages[:room]:
+                block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
+                reply = b"%b%d" % (prefix, sequence + 1)
+                publish(message[0], message[1], reply, block)
+                sequence += 1
+                waiting[reply] = message
+                size += len(message[1])
+                if size >= most:
+                    break
+        except OutboundBufferLimitError:
+            if sequence == before:
+                raise
+        finally:
+            self.sequence = sequence
+            self._bytes = size
+            self._sent_by(now)
+        return sequence - before
+
+    def close(self, now: float) -> None:
+        """End it: what waits for an answer fails with ConnectionClosedError. Nothing happens after the end."""
+        if self.error is not None:
+            return
+        if self._sid is not None:
+            self._outbox.unsubscribe(self._sid)
+        self._end(ConnectionClosedError("the publisher was closed"))
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A message on the publisher's inbox."""
+        sent = self._open.pop(message.subject, None)
+        if sent is None:
+            self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no publish waits for it"))
+            return
+        self._bytes -= len(sent[1])
+        if is_plain_ack(message.payload) and not self._tickets:
+            self.acked += 1
+        else:
+            self._settle(message.subject, sent, _answer(message, sent[0]))
+        if self._ready is not None or self._answered is not None:
+            self._tell()
+
+    def handle_timeout(self, now: float) -> None:
+        """Give up what was sent too long ago."""
+        given_up = 0
+        while self._sent and self._due(self._sent[0][0]) <= now:
+            given_up = self._sent.popleft()[1]
+        overdue: list[bytes] = []
+        start = len(self._prefix)
+        for reply in self._open:
+            if int(reply[start:]) > given_up:
+                break
+            overdue.append(reply)
+        for reply in overdue:
+            sent = self._open.pop(reply)
+            self._bytes -= len(sent[1])
+            late = TimeoutError(f"no acknowledgement for a message to {sent[0]} within {self._timeout:g} s")
+            self._settle(reply, sent, late)
+        if not self._open:
+            self._sent.clear()
+        self._outbox.rearm(self)
+        self._tell()
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called."""
+        return self._due(self._sent[0][0]) if self._sent else None
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """The answers on the lost link will not come; a new link, if there will be one, is as good as the old one."""
+        if self._outbox.closed_error is not None:
+            self._end(error)
+        else:
+            self._fail_all(error)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _due(self, sent: float) -> float:
+        """When to give up what was sent at ``sent`` or within one step of it."""
+        return sent + self._timeout * (1 + 1 / STEPS)
+
+    def _sent_by(self, now: float) -> None:
+        """Remember when; and let what fills the window leave, because nothing more will push it."""
+        sent = self._sent
+        if sent and now - sent[-1][0] < self._timeout / STEPS:
+            sent[-1] = (sent[-1][0], self.sequence)
+        else:
+            sent.append((now, self.sequence))
+            if len(sent) == 1:
+                self._outbox.rearm(self)
+        if self._bytes >= self._max_bytes or len(self._open) >= self._max_pending:
+            self._outbox.flush()
+
+    def _refuse(self) -> NoReturn:
+        assert self.error is not None
+        raise self.error.with_traceback(None)
+
+    def _settle(self, reply: bytes, sent: Message, answer: PubAck | Error) -> None:
+        """One message has its answer."""
+        ticket = self._tickets.pop(reply, None)
+        if isinstance(answer, Error):
+            self.failed += 1
+            if ticket is not None:
+                ticket.fail(answer)
+            elif len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
+                self._failures.append((sent, answer))
+                self._failures_bytes += len(sent[1])
+        else:
+            self.acked += 1
+            if ticket is not None:
+                ticket.succeed(answer)
+        if ticket is not None:
+            self._outbox.completed(ticket)
+
+    def _tell(self) -> None:
+        """Complete what waits for room, or for the last answer."""
+        ready, answered = self._ready, self._answered
+        if (
+            ready is not None
+            and 4 * len(self._open) <= 3 * self._max_pending
+            and 4 * self._bytes <= 3 * self._max_bytes
+        ):
+            self._ready = None
+            ready.succeed(None)
+            self._outbox.completed(ready)
+        if answered is not None and not self._open:
+            self._answered = None
+            answered.succeed(None)
+            self._outbox.completed(answered)
+
+    def _fail_all(self, error: Error) -> None:
+        waiting, self._open = self._open, {}
+        self._bytes = 0
+        self._sent.clear()
+        for reply, sent in waiting.items():
+            self._settle(reply, sent, error)
+        self._outbox.rearm(self)
+        self._tell()
+
+    def _end(self, error: Error) -> None:
+        """Nothing can be published any more."""
+        self.error = error
+        if self._ready is not None:
+            self._ready.fail(error)
+            self._outbox.completed(self._ready)
+            self._ready = None
+        self._fail_all(error)
+
+
+def _answer(message: Msg, subject: str) -> PubAck | Error:
+    """What an answer to a message to ``subject`` says."""
+    if is_no_responders(message):
+        return NoStreamResponseError(subject)
+    try:
+        return parse_pub_ack(message.payload)
+    except RemoteProtocolError as error:
+        return error

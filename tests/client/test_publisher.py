@@ -1,0 +1,426 @@
+"""Publishing with many acknowledgements under way: each message ends in exactly one way, whatever happens."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.api_errors import StreamWrongLastSequenceError
+from jsproto.client.fast import Message
+from jsproto.client.publisher import AsyncPublisher
+from jsproto.errors import (
+    APIError,
+    BadHeaderError,
+    BadSubjectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    LocalProtocolError,
+    MaxPayloadError,
+    NoStreamResponseError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    TimeoutError,
+)
+from jsproto.events import UnexpectedMessage
+from jsproto.grammar.acks import PubAck
+from jsproto.wire.frames import Pub, Sub, Unsub
+from tests.harness import Harness
+
+ACK = b'{"stream":"S","seq":%d}'
+REFUSED = {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence: 4"}, "stream": "S", "seq": 0}
+NO_RESPONDERS = b"NATS/1.0 503\r\n\r\n"
+
+
+class Peer:
+    """A publisher and what it has sent."""
+
+    def __init__(self, harness: Harness | None = None, **options: Any) -> None:
+        self.harness = harness or Harness()
+        self.publisher = AsyncPublisher(self.harness.session, inbox="_INBOX.p", **options)
+        self.sent: list[Pub] = []
+
+    @property
+    def now(self) -> float:
+        return self.harness.now
+
+    def many(self, count: int, size: int = 1) -> int:
+        messages: list[Message] = [("s.a", b"x" * size)] * count
+        return self.publisher.publish_many(messages, self.now)
+
+    def look(self) -> list[Pub]:
+        """What was published since the last look."""
+        new = self.harness.published()
+        self.sent += new
+        return new
+
+    def answer(self, number: int, payload: bytes | dict[str, Any] | None = None, header: bytes | None = None) -> None:
+        """Answer the ``number``-th message, counted from 1, by its acknowledgement if nothing else is given."""
+        self.look()
+        reply = self.sent[number - 1].reply
+        assert reply is not None
+        body = ACK % number if payload is None else payload
+        self.harness.deliver(reply, body if isinstance(body, bytes) else json.dumps(body).encode(), header)
+
+
+def test_each_message_has_a_reply_subject_of_its_own() -> None:
+    peer = Peer()
+    ticket = peer.publisher.publish("s.a", b"1", {"K": "v"}, now=peer.now)
+    assert peer.publisher.publish_many([("s.b", b"2"), ("s.c", b"3", None), ("s.d", b"4", {"K": "w"})], peer.now) == 3
+    frames = peer.harness.sent()
+    assert frames == [
+        Sub(b"_INBOX.p.*", None, b"1"),
+        Pub(b"s.a", b"_INBOX.p.1", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"),
+        Pub(b"s.b", b"_INBOX.p.2", None, b"2"),
+        Pub(b"s.c", b"_INBOX.p.3", None, b"3"),
+        Pub(b"s.d", b"_INBOX.p.4", b"NATS/1.0\r\nK: w\r\n\r\n", b"4"),
+    ]
+    assert (peer.publisher.sequence, peer.publisher.pending, peer.publisher.pending_bytes) == (4, 4, 4)
+    assert not ticket.done
+
+
+def test_acknowledgements_in_any_order() -> None:
+    peer = Peer()
+    tickets = [peer.publisher.publish("s.a", b"x", now=peer.now) for _ in range(3)]
+    for number in (3, 1):
+        peer.answer(number)
+    peer.answer(2, {"stream": "S", "domain": "hub", "seq": 9, "duplicate": True})
+    assert [ticket.result() for ticket in tickets] == [PubAck("S", 1), PubAck("S", 9, "hub", True), PubAck("S", 3)]
+    assert all(ticket in peer.harness.completed for ticket in tickets)
+    assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending) == (3, 0, 0)
+    assert peer.publisher.pending_bytes == 0
+
+
+def test_acknowledgements_without_a_ticket_are_counted() -> None:
+    peer = Peer()
+    peer.many(3)
+    ticket = peer.publisher.publish("s.a", now=peer.now)
+    peer.answer(1)  # while somebody else waits
+    peer.answer(4)
+    peer.answer(2, {"stream": "S", "domain": "hub", "seq": 2})
+    peer.answer(3)
+    assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.pending) == (4, 0, 0)
+    assert ticket.result() == PubAck("S", 4)
+
+
+def test_the_ways_to_fail_with_a_ticket() -> None:
+    peer = Peer()
+    tickets = [peer.publisher.publish("s.a", b"x", now=peer.now) for _ in range(4)]
+    peer.answer(1, REFUSED)
+    peer.answer(2, b"", NO_RESPONDERS)
+    peer.answer(3, b"junk")
+    peer.harness.advance(6.0)
+    errors = [ticket.error for ticket in tickets]
+    assert [type(error) for error in errors] == [
+        StreamWrongLastSequenceError, NoStreamResponseError, RemoteProtocolError, TimeoutError,
+    ]  # fmt: skip
+    assert "s.a within 5 s" in str(errors[3])
+    assert (peer.publisher.acked, peer.publisher.failed) == (0, 4)
+    assert peer.publisher.take_failures() == []  # whoever has the tickets knows
+    assert all(peer.harness.completed.count(ticket) == 1 for ticket in tickets)
+
+
+def test_the_ways_to_fail_without_a_ticket_keep_the_message() -> None:
+    peer = Peer()
+    messages: list[Message] = [(f"s.{n}", b"%d" % n) for n in range(1, 6)]
+    assert peer.publisher.publish_many(messages, peer.now) == 5
+    peer.answer(1)
+    peer.answer(2, REFUSED)
+    peer.answer(3, b"", NO_RESPONDERS)
+    peer.answer(4, b"junk", b"broken")
+    peer.harness.advance(6.0)
+    failures = peer.publisher.take_failures()
+    assert [message for message, _ in failures] == messages[1:]
+    assert [type(error) for _, error in failures] == [
+        StreamWrongLastSequenceError, NoStreamResponseError, RemoteProtocolError, TimeoutError,
+    ]  # fmt: skip
+    assert isinstance(failures[1][1], NoStreamResponseError)
+    assert failures[1][1].subject == "s.3"
+    assert (peer.publisher.acked, peer.publisher.failed) == (1, 4)
+    assert peer.publisher.take_failures() == []
+    assert peer.publisher.publish_many([message for message, _ in failures], peer.now) == 4
+
+
+def test_the_window_in_messages() -> None:
+    peer = Peer(max_pending=4)
+    assert peer.publisher.room == 4
+    assert peer.many(9) == 4
+    assert peer.publisher.room == 0
+    assert peer.many(9) == 0
+    assert peer.harness.session.wants_send(peer.now)  # nothing more will push what fills the window
+    with pytest.raises(LocalProtocolError, match="ready"):
+        peer.publisher.publish("s.a", now=peer.now)
+    ready = peer.publisher.ready()
+    assert peer.publisher.ready() is ready
+    peer.answer(2)
+    assert ready in peer.harness.completed
+    assert ready.result() is None
+    assert peer.publisher.ready().done
+    assert peer.many(9) == 1
+    assert len(peer.look()) == 1
+
+
+def test_whoever_waits_for_room_gets_a_quarter_of_it() -> None:
+    peer = Peer(max_pending=8)
+    assert peer.many(8) == 8
+    ready = peer.publisher.ready()
+    peer.answer(1)
+    assert not ready.done
+    peer.answer(2)
+    assert ready.done
+
+
+def test_the_window_in_bytes_is_overrun_by_one_message() -> None:
+    peer = Peer(max_pending_bytes=10)
+    assert peer.many(9, size=4) == 3
+    assert (peer.publisher.pending_bytes, peer.publisher.room) == (12, 0)
+    ready = peer.publisher.ready()
+    peer.answer(1)
+    assert not ready.done  # 8 bytes: more than three quarters
+    peer.answer(2)
+    assert ready.done
+    assert peer.many(1, size=100) == 1
+    assert peer.publisher.pending_bytes == 104
+
+
+def test_all_answered() -> None:
+    peer = Peer()
+    assert peer.publisher.answered().done
+    peer.many(2)
+    answered = peer.publisher.answered()
+    assert peer.publisher.answered() is answered
+    assert peer.harness.session.wants_send(peer.now)
+    peer.answer(1)
+    assert not answered.done
+    peer.answer(2, REFUSED)
+    assert answered.result() is None
+    assert answered in peer.harness.completed
+
+
+def test_failures_are_kept_up_to_the_window() -> None:
+    peer = Peer(max_pending=2)
+    for number in range(1, 4):
+        peer.many(1)
+        peer.answer(number, REFUSED)
+    assert (len(peer.publisher.take_failures()), peer.publisher.failed) == (2, 3)
+    peer = Peer(max_pending_bytes=10)
+    for number in range(1, 4):
+        peer.many(1, size=9)
+        peer.answer(number, REFUSED)
+    assert (len(peer.publisher.take_failures()), peer.publisher.failed) == (2, 3)
+    peer.many(1, size=9)
+    peer.answer(4, REFUSED)
+    assert len(peer.publisher.take_failures()) == 1
+
+
+def test_a_timeout_is_looked_at_in_steps() -> None:
+    peer = Peer(timeout=16.0)
+    start = peer.now
+    peer.many(1)
+    for _ in range(40):
+        peer.harness.advance(0.5)
+        peer.many(1)
+    failures = peer.publisher.failed
+    assert peer.now == start + 20.0
+    assert 20 - 16 - 1 <= failures / 2 <= 20 - 16
+    peer.look()
+    peer.harness.advance(17.0)
+    assert peer.publisher.failed == 41
+    assert peer.publisher.deadline() is None
+
+
+def test_no_message_is_given_up_before_its_time() -> None:
+    peer = Peer(timeout=16.0)
+    peer.many(1)
+    peer.harness.advance(0.9)
+    ticket = peer.publisher.publish("s.a", now=peer.now)
+    peer.harness.advance(16.0)
+    assert peer.publisher.failed == 0
+    peer.harness.advance(0.1)
+    assert isinstance(ticket.error, TimeoutError)
+    assert peer.publisher.failed == 2
+
+
+def test_what_is_answered_has_no_deadline() -> None:
+    peer = Peer()
+    peer.many(1)
+    peer.answer(1)
+    peer.harness.advance(10.0)
+    assert peer.publisher.deadline() is None
+    assert peer.publisher.failed == 0
+
+
+def test_answers_to_nothing_are_told() -> None:
+    peer = Peer()
+    ticket = peer.publisher.publish("s.a", now=peer.now)
+    peer.answer(1)
+    peer.answer(1, REFUSED)
+    for token in (b"2", b"01", b"x", b"+1"):
+        peer.harness.deliver(b"_INBOX.p." + token, ACK % 1)
+    events = peer.harness.events()
+    assert events == [
+        UnexpectedMessage(f"_INBOX.p.{token}", "no publish waits for it") for token in ("1", "2", "01", "x", "+1")
+    ]
+    assert ticket.result() == PubAck("S", 1)
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (("no blanks", b""), BadSubjectError),
+        (("s.a", b"x" * 2_000_000), MaxPayloadError),
+        (("s.a", b"", {"K": "a\r\nb"}), BadHeaderError),
+    ],
+)
+def test_a_bad_message_leaves_those_before_it_taken(message: Message, error: type[Exception]) -> None:
+    peer = Peer()
+    with pytest.raises(error):
+        peer.publisher.publish_many([("s.a", b"1"), message, ("s.a", b"3")], peer.now)
+    assert (peer.publisher.sequence, peer.publisher.pending) == (1, 1)
+    with pytest.raises(error):
+        peer.publisher.publish_many([message], peer.now)
+    assert [pub.payload for pub in peer.look()] == [b"1"]
+    assert peer.publisher.publish_many([], peer.now) == 0
+
+
+def test_a_full_outbox() -> None:
+    peer = Peer(Harness(pending_size=100))
+    assert peer.many(3, size=101) == 1
+    with pytest.raises(OutboundBufferLimitError):
+        peer.many(1)
+    assert peer.publisher.sequence == 1
+    peer.look()
+    assert peer.many(1) == 1
+
+
+def test_close() -> None:
+    peer = Peer()
+    ticket = peer.publisher.publish("s.a", now=peer.now)
+    peer.many(1)
+    answered = peer.publisher.answered()
+    peer.look()
+    peer.publisher.close(peer.now)
+    peer.publisher.close(peer.now)
+    assert peer.harness.sent(Unsub) == [Unsub(b"1", None)]
+    assert isinstance(ticket.error, ConnectionClosedError)
+    assert answered.result() is None  # each has ended
+    ((_, error),) = peer.publisher.take_failures()
+    assert isinstance(error, ConnectionClosedError)
+    for verb in (lambda: peer.many(1), lambda: peer.publisher.publish("s.a", now=peer.now)):
+        with pytest.raises(ConnectionClosedError, match="publisher was closed"):
+            verb()
+    assert isinstance(peer.publisher.ready().error, ConnectionClosedError)
+    assert peer.publisher.room == 0
+    assert peer.publisher.deadline() is None
+
+
+def test_close_before_the_first_message() -> None:
+    peer = Peer()
+    peer.publisher.close(peer.now)
+    assert peer.harness.sent() == []
+    assert isinstance(peer.publisher.error, ConnectionClosedError)
+
+
+def test_the_end_of_the_connection() -> None:
+    peer = Peer(max_pending=1)
+    ticket = peer.publisher.publish("s.a", now=peer.now)
+    ready = peer.publisher.ready()
+    peer.harness.session.receive_eof(peer.now)
+    assert isinstance(ticket.error, ConnectionLostError)
+    assert ready.error is ticket.error
+    assert (peer.publisher.failed, peer.publisher.pending) == (1, 0)
+    with pytest.raises(ConnectionLostError):
+        peer.publisher.publish("s.a", now=peer.now)
+
+
+def test_a_carrier_that_lives_on_can_publish_again() -> None:
+    peer = Peer(max_pending=2)
+    peer.many(2)
+    ready, answered = peer.publisher.ready(), peer.publisher.answered()
+    peer.look()
+    peer.publisher.link_lost(ConnectionLostError("for a moment"), peer.now)
+    peer.publisher.link_restored(peer.now)
+    assert ready.result() is None
+    assert answered.result() is None
+    assert [type(error) for _, error in peer.publisher.take_failures()] == [ConnectionLostError] * 2
+    assert peer.many(1) == 1
+    peer.answer(3)
+    assert (peer.publisher.acked, peer.publisher.failed) == (1, 2)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0.0}, {"max_pending": 0}, {"max_pending_bytes": 0}, {"inbox": "a.>"}])
+def test_impossible_options(options: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        AsyncPublisher(Harness().session, **{"inbox": "_INBOX.p", **options})
+
+
+def test_the_verbs_of_jetstream() -> None:
+    harness = Harness()
+    first = harness.js.async_publisher()
+    second = harness.js.async_publisher(max_pending=1, timeout=1.0)
+    tickets = [first.publish("s.a", b"1", now=harness.now), second.publish("s.a", b"2", now=harness.now)]
+    assert second.room == 0
+    replies = [pub.reply for pub in harness.published()]
+    assert len(set(replies)) == 2
+    harness.advance(2.0)
+    assert [type(ticket.error) for ticket in tickets] == [type(None), TimeoutError]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(0, 20)),
+        st.tuples(st.just("many"), st.integers(1, 6)),
+        st.tuples(st.sampled_from(["ack", "refuse", "junk", "nobody"]), st.integers(0, 9)),
+        st.tuples(st.just("time"), st.sampled_from([0, 1, 3, 7])),
+        st.tuples(st.just("lose"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps, st.integers(1, 8), st.integers(1, 60))
+def test_every_message_ends_exactly_once(script: list[tuple[str, int]], most: int, most_bytes: int) -> None:
+    peer = Peer(max_pending=most, max_pending_bytes=most_bytes)
+    publisher, tickets, kept = peer.publisher, [], 0
+    answers: dict[str, tuple[bytes, bytes | None]] = {
+        "ack": (ACK % 1, None),
+        "refuse": (json.dumps(REFUSED).encode(), None),
+        "junk": (b"{", None),
+        "nobody": (b"", NO_RESPONDERS),
+    }
+    for step, number in script:
+        if step == "publish" and publisher.room:
+            tickets.append(publisher.publish("s.a", b"x" * number, now=peer.now))
+        elif step == "many":
+            peer.many(number)
+        elif step == "time":
+            peer.harness.advance(number)
+        elif step == "lose":
+            publisher.link_lost(ConnectionLostError("lost"), peer.now)
+        elif step in answers:
+            peer.look()
+            if peer.sent:
+                reply = peer.sent[-1 - number % len(peer.sent)].reply
+                assert reply is not None
+                peer.harness.deliver(reply, *answers[step])
+        kept += len(publisher.take_failures())
+        assert publisher.pending <= most
+        assert publisher.acked + publisher.failed + publisher.pending == publisher.sequence
+        assert publisher.pending_bytes < most_bytes or publisher.room == 0
+        assert publisher.pending or publisher.pending_bytes == 0
+        assert (publisher.deadline() is None) <= (publisher.pending == 0)
+    answered = publisher.answered()
+    peer.harness.advance(6.0)
+    assert answered.done
+    assert publisher.pending == 0
+    assert publisher.ready().done
+    assert all(ticket.done for ticket in tickets)
+    failed = [ticket.error for ticket in tickets if ticket.error is not None]
+    assert publisher.failed == len(failed) + kept + len(publisher.take_failures())
+    assert all(isinstance(error, APIError | RemoteProtocolError | NoStreamResponseError | TimeoutError
+                          | ConnectionLostError) for error in failed)  # fmt: skip
+    done = [ticket for ticket in peer.harness.completed if ticket in tickets]
+    assert len(done) == len(set(map(id, done))) == len(tickets)
