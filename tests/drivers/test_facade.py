@@ -130,7 +130,6 @@ async def test_a_bad_message_is_refused_and_changes_nothing(server: Any, connect
         assert (await sub.next_msg(timeout=5)).data == b"still here"
 
 
-@pytest.mark.xfail(reason="the session takes a long payload that is not bytes", strict=False)
 async def test_a_payload_that_is_not_bytes_is_refused(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         subject = unique()

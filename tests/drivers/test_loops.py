@@ -211,7 +211,9 @@ async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [("receive_data",), ("handle_timeout",), ("take_completed",), ("receive_data", "receive_eof")], ids=str
+    "broken",
+    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "receive_eof")],
+    ids=str,
 )
 async def test_a_defect_fails_everybody_instead_of_hanging_them(
     connect: Any, broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -239,6 +241,20 @@ async def test_a_defect_fails_everybody_instead_of_hanging_them(
                 await nc.publish("a")
     assert len(errors) == 2
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_defect_found_by_close_leaves_nothing_open(
+    connect: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def bug() -> None:
+        raise ZeroDivisionError("a defect")
+
+    with FakeServer(serve) as server:
+        async with connect(server.url, linger=60) as nc:
+            await nc.publish("a")
+            monkeypatch.setattr(nc._session, "data_to_send", bug)
+        assert nc._link.lost.is_set()
+    assert caplog.text.count("ZeroDivisionError: a defect") == 1
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)  # trio moves the deadline of one scope

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, TimeoutError
-from jsproto.events import Connected, Event
+from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub
 from jsproto_io.sync import Connection, connect
@@ -208,6 +208,25 @@ def test_the_event_callback_may_use_and_close_the_connection() -> None:
     assert seen == ["Connected", "ServerInfoChanged", "flushed True in jsproto-reader", "Disconnected"]
 
 
+def test_an_event_callback_that_exits_its_thread_hangs_nobody() -> None:
+    """SystemExit in the reader thread ends that thread, and so the connection."""
+
+    def leave(event: Event) -> None:
+        if isinstance(event, ServerInfoChanged):
+            raise SystemExit
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Pub)
+        peer.info(ldm=True)
+        peer.serve(answer_pings=False)
+
+    with FakeServer(script) as server, connect(server.url, event_cb=leave) as nc:
+        nc.publish("go")
+        with pytest.raises(ConnectionLostError):
+            nc.flush(timeout=10)
+
+
 def test_a_connection_works_without_with(server: Any) -> None:
     nc = connect(server.url)
     assert nc.flush() >= 0
@@ -279,7 +298,9 @@ def test_polling_without_waiting_gets_there(server: Any, reader_thread: bool) ->
 
 @MODES
 @pytest.mark.parametrize(
-    "broken", [("receive_data",), ("handle_timeout",), ("take_completed",), ("receive_data", "receive_eof")], ids=str
+    "broken",
+    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "receive_eof")],
+    ids=str,
 )
 def test_a_defect_fails_everybody_instead_of_hanging_them(
     reader_thread: bool, broken: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -315,8 +336,26 @@ def test_a_defect_fails_everybody_instead_of_hanging_them(
         with pytest.raises(ConnectionLostError, match="ZeroDivisionError"):
             nc.publish("a")
         nc.close()
-        if reader_thread:
-            assert "ZeroDivisionError" in caplog.text
+        assert caplog.text.count("ZeroDivisionError: a defect") == 1
+
+
+@MODES
+def test_a_defect_found_by_close_leaves_nothing_open(
+    reader_thread: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeServer(serve) as server:
+        nc = connect(server.url, reader_thread=reader_thread, linger=60)
+        nc.publish("a")
+
+        def bug() -> None:
+            raise ZeroDivisionError("a defect")
+
+        monkeypatch.setattr(nc._session, "data_to_send", bug)
+        nc.close()
+        assert nc._wire is not None
+        assert nc._wire._socket.fileno() == -1
+        nc.close()
+    assert caplog.text.count("ZeroDivisionError: a defect") == 1
 
 
 def test_a_raising_iterable_does_not_hold_the_lock(server: Any) -> None:

@@ -124,13 +124,18 @@ class Connection(ConnectionBase):
     def _drive(self) -> None:
         """Drain: write, wake, tell, move the timer."""
         session, now = self._session, self._now()
-        while self._orphans:
-            self._orphans.popleft()(now)
-        self._write(now)
-        for ticket in session.take_completed():
-            ticket.wake()
-        self._teller.add(session.events())
-        self._rearm()
+        if self._bug is None:
+            try:
+                while self._orphans:
+                    self._orphans.popleft()(now)
+                self._write(now)
+                for ticket in session.take_completed():
+                    ticket.wake()
+                self._teller.add(session.events())
+                self._rearm()
+            except Exception as bug:
+                self._crash(bug)
+                raise
         self._teller.tell()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:

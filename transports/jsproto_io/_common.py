@@ -137,5 +137,6 @@ def _words(event: Event) -> str:
 
 
 def log_crash(bug: BaseException) -> None:
-    """A defect of this library, or of what was patched into it: say so once, with the traceback."""
-    _log.error("the connection failed: %s", type(bug).__name__, exc_info=bug)
+    """Say once, with the traceback, that a defect of this library (or of what was patched into it) was met."""
+    if isinstance(bug, Exception):  # else it is Ctrl-C: no defect, and on its way to whoever pressed it
+        _log.error("the connection failed: %s", type(bug).__name__, exc_info=bug)

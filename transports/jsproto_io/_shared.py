@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 from jsproto.client.direct import DirectBatch
@@ -47,9 +46,12 @@ class ConnectionBase(ABC):
         """
 
     def _release(self, verb: Callable[[float], None]) -> None:
-        """``_call`` for what gives something up: where everything is lost already, that is no news."""
-        with suppress(ConnectionLostError):
+        """``_call`` for what gives something up: where everything is lost, now or already, nothing is left to say."""
+        try:
             self._call(verb)
+        except Exception:
+            if self._bug is None:
+                raise
 
     def _refuse(self) -> NoReturn:
         raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug

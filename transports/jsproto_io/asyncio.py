@@ -123,14 +123,14 @@ class Connection(_async.Connection):
     async def _close(self) -> None:
         self._release(self._session.close)
         try:
-            if self._link is not None and not await self._sleep(self._link.lost, self._session.options.timeout):
+            if self._link is not None:
+                await self._sleep(self._link.lost, self._session.options.timeout)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._link is not None and not self._link.lost.is_set():
                 self._abort()
                 await self._link.lost.wait()
-        except asyncio.CancelledError:
-            self._abort()
-            raise
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 class _Link(asyncio.Protocol):

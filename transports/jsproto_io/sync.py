@@ -136,9 +136,8 @@ class Connection(_blocking.Connection):
             self._parked.pop(me, None)
             if took_over:
                 self._pump_by = None
-            if self._pump_by is None:
-                for event in list(self._parked.values())[:1]:
-                    event.set()
+            if self._pump_by is None and self._parked:
+                next(iter(self._parked.values())).set()
 
     # -- open and close ------------------------------------------------------------------------------------------------
 
@@ -175,8 +174,9 @@ class Connection(_blocking.Connection):
         try:
             while not self._ended.done:
                 self._pump()
-        except BaseException as bug:
-            log_crash(bug)
+        except BaseException as bug:  # a callback's SystemExit, too: nobody else moves the bytes
+            with self._lock:
+                self._crash(bug)
         finally:
             wire.close()
 
@@ -192,7 +192,7 @@ class Connection(_blocking.Connection):
                 self._wait(self._ended, limit)
         if self._thread is None:
             wire.close()
-        elif self._thread is not threading.current_thread():
+        elif self._thread.ident != threading.get_ident():
             self._thread.join(limit)
 
     # -- the loop: one input, then everything out ----------------------------------------------------------------------
@@ -234,8 +234,7 @@ class Connection(_blocking.Connection):
             while (wire := self._settle()) is not None:
                 rest = wire.send()
                 with self._lock:
-                    wire.unsent = rest
-                    self._sender = None
+                    wire.unsent, self._sender = rest, None
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
@@ -284,6 +283,7 @@ class Connection(_blocking.Connection):
         """Nobody can tell how far the state got: fail those who wait, and all who come. The lock is held."""
         if self._bug is None:
             self._bug = bug
+            log_crash(bug)
         with suppress(Exception):
             self._session.receive_eof(monotonic(), f"interrupted by {type(bug).__name__}")
         self._end()

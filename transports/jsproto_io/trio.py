@@ -143,9 +143,14 @@ class Connection(_async.Connection):
 
     async def _close(self) -> None:
         self._release(self._session.close)
-        if self._link is not None and not await self._sleep(self._link.lost, self._session.options.timeout):
-            self._abort()
-            await self._link.lost.wait()
+        try:
+            if self._link is not None:
+                await self._sleep(self._link.lost, self._session.options.timeout)
+        finally:
+            if self._link is not None and not self._link.lost.is_set():
+                self._abort()
+                with trio.CancelScope(shield=True):
+                    await self._link.lost.wait()
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
