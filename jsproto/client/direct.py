@@ -29,7 +29,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, number, paging
+from jsproto.grammar.stored import StoredMsg, next_sequence, number, paging
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -101,7 +101,8 @@ class DirectBatch(Conversation):
         self._page_bytes = page_bytes
         self._timeout = timeout
         self._timers = Timers()
-        self._buffer: deque[StoredMsg] = deque()
+        # Tuples, because the garbage collector leaves them alone: a page would be walked again and again.
+        self._buffer: deque[tuple[bytes, bytes, int, int]] = deque()
         self._readable: Ticket[None] | None = None
         self._pages = 0
         self._page_count = 0
@@ -115,11 +116,7 @@ class DirectBatch(Conversation):
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
         buffer = self._buffer
-        if len(buffer) <= most:
-            messages = list(buffer)
-            buffer.clear()
-        else:
-            messages = [buffer.popleft() for _ in range(most)]
+        messages = [StoredMsg(*buffer.popleft()) for _ in range(min(most, len(buffer)))]
         if self._waiting and len(buffer) <= self._page_messages // 2:
             self._ask(now)
         return messages
@@ -175,6 +172,8 @@ class DirectBatch(Conversation):
 
     def link_lost(self, error: Error, now: float) -> None:
         """The rest of the page will not come; a new link may bring it, unless the session has ended."""
+        if self.finished or self.error is not None:
+            return
         if self._outbox.closed_error is None:
             if not self._waiting:
                 self._reply = b""
@@ -209,15 +208,19 @@ class DirectBatch(Conversation):
         self._outbox.rearm(self)
 
     def _receive_stored(self, header: bytes, payload: bytes) -> None:
-        sequence, pending, previous = paging(header)
-        if pending is None or previous is None:
-            server = self._outbox.server
-            found = None if server is None else server.version
-            raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
-        if previous != self._page_seq or sequence < self._seq:
-            text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
-            raise IncompleteBatchError(text, self.last_seq)
-        self._buffer.append(StoredMsg(header, payload, sequence, pending))
+        pending = (self.num_pending or 0) - 1
+        sequence = next_sequence(header, pending, self._page_seq)
+        if sequence < self._seq:
+            sequence, counted, previous = paging(header)
+            if counted is None or previous is None:
+                server = self._outbox.server
+                found = None if server is None else server.version
+                raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
+            pending = counted
+            if previous != self._page_seq or sequence < self._seq:
+                text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
+                raise IncompleteBatchError(text, self.last_seq)
+        self._buffer.append((header, payload, sequence, pending))
         self.last_seq = self._page_seq = sequence
         self._seq = sequence + 1
         self._page_count += 1
@@ -260,8 +263,6 @@ class DirectBatch(Conversation):
         self._end()
 
     def _fail(self, error: Error) -> None:
-        if self.finished or self.error is not None:
-            return
         self.error = error
         self._end()
 

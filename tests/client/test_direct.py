@@ -255,6 +255,14 @@ def test_a_new_link_goes_on_behind_the_last_message() -> None:
     assert read.requests() == []
 
 
+def test_a_new_link_without_a_limit() -> None:
+    read = Read(harness=Harness(max_reconnect_attempts=-1))
+    read.requests()
+    read.h.lose()
+    read.h.connect()
+    assert [request["seq"] for request in read.requests()] == [1]
+
+
 def test_a_new_link_while_the_reader_is_slow() -> None:
     read = Read(harness=Harness(max_reconnect_attempts=-1), page_messages=2)
     read.requests()

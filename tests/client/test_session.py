@@ -327,6 +327,19 @@ def test_large_payloads_are_not_copied() -> None:
     assert [pub.payload for pub in harness.published()] == [payload, payload]
 
 
+def test_payloads_are_bytes_or_something_that_can_be_read_as_bytes() -> None:
+    harness = Harness()
+    for size in (10, 2_000):
+        payload = bytearray(b"x" * size)
+        harness.session.publish_message("a", payload)  # type: ignore[arg-type]
+        payload[:] = b"y" * size
+        (pub,) = harness.published()
+        assert pub.payload == b"x" * size
+        with pytest.raises(TypeError):
+            harness.session.publish_message("a", "x" * size)  # type: ignore[arg-type]
+        assert harness.sent() == []
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import StoredMsg, number, paging
+from jsproto.grammar.stored import StoredMsg, next_sequence, number, paging
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -22,6 +22,16 @@ def test_a_plain_reply() -> None:
     message = StoredMsg(header, b"x", 7, None)
     assert (message.subject, message.stream, message.timestamp) == ("foo.A", "DG", 1_795_207_006_910_548_879)
     assert list(message.headers.items()) == []
+
+
+def test_the_expected_next_reply_is_compared_instead_of_parsed() -> None:
+    header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
+    assert next_sequence(header, 3, 5) == 7
+    assert next_sequence(header, 2, 5) == 0
+    assert next_sequence(header, 3, 6) == 0
+    tail = b"\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 5\r\n\r\n"
+    for line in (b"X: 7", b"Nats-Sequence: x", b"Nats-Sequence: " + b"9" * 21, b"Nats-Sequence:7"):
+        assert next_sequence(b"NATS/1.0\r\n" + line + tail, 3, 5) == 0
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])
