@@ -15,6 +15,8 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jsproto.grammar.acks import PubAck
 
 MAX_QUOTED = 256  # bytes of the offending input that an error keeps
@@ -308,6 +310,20 @@ class BatchLostError(BatchError):
 
 class BatchStalledError(BatchError, TimeoutError):
     """The server's acknowledgements stayed away for too long."""
+
+
+class AsyncPublishError(Error):
+    """Messages that were published without a ticket each were not acknowledged; ``failed`` is how many.
+
+    ``failures``: pairs of a message, as it was given to ``publish_many``, and its error; all of them, unless they were
+    more than the publisher keeps. The cause (``__cause__``) is the first error.
+    """
+
+    def __init__(self, failed: int, failures: Sequence[tuple[tuple[Any, ...], Error]]) -> None:
+        first = f"; the first one, to {failures[0][0][0]}: {failures[0][1]}" if failures else ""
+        super().__init__(f"messages without an acknowledgement: {failed}{first}")
+        self.failed = failed
+        self.failures = failures
 
 
 class IncompleteBatchError(Error):

@@ -33,6 +33,7 @@ SAMPLES: list[Error] = [
     errors.BatchMessageError("x", message_sequence=2, batch_id="b", sequence=9, acked=1, ack=None),
     errors.BatchStalledError("x", batch_id="b", sequence=9, acked=1, ack=None),
     errors.IncompleteBatchError("x", 7),
+    errors.AsyncPublishError(2, []),
 ]
 
 
@@ -53,7 +54,12 @@ def test_what_the_messages_say() -> None:
         "x",
         "x",
         "x (received up to sequence 7)",
+        "messages without an acknowledgement: 2",
     ]
+    late = (("s", b"1"), errors.TimeoutError("late"))
+    assert str(errors.AsyncPublishError(2, [late])) == (
+        "messages without an acknowledgement: 2; the first one, to s: late"
+    )
     assert str(errors.NoRespondersError("s", "why")) == "no responders for s: why"
     assert str(errors.UnsupportedByServerError("f", "2.14", None)) == (
         "f needs nats-server 2.14; the server is of an unknown version"
