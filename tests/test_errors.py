@@ -177,3 +177,16 @@ def test_an_event_is_a_slots_value() -> None:
     assert repr(Sample(1)) == "test_an_event_is_a_slots_value.<locals>.Sample(a=1, b='x')"
     with pytest.raises(AttributeError):
         Sample(1).c = 2  # type: ignore[attr-defined]
+
+
+def test_what_the_server_fills_into_a_text_is_kept_by_name() -> None:
+    def details(err_code: int, description: str) -> dict[str, str]:
+        return APIError.from_fields(400, err_code, description).details
+
+    assert details(10199, "atomic publish batch is too large: 1000") == {"size": "1000"}
+    assert details(10177, "atomic publish unsupported header used: A: (b)") == {"header": "A: (b)"}
+    assert details(10021, "stream external api prefix a must not overlap with b.c") == {"prefix": "a", "subject": "b.c"}
+    assert details(10057, "two\nlines") == {"err": "two\nlines"}
+    assert details(10199, "atomic publish batch is too large") == {}
+    assert details(10174, "atomic publish is disabled") == {}
+    assert details(1, "") == {}

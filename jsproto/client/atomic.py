@@ -303,10 +303,10 @@ class AtomicBatch(Conversation):
                 break
             if timer is not Timer.BATCH_IDLE:  # BATCH_START, BATCH_STALLED
                 self._stalled()
-            elif now - self._sent_at >= self._idle_limit:
-                self._expire(now)
+            elif now < (forgotten := self._sent_at + self._idle_limit):
+                self._timers.set(Timer.BATCH_IDLE, forgotten)
             else:
-                self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit)
+                self._expire(now)
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:

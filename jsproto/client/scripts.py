@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jsproto.errors import Error
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -48,9 +49,10 @@ def publish_batch(
             taken += batch.add_many(messages[taken:last], now)
             yield batch.ready()
         ack: PubAck = yield batch.commit(now, *messages[last])
-        return ack
-    finally:
+    except Error:
         batch.discard(now)
+        raise
+    return ack
 
 
 def drain(session: Session, subscriptions: Iterable[Subscription], now: float) -> Generator[Ticket[Any], Any, None]:

@@ -1,0 +1,135 @@
+"""A whole list in one atomic batch, by one call, against a scripted server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jsproto import api_errors
+from jsproto.errors import (
+    BadSubjectError,
+    BatchFullError,
+    BatchLostError,
+    BatchMessageError,
+    Error,
+    LocalProtocolError,
+)
+from jsproto.grammar.headers import Headers
+from jsproto.wire.frames import Pub
+from tests.harness import Harness
+
+TOO_LARGE = {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}
+
+
+def headers_of(pub: Pub) -> dict[str, str]:
+    assert pub.header is not None
+    return dict(Headers.parse(pub.header).items())
+
+
+def serve(h: Harness, seq: int = 100, error: dict[str, Any] | None = None) -> list[Pub]:
+    """Answer until nothing is asked any more; what was published."""
+    pubs: list[Pub] = []
+    while new := h.published():
+        pubs += new
+        for pub in new:
+            headers = headers_of(pub)
+            if pub.reply is not None:
+                body: dict[str, Any] = {}
+                if "Nats-Batch-Commit" in headers:
+                    body = {"stream": "S", "seq": seq, "batch": headers["Nats-Batch-Id"], "count": len(pubs)}
+                    if error is not None:
+                        body = {"error": error, "stream": "S", "seq": 0}
+                h.deliver(pub.reply, json.dumps(body).encode() if body else b"")
+    return pubs
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("options", [{}, {"ack_first": False}, {"ack_every": 2}])
+def test_a_list_is_published_in_one_call(count: int, options: dict[str, Any]) -> None:
+    h = Harness()
+    messages: list[Any] = [("e.a", b"%d" % n, {"N": str(n)}) for n in range(count - 1)]
+    ticket = h.js.publish_batch([*messages, ("e.z", b"last")], now=h.now, batch_id="b1", **options)
+    pubs = serve(h)
+    assert [pub.payload for pub in pubs] == [*(b"%d" % n for n in range(count - 1)), b"last"]
+    assert [headers_of(pub).get("Nats-Batch-Commit") for pub in pubs] == [*[None] * (count - 1), "1"]
+    assert [headers_of(pub)["Nats-Batch-Sequence"] for pub in pubs] == [str(n + 1) for n in range(count)]
+    assert ticket.result().sequences == range(101 - count, 101)
+    assert ticket in h.completed
+    assert h.subs == {} or all(b"*" not in sub for sub in h.subs.values())
+    assert h.events() == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind"),
+    [([], LocalProtocolError), ([("e.a", b"")] * 4, BatchFullError)],
+)
+def test_a_list_that_cannot_be_a_batch_is_refused_before_anything_is_sent(messages: Any, kind: type[Error]) -> None:
+    h = Harness()
+    with pytest.raises(kind):
+        h.js.publish_batch(messages, now=h.now, max_messages=3)
+    assert h.sent() == []
+    h.js.publish_batch(messages or [("e.a", b"")], now=h.now, max_messages=None)
+    assert len(h.published()) == 1
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_bad_message_in_a_list_stores_nothing(at: int) -> None:
+    h = Harness()
+    messages = [("e.a", b"0"), ("e.a", b"1"), ("e.a", b"2")]
+    messages[at] = ("e a", b"bad")
+    ticket = h.js.publish_batch(messages, now=h.now)
+    pubs = serve(h)
+    assert isinstance(ticket.error, BadSubjectError)
+    assert not any("Nats-Batch-Commit" in headers_of(pub) for pub in pubs)
+    assert not any(sub.endswith(b".*") for sub in h.subs.values())
+
+
+def test_a_refused_list_is_an_error() -> None:
+    h = Harness()
+    ticket = h.js.publish_batch([("e.a", b"")] * 3, now=h.now)
+    serve(h, error={"code": 400, "err_code": 10071, "description": "wrong last sequence: 3"})
+    assert isinstance(ticket.error, api_errors.StreamWrongLastSequenceError)
+
+
+def test_a_list_whose_last_message_is_too_large_for_the_stream_stores_nothing() -> None:
+    h = Harness()
+    ticket = h.js.publish_batch([("e.a", b"")] * 3, now=h.now)
+    serve(h, error=TOO_LARGE)
+    assert isinstance(ticket.error, BatchMessageError)
+    assert "open" in str(ticket.error)
+    assert not any(sub.endswith(b".*") for sub in h.subs.values())
+
+
+def test_a_list_larger_than_the_outbox_waits_for_it() -> None:
+    h = Harness(pending_size=10_000)
+    h.session.publish("e.a", bytes(6_000))  # half of what may wait does
+    ticket = h.js.publish_batch([("e.a", bytes(1_000))] * 100, now=h.now, ack_every=60, max_messages=None)
+    congested = 0
+    pubs: list[Pub] = []
+    while not ticket.done:
+        congested += h.session.congested
+        new = [pub for pub in h.published() if pub.header is not None]
+        pubs += new
+        for pub in new:
+            if pub.reply is not None:
+                commit = "Nats-Batch-Commit" in headers_of(pub)
+                body = {"stream": "S", "seq": 100, "batch": headers_of(pub)["Nats-Batch-Id"], "count": 100}
+                h.deliver(pub.reply, json.dumps(body).encode() if commit else b"")
+    assert ticket.result().count == 100
+    assert congested > 5
+    assert [headers_of(pub)["Nats-Batch-Sequence"] for pub in pubs] == [str(n) for n in range(1, 101)]
+
+
+@pytest.mark.parametrize("end", [lambda h: h.session.close(h.now), lambda h: h.lose()])
+def test_a_list_under_way_when_the_link_ends(end: Callable[[Harness], None]) -> None:
+    h = Harness(pending_size=10_000)
+    waits = h.js.publish_batch([("e.a", b"")] * 3, now=h.now)
+    h.published()
+    crowded = h.js.publish_batch([("e.a", bytes(1_000))] * 100, now=h.now, ack_first=False)
+    end(h)
+    h.drain()
+    assert isinstance(waits.error, BatchLostError)
+    assert isinstance(crowded.error, BatchLostError)
