@@ -62,7 +62,7 @@ class Ticket(Generic[T]):
         if not self.done:
             raise LocalProtocolError("this ticket has no answer yet")
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # many may ask: each one's traceback is its own
         return cast("T", self._value)
 
     def wake(self) -> None:

@@ -22,6 +22,7 @@ from jsproto.errors import (
     LocalProtocolError,
     MessageNotFoundError,
     NoRespondersError,
+    OutboundBufferLimitError,
     RemoteProtocolError,
     StatusError,
     UnsupportedByServerError,
@@ -38,6 +39,7 @@ from jsproto.wire.frames import Msg
 
 PAGE_MESSAGES: Final = 32_768
 PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 bytes of headers a message
+ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request
 END_OF_BATCH: Final = 204
 NO_RESPONDERS: Final = 503
 _PLAIN: Final = b"NATS/1.0\r\n"
@@ -52,8 +54,9 @@ class DirectBatch(Conversation):
     """
 
     __slots__ = (
-        "_api", "_buffer", "_inbox", "_left", "_outbox", "_page_bytes", "_page_count", "_page_messages", "_page_seq",
-        "_pages", "_progress_at", "_readable", "_reply", "_seq", "_sid", "_subject", "_timeout", "_timers", "_waiting",
+        "_api", "_buffer", "_inbox", "_left", "_outbox", "_page_asked", "_page_bytes", "_page_count",
+        "_page_messages", "_page_room", "_page_seq", "_pages", "_progress_at", "_readable", "_reply", "_seq", "_sid",
+        "_subject", "_timeout", "_timers", "_waiting",
         "error", "finished", "last_seq", "num_pending", "stream",
     )  # fmt: skip
 
@@ -105,7 +108,9 @@ class DirectBatch(Conversation):
         self._buffer: deque[tuple[bytes, bytes, int, int]] = deque()
         self._readable: Ticket[None] | None = None
         self._pages = 0
+        self._page_asked = 0
         self._page_count = 0
+        self._page_room = 0
         self._page_seq = 0
         self._reply = b""
         self._progress_at = now
@@ -160,7 +165,9 @@ class DirectBatch(Conversation):
         """Time has passed."""
         if self._timers.expired(now):
             silent_until = self._progress_at + self._timeout
-            if now < silent_until:
+            if self._waiting:
+                self._ask(now)
+            elif now < silent_until:
                 self._timers.set(Timer.PAGE, silent_until)
             else:
                 self._fail(IncompleteBatchError(f"no message within {self._timeout:g} s", self.last_seq))
@@ -195,13 +202,21 @@ class DirectBatch(Conversation):
         self._waiting = False
         self._pages += 1
         self._page_count = 0
+        self._page_room = self._page_bytes
         self._page_seq = 0
         self._reply = f"{self._inbox}.{self._pages}".encode()
-        count = self._page_messages if self._left is None else min(self._page_messages, self._left)
-        body: dict[str, object] = {"seq": self._seq, "batch": count, "max_bytes": self._page_bytes}
+        asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
+        self._page_asked = asked
+        body: dict[str, object] = {"seq": self._seq, "batch": asked, "max_bytes": self._page_bytes}
         if self._subject is not None:
             body["next_by_subj"] = self._subject
-        self._outbox.publish(self._api, dumps(body), self._reply)
+        try:
+            self._outbox.publish(self._api, dumps(body), self._reply)
+        except OutboundBufferLimitError:
+            self._waiting = True
+            self._timers.set(Timer.PAGE, now + ASK_AGAIN)
+            self._outbox.rearm(self)
+            return
         self._outbox.flush()
         self._progress_at = now
         self._timers.set(Timer.PAGE, now + self._timeout)
@@ -220,6 +235,9 @@ class DirectBatch(Conversation):
             if previous != self._page_seq or sequence < self._seq:
                 text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
                 raise IncompleteBatchError(text, self.last_seq)
+        if self._page_count == self._page_asked or self._page_room < 0:
+            raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, that were asked for")
+        self._page_room -= len(payload)
         self._buffer.append((header, payload, sequence, pending))
         self.last_seq = self._page_seq = sequence
         self._seq = sequence + 1

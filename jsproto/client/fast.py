@@ -362,7 +362,7 @@ class FastPublisher(Conversation):
 
     def link_lost(self, error: Error, now: float) -> None:
         """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here."""
-        if self.phase in ENDED:
+        if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return
         if self._gap == "ok" and self._outbox.closed_error is None and self.phase is not FastPhase.STARTING:
             self._is_linked = False
@@ -488,8 +488,10 @@ class FastPublisher(Conversation):
                 self._outbox.completed(self._ready)
                 self._ready = None
             self._outbox.rearm(self)
-        elif first or window.acked > acked:  # progress; the answer to a ping alone is none
-            self._await_answers(now)
+        elif window.acked > acked or Timer.BATCH_STALLED not in self._timers:
+            self._await_answers(
+                now
+            )  # after progress, or when a lower rate closed the window; a ping's answer is neither
 
     def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
         """The server missed messages; informational, it acknowledges nothing."""
@@ -535,6 +537,8 @@ class FastPublisher(Conversation):
             self._fail(self._cause or unknown)
         elif error.err_code in ENDING_CODES or (sequence == 1 and self._gap == "fail"):
             self._fail(error)
+        elif sequence > self.sequence:  # a commit that stores nothing
+            self._fail(self._cause or error)
         else:
             self._receive_refusal(sequence, error, message, now)
 

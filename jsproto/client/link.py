@@ -33,8 +33,12 @@ from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PING, PONG, encode_connect
 from jsproto.wire.frames import Err, Frame, Info, Ping, Pong
 
+MAX_UNSENT: Final = 1_000  # frames that wait to be written: a peer that only asks and never reads is cut off
+
 # Texts of nats-server's -ERR, lower case. Everything that is not harmless is followed by the end of the connection.
-_HARMLESS: Final = ("permissions violation", "invalid subject", "invalid publish subject")
+_HARMLESS: Final = (
+    "permissions violation", "invalid subject", "invalid publish subject", "maximum subscriptions exceeded",
+)  # fmt: skip
 _AUTHORIZATION: Final = ("authorization violation", "authentication", "authorization timeout", "user authentication")
 
 
@@ -74,9 +78,12 @@ class Link:
             self._end(RemoteProtocolError(f"{type(frame).__name__} does not fit: {self.phase.value}"))
             return
         previous, self.phase = self.phase, following
+        self._reported = None  # it goes on speaking: what it complained of before is not what will end the link
         kind = type(frame)
         if kind is Ping:
             self.to_send.append(PONG)
+            if len(self.to_send) > MAX_UNSENT:
+                self._end(RemoteProtocolError("PINGs come faster than their answers can be written"))
         elif kind is Pong:
             self._receive_pong(previous, now)
         elif isinstance(frame, Info):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.subjects import check_subject
@@ -133,17 +133,18 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         port = DEFAULT_PORT if parts.port is None else parts.port
-    except ValueError as error:
-        raise LocalProtocolError(f"not a server URL: {error}; write nats://host:port") from None
+    except ValueError:
+        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port") from None
     if parts.scheme not in _SCHEMES:
         raise LocalProtocolError(f"the URL scheme {parts.scheme!r} is not supported; write nats://host:port")
     if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise LocalProtocolError(f"not a server URL: {_without_credentials(parts)!r}; write nats://host:port")
+        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     if user is not None and password is None:
         return Address(parts.hostname, port, token=user)
     return Address(parts.hostname, port, user=user, password=password)
 
 
-def _without_credentials(parts: SplitResult) -> str:
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def _without_credentials(url: str) -> str:
+    """What may be shown of a URL, however malformed it is: nothing in front of an ``@``."""
+    return url.rpartition("@")[2]

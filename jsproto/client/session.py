@@ -332,6 +332,8 @@ class Session:
         ``pending_size`` bytes wait already), ConnectionClosedError.
         """
         heads = self._heads.get(subject) or self._check_head(subject)
+        if type(payload) is not bytes:  # text is an error, and what is queued must neither change nor count otherwise
+            payload = bytes(memoryview(payload))
         size = len(payload)
         if size > self._max_payload or headers is not None:
             size = self._check_size(size, headers)
@@ -345,8 +347,6 @@ class Session:
         else:
             head = b"%b%d\r\n" % (heads[0], size)
         if size > SPLIT_WRITES_AT:
-            if type(payload) is not bytes:  # what is queued must not change, and text is an error here as above
-                payload = bytes(memoryview(payload))
             self._writes += (head, payload, b"\r\n")
         else:
             self._writes.append(b"%b%b\r\n" % (head, payload))

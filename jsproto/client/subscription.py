@@ -25,6 +25,10 @@ DEFAULT_PENDING_MSGS: Final = 512 * 1024
 DEFAULT_PENDING_BYTES: Final = 128 * 1024 * 1024
 
 
+def _size(message: Msg) -> int:
+    return len(message.payload) + (0 if message.header is None else len(message.header))
+
+
 class Subscription(Conversation):
     """One subscription and its buffer.
 
@@ -71,7 +75,7 @@ class Subscription(Conversation):
     def receive(self, message: Msg, now: float) -> None:
         """A message."""
         self._received += 1
-        size = len(message.payload)
+        size = _size(message)
         if len(self._buffer) >= self._max_msgs or self.pending_bytes + size > self._max_bytes:
             self.dropped += 1
             if not self._full:
@@ -104,7 +108,7 @@ class Subscription(Conversation):
             self.pending_bytes = 0
         else:
             messages = [buffer.popleft() for _ in range(most)]
-            self.pending_bytes -= sum(len(message.payload) for message in messages)
+            self.pending_bytes -= sum(map(_size, messages))
         self._full = False
         return messages
 

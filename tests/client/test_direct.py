@@ -276,6 +276,35 @@ def test_a_new_link_while_the_reader_is_slow() -> None:
     assert [request["seq"] for request in read.requests()] == [3]
 
 
+def test_a_request_that_finds_no_room_is_made_later() -> None:
+    h = Harness(pending_size=100, linger=9.0)
+    h.session.publish_message("x", b"x" * 200)
+    read = Read(harness=h, page_messages=2)
+    assert h.session.deadline() == h.now + 0.02
+    h.advance(0.05)
+    assert len(h.published()) == 1
+    h.advance(0.05)
+    assert [request["seq"] for request in read.requests()] == [1]
+    read.message(1, 0, 9)
+    read.message(2, 1, 8)
+    read.status(end(last=2, pending=8))
+    h.session.publish_message("x", b"x" * 200)
+    assert read.take() == [1, 2]
+    h.published()
+    h.advance(0.05)
+    assert [request["seq"] for request in read.requests()] == [3]
+
+
+@pytest.mark.parametrize(("batch", "size"), [(2, 1), (9, 60)])
+def test_a_server_that_sends_more_than_was_asked_for(batch: int, size: int) -> None:
+    read = Read(batch=batch, page_bytes=100)
+    read.requests()
+    for seq in range(1, 4):
+        read.message(seq, seq - 1, 9 - seq, b"x" * size)
+    assert isinstance(read.direct.error, RemoteProtocolError)
+    assert read.take() == [1, 2]
+
+
 def test_messages_of_an_earlier_page_change_nothing() -> None:
     read = Read(page_messages=1)
     read.requests()

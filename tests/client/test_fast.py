@@ -20,6 +20,7 @@ from jsproto.errors import (
     BatchTruncatedError,
     BatchUnknownError,
     ConnectionClosedError,
+    ConnectionLostError,
     JetStreamNotAvailableError,
     LocalProtocolError,
     MaxPayloadError,
@@ -269,6 +270,16 @@ def test_a_closed_window_flushes_pings_and_opens_again() -> None:
     assert ready.result() is None
 
 
+def test_a_rate_that_closes_the_window_is_watched() -> None:
+    batch = started(4, ack_timeout=10.0, max_outstanding_acks=1)
+    batch.fill(2)
+    batch.ack(0, 2)  # the rate fell: the window was open and is closed now
+    assert batch.fast.room == 0
+    ready = batch.fast.ready()
+    batch.h.advance(10.1)
+    assert isinstance(ready.error, BatchStalledError)
+
+
 def test_an_ack_that_leaves_the_window_closed_is_progress_but_a_pings_answer_is_not() -> None:
     batch = started(4, ack_timeout=5.0, max_outstanding_acks=1)
     batch.fill(3)
@@ -413,6 +424,15 @@ def test_a_refused_commit_without_a_last_word() -> None:
     batch.say({"type": "err", "seq": 2, "error": WRONG_SEQUENCE}, 2, 2)
     batch.h.advance(11.0)
     assert isinstance(ticket.error, BatchMessageError)
+
+
+def test_a_refused_commit_that_stores_nothing() -> None:
+    batch = started()
+    ticket = batch.fast.commit(batch.h.now)
+    batch.h.sent()
+    batch.error({"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}, 2, 3)
+    assert isinstance(ticket.error, APIError)
+    assert ticket.error.err_code == 10077
 
 
 def test_a_commit_of_an_unknown_batch() -> None:
@@ -742,6 +762,16 @@ def test_a_refused_first_message_starts_nothing() -> None:
     assert batch.fast.phase is FastPhase.IDLE
     assert batch.fast.publish("e.b", now=batch.h.now) == 1
     assert batch.h.published()[0].subject == b"e.b"
+
+
+def test_a_refused_first_message_and_the_end_of_the_link() -> None:
+    batch = Batch()
+    with pytest.raises(MaxPayloadError):
+        batch.fast.commit(batch.h.now, "e.a", b"x" * 1_048_577)
+    batch.h.session.receive_eof(batch.h.now)
+    assert batch.fast.phase is FastPhase.IDLE
+    with pytest.raises(ConnectionLostError):
+        batch.fast.publish("e.a", now=batch.h.now)
 
 
 def test_a_full_outbox_takes_what_it_can() -> None:

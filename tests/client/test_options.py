@@ -58,9 +58,10 @@ def test_secrets_show_nowhere(user: str, password: str) -> None:
     options = connect_options(f"nats://{user}:{secret}@h:1", password=secret, user=user)
     assert secret not in repr(options)
     assert secret not in options.servers[0].url
-    with pytest.raises(LocalProtocolError) as caught:
-        connect_options(f"nats://{user}:{secret}@h/path")
-    assert secret not in str(caught.value)
+    for url in (f"nats://{user}:{secret}@h/path", f"nats://{user}:{secret}/x@h", f"nats://{user}:{secret}@h:port"):
+        with pytest.raises(LocalProtocolError) as caught:
+            connect_options(url)
+        assert secret not in str(caught.value)
 
 
 def test_an_address_in_brackets() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from jsproto.client.link import MAX_UNSENT
 from jsproto.client.options import connect_options
 from jsproto.client.session import MAX_CACHED_SUBJECTS, Session
 from jsproto.client.subscription import Subscription
@@ -201,6 +203,12 @@ def test_pings_are_answered_and_asked() -> None:
     assert isinstance(harness.session.error, StaleConnectionError)
 
 
+def test_a_peer_that_asks_and_never_reads() -> None:
+    harness = Harness()
+    harness.session.receive_data(PING * (MAX_UNSENT + 1), harness.now)
+    assert isinstance(harness.session.error, RemoteProtocolError)
+
+
 def test_round_trip() -> None:
     harness = Harness()
     harness.session.publish_message("a", b"before")
@@ -250,7 +258,9 @@ def test_info_again() -> None:
     assert isinstance(harness.session.error, RemoteProtocolError)
 
 
-@pytest.mark.parametrize("text", ['Permissions Violation for Publish to "a"', "Invalid Subject"])
+@pytest.mark.parametrize(
+    "text", ['Permissions Violation for Publish to "a"', "Invalid Subject", "maximum subscriptions exceeded"]
+)
 def test_errors_that_leave_the_connection_alone(text: str) -> None:
     harness = Harness()
     harness.feed(encode_err(f"'{text}'".encode()))
@@ -282,6 +292,13 @@ def test_nothing_follows_a_refusal() -> None:
     harness = Harness()
     harness.feed(encode_err(b"'Authorization Violation'") + PING)
     assert isinstance(harness.session.error, AuthorizationError)
+
+
+def test_an_error_that_was_survived_is_not_blamed_later() -> None:
+    harness = Harness()
+    harness.feed(encode_err(b"'Something New'") + PING)
+    harness.lose("reset by peer")
+    assert "reset by peer" in str(harness.session.error)
 
 
 def test_ok_is_harmless() -> None:
@@ -329,6 +346,8 @@ def test_large_payloads_are_not_copied() -> None:
 
 def test_payloads_are_bytes_or_something_that_can_be_read_as_bytes() -> None:
     harness = Harness()
+    harness.session.publish_message("a", memoryview(array("i", range(5))))  # type: ignore[arg-type]
+    assert len(harness.published()[0].payload) == 5 * array("i").itemsize
     for size in (10, 2_000):
         payload = bytearray(b"x" * size)
         harness.session.publish_message("a", payload)  # type: ignore[arg-type]

@@ -25,9 +25,11 @@ def test_messages_in_order() -> None:
     assert readable.result() is None
     assert subscription.readable().done
     assert (subscription.pending_msgs, subscription.pending_bytes) == (5, 5)
+    harness.deliver(b"a.5", b"5", b"NATS/1.0\r\nK: v\r\n\r\n")  # headers count
+    assert subscription.pending_bytes == 6 + 18
     assert [message.payload for message in subscription.pop_many(2)] == [b"0", b"1"]
-    assert subscription.pending_bytes == 3
-    assert [message.payload for message in subscription.pop_many(9)] == [b"2", b"3", b"4"]
+    assert subscription.pending_bytes == 4 + 18
+    assert [message.payload for message in subscription.pop_many(9)] == [b"2", b"3", b"4", b"5"]
     assert subscription.pop_many(9) == []
     assert not subscription.readable().done
 
