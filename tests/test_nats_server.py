@@ -42,10 +42,6 @@ def script(path: Path, body: str) -> Path:
     return path
 
 
-def left_behind() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("jsproto-nats-*"))
-
-
 def test_it_runs_for_as_long_as_the_block() -> None:
     server = NatsServer()
     with pytest.raises(NatsServerError, match="has not been started"):
@@ -115,7 +111,9 @@ def test_a_server_that_does_not_heed_sigterm(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_server_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = left_behind()
+    stores = tmp_path / "stores"
+    stores.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(stores))
     with pytest.raises(NatsServerError, match='status 1: .*unknown field "nonsense"'):
         NatsServer(config="nonsense: 1").start()
     with pytest.raises(NatsServerError, match="status 3: it said nothing"):
@@ -130,7 +128,7 @@ def test_a_server_that_does_not_start(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(nats_server, "READY_WITHIN", 0.1)
     with pytest.raises(NatsServerError, match="not ready within 0.1 s: still thinking"):
         NatsServer(script(tmp_path / "slow", "echo still thinking; exec sleep 1000")).start()
-    assert left_behind() <= before
+    assert list(stores.iterdir()) == []
 
 
 def test_where_the_binary_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
