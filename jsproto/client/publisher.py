@@ -54,13 +54,15 @@ other error it may be."""
 class AsyncPublisher(Conversation):
     """Publishes ahead of the acknowledgements by a bounded window.
 
-    Attributes: ``sequence`` (messages published); ``acked``; ``failed`` (both kinds of publish counted in both);
-    ``error`` (why nothing can be published any more, None while it can).
+    Attributes: ``sequence`` (messages published); ``acked``; ``failed`` (both kinds of publish counted in all three);
+    ``unreported`` (messages of ``publish_many`` that failed since ``take_failures()``); ``error`` (why nothing can be
+    published any more, None while it can).
     """
 
     __slots__ = (
         "_answered", "_bytes", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
         "_outbox", "_prefix", "_ready", "_sent", "_sid", "_tickets", "_timeout", "acked", "error", "failed", "sequence",
+        "unreported",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +87,7 @@ class AsyncPublisher(Conversation):
         self.sequence = 0
         self.acked = 0
         self.failed = 0
+        self.unreported = 0
         self.error: Error | None = None
         self._outbox = outbox
         self._inbox = inbox
@@ -155,7 +158,7 @@ class AsyncPublisher(Conversation):
         As many of them, from the first on, as the window holds; ``failed`` counts all.
         """
         failures, self._failures = self._failures, []
-        self._failures_bytes = 0
+        self._failures_bytes = self.unreported = 0
         return failures
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
@@ -297,9 +300,11 @@ class AsyncPublisher(Conversation):
             self.failed += 1
             if ticket is not None:
                 ticket.fail(answer)
-            elif len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
-                self._failures.append((sent, answer))
-                self._failures_bytes += len(sent[1])
+            else:
+                self.unreported += 1
+                if len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
+                    self._failures.append((sent, answer))
+                    self._failures_bytes += len(sent[1])
         else:
             self.acked += 1
             if ticket is not None:

@@ -205,7 +205,8 @@ def test_failures_are_kept_up_to_the_window() -> None:
     for number in range(1, 4):
         peer.many(1)
         peer.answer(number, REFUSED)
-    assert (len(peer.publisher.take_failures()), peer.publisher.failed) == (2, 3)
+    assert peer.publisher.unreported == 3
+    assert (len(peer.publisher.take_failures()), peer.publisher.failed, peer.publisher.unreported) == (2, 3, 0)
     peer = Peer(max_pending_bytes=10)
     for number in range(1, 4):
         peer.many(1, size=9)

@@ -13,7 +13,10 @@ import jsproto_io.asyncio
 import jsproto_io.sync
 import jsproto_io.trio
 
-CLASSES = ("Connection", "Message", "Subscription", "JetStream", "FastPublisher", "BatchReader")
+CLASSES = (
+    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
+    "PendingAck", "Subscription",
+)  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}
 ASYNC = [jsproto_io.asyncio, jsproto_io.trio]

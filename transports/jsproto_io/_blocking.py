@@ -10,9 +10,8 @@ Not here: moving bytes and parking threads (``sync``), protocol.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -20,6 +19,7 @@ from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.client.fast import FastPublisher as CoreFastPublisher
 from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.subscription import Subscription as CoreSubscription
 from jsproto.errors import (
@@ -33,11 +33,9 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
+from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._common import (
-    MAX_CHUNK,
-    OutgoingMessage,
     Timeout,
-    next_chunk,
     seconds,
     stream_config,
 )
@@ -156,14 +154,21 @@ class Connection(ConnectionBase):
         self._close()
 
     def jetstream(
-        self, *, domain: str | None = None, prefix: str | None = None, timeout: Timeout | None = None
+        self,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: Timeout | None = None,
+        publish_async_max_pending: int = DEFAULT_MAX_PENDING,
     ) -> JetStream:
         """JetStream on this connection.
 
         ``domain`` or ``prefix`` choose another API subject than ``$JS.API``. ``timeout``: for each of its requests,
-        seconds or a timedelta; the connection's default when None.
+        seconds or a timedelta; the connection's default when None. ``publish_async_max_pending``: how many messages of
+        ``publish_async()`` may be without an acknowledgement.
         """
-        return JetStream(CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout)), self)
+        core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
+        return JetStream(core, self, publish_async_max_pending)
 
 
 class Message(MessageBase):
@@ -245,9 +250,11 @@ class JetStream:
     None.
     """
 
-    def __init__(self, core: CoreJetStream, connection: Connection) -> None:
+    def __init__(self, core: CoreJetStream, connection: Connection, publish_async_max_pending: int) -> None:
         self._core = core
         self._connection = connection
+        ahead = connection._call(lambda now: core.async_publisher(max_pending=publish_async_max_pending))
+        self._ahead = AsyncPublisher(ahead, connection)
 
     def create_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
@@ -322,6 +329,77 @@ class JetStream:
         )
         return self._connection._ask(lambda now: verb(now=now))
 
+    def publish_async(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        wait_stall: Timeout | None = None,
+    ) -> PendingAck:
+        """Publish a message without waiting for its acknowledgement, which is promised.
+
+        The keywords are those of ``publish``; the acknowledgement is awaited for the ``timeout`` of ``jetstream()``.
+        Waits while ``publish_async_max_pending`` messages are without one; ``wait_stall``: for so long at most,
+        seconds or a timedelta, then TimeoutError with nothing sent. A stream of messages is cheaper with
+        ``async_publisher()``, cheapest with ``fast_publisher()``.
+        """
+        return self._ahead.publish(
+            subject,
+            payload,
+            headers=headers,
+            msg_id=msg_id,
+            expected_stream=expected_stream,
+            expected_last_seq=expected_last_seq,
+            expected_last_subject_seq=expected_last_subject_seq,
+            wait_stall=wait_stall,
+        )
+
+    def publish_async_pending(self) -> int:
+        """How many messages of ``publish_async()`` are without an answer."""
+        return self._ahead.pending
+
+    def publish_async_completed(self, *, timeout: Timeout | None = None) -> None:
+        """Wait until every message of ``publish_async()`` is acknowledged or has failed, as its ``PendingAck`` knows.
+
+        TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
+        """
+        self._ahead.flush(timeout=timeout)
+
+    def async_publisher(
+        self,
+        *,
+        timeout: Timeout | None = None,
+        max_pending: int = DEFAULT_MAX_PENDING,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+    ) -> AsyncPublisher:
+        """Publish with an acknowledgement for each message, many on the way at a time.
+
+        ``timeout``: seconds, or a timedelta, after which an acknowledgement counts as missing. ``max_pending``,
+        ``max_pending_bytes``: how much may be without one. For any stream and server; where there is ``allow_batched``
+        ``fast_publisher()`` is cheaper for both sides.
+        """
+        limit = seconds(timeout)
+        core = self._connection._call(
+            lambda now: self._core.async_publisher(
+                timeout=limit, max_pending=max_pending, max_pending_bytes=max_pending_bytes
+            )
+        )
+        return AsyncPublisher(core, self._connection)
+
+    def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
+        """Watch ``stream`` for batches that the server gives up, or for one of them, from now on (ADR-50).
+
+        Servers tell why an atomic batch was abandoned ("timeout", "incomplete", "unsupported", "large") to whoever
+        watches, and its publisher may never hear of it. BadSubjectError, ConnectionClosedError.
+        """
+        core = self._connection._call(lambda now: self._core.batch_advisories(stream, batch_id))
+        return BatchAdvisories(core, self._connection)
+
     def fast_publisher(
         self,
         *,
@@ -371,7 +449,7 @@ class JetStream:
         return BatchReader(core, self._connection)
 
 
-class FastPublisher(FastPublisherBase):
+class FastPublisher(FastPublisherBase, PublishesMany):
     """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
 
     Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a
@@ -379,6 +457,8 @@ class FastPublisher(FastPublisherBase):
     or the subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its
     end.
     """
+
+    _connection: Connection
 
     def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
         super().__init__(core)
@@ -401,42 +481,6 @@ class FastPublisher(FastPublisherBase):
         while (sequence := self._connection._call(verb, lazily=True)) is None:
             self._make_room()
         return sequence
-
-    def publish_many(self, messages: Iterable[OutgoingMessage]) -> int:
-        """Publish all of ``messages``; returns the sequence of the last one.
-
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. They are pulled in small chunks, no faster
-        than the server takes them. When ``messages`` raises, what was pulled before is published, and the batch stays
-        usable; so it does after a message that raises LocalProtocolError: those before it are published, ``sequence``
-        counts them, and up to a chunk of those behind it is lost.
-        """
-        pull = iter(messages)
-        size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
-        while True:
-            chunk: list[OutgoingMessage] = []
-            started = self._connection._now()
-            try:
-                chunk.extend(islice(pull, size))  # keeps what came when the iterable raises
-            except BaseException:
-                self._publish_chunk(chunk)
-                raise
-            took = self._connection._now() - started
-            whole = self._publish_chunk(chunk)
-            if len(chunk) < size:
-                return self._core.sequence
-            size = next_chunk(size, took, whole)
-
-    def _publish_chunk(self, chunk: list[OutgoingMessage]) -> bool:
-        """Publish all of ``chunk``; True when its bytes found room at once."""
-        whole = True
-        while chunk:
-            taken = self._connection._call(partial(self._publish_some, chunk), lazily=True)
-            if taken == len(chunk):
-                break
-            chunk = chunk[taken:]
-            whole = whole and not self._connection._session.congested
-            self._make_room()
-        return whole
 
     def ping(self) -> None:
         """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed."""

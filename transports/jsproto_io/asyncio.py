@@ -27,9 +27,13 @@ from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import EventCallback, new_session, reason
 
-__all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
+__all__ = [
+    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
+    "PendingAck", "Subscription", "connect",
+]  # fmt: skip
 
 
 @asynccontextmanager
@@ -108,13 +112,12 @@ class Connection(_async.Connection):
         while (address := session.connect_to) is not None:
             try:
                 await self._dial(address)
-            except OSError as error:
-                self._link = None
+            except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
                 self._call(partial(session.connection_failed, reason(error)))
         await self._wait(session.connected)
 
     async def _dial(self, address: Address) -> None:
-        link = self._link = _Link(self)
+        link = _Link(self)
         self._session.connected.event = link.settled
         async with asyncio.timeout(self._session.options.connect_timeout):
             await self._loop.create_connection(lambda: link, address.host, address.port)
@@ -161,6 +164,7 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._connection._link = self
         self.paused = False
         self._connection._receive(self._session.connection_made)
 

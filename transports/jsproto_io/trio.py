@@ -30,9 +30,13 @@ from jsproto.client.options import DEFAULT_URL, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import READ_SIZE, EventCallback, new_session, reason
 
-__all__ = ["BatchReader", "Connection", "FastPublisher", "JetStream", "Message", "Subscription", "connect"]
+__all__ = [
+    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
+    "PendingAck", "Subscription", "connect",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -131,7 +135,7 @@ class Connection(_async.Connection):
             try:
                 with trio.fail_after(session.options.connect_timeout):
                     stream = await trio.open_tcp_stream(address.host, address.port)
-            except (OSError, trio.TooSlowError) as error:
+            except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: a host that cannot be a name
                 self._call(partial(session.connection_failed, reason(error)))
                 continue
             link = self._link = _Link(stream)

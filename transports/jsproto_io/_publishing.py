@@ -1,0 +1,155 @@
+"""The half of publishing, and of watching batches, that never waits: the same for threads and for event loops.
+
+Rules: as of ``_shared``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jsproto.client.advisories import BatchAdvisories
+from jsproto.client.publisher import AsyncPublisher, Failure
+from jsproto.errors import AsyncPublishError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.acks import PubAck
+from jsproto.grammar.advisory import BatchAbandoned
+from jsproto.grammar.headers import HeadersLike
+from jsproto.ticket import Ticket
+from jsproto_io._common import TAKE, OutgoingMessage
+
+if TYPE_CHECKING:
+    from jsproto_io._shared import ConnectionBase
+
+
+class PublishesSome(ABC):
+    """Publishes a chunk as far as there is room for it."""
+
+    @property
+    @abstractmethod
+    def sequence(self) -> int:
+        """The sequence of the last message published."""
+
+    @abstractmethod
+    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+        """Publish of ``chunk`` what there is room for; returns how many."""
+
+
+class PendingAckBase:
+    """Whether the acknowledgement of one message has come."""
+
+    def __init__(self, ticket: Ticket[PubAck]) -> None:
+        self._ticket = ticket
+
+    @property
+    def done(self) -> bool:
+        """Whether the message is acknowledged or has failed."""
+        return self._ticket.done
+
+
+class AsyncPublisherBase:
+    """How far a publisher has got."""
+
+    _connection: ConnectionBase
+
+    def __init__(self, core: AsyncPublisher) -> None:
+        self._core = core
+
+    def _publish_one(
+        self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
+    ) -> Ticket[PubAck] | None:
+        """Publish, or None when there is no room."""
+        try:
+            return self._core.publish(subject, payload, headers, now=now)
+        except OutboundBufferLimitError:
+            return None
+        except LocalProtocolError:
+            if self._core.room or self._core.error is not None:
+                raise
+            return None
+
+    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+        """Publish of ``chunk`` what there is room for; returns how many."""
+        try:
+            return self._core.publish_many(chunk, now)
+        except OutboundBufferLimitError:
+            return 0
+
+    def _what_is_full(self, now: float) -> Ticket[None] | None:
+        """What to wait for before publishing again; None when there is room."""
+        if self._core.error is None and self._connection._session.congested:
+            return self._connection._session.sendable()
+        ticket = self._core.ready()
+        return None if ticket.done and ticket.error is None else ticket
+
+    def _raise_failures(self, now: float) -> None:
+        """AsyncPublishError when there are any that nobody was told of."""
+        failed, failures = self._core.unreported, self._core.take_failures()
+        if failed:
+            error = AsyncPublishError(failed, failures)
+            raise error from (failures[0][1] if failures else None)
+
+    def take_failures(self) -> list[Failure]:
+        """The messages of ``publish_many`` that failed since the last call, or flush, each with its error.
+
+        In the order in which they failed; as many of them, from the first on, as may wait for an acknowledgement.
+        """
+        return self._connection._call(lambda now: self._core.take_failures())
+
+    @property
+    def sequence(self) -> int:
+        """How many messages were published."""
+        return self._core.sequence
+
+    @property
+    def pending(self) -> int:
+        """How many messages are without an answer."""
+        return self._core.pending
+
+    @property
+    def acked(self) -> int:
+        """How many messages were acknowledged."""
+        return self._core.acked
+
+    @property
+    def failed(self) -> int:
+        """How many messages failed."""
+        return self._core.failed
+
+    @property
+    def error(self) -> Error | None:
+        """Why nothing can be published any more; None while it can."""
+        return self._core.error
+
+
+class BatchAdvisoriesBase:
+    """What was told of abandoned batches."""
+
+    def __init__(self, core: BatchAdvisories) -> None:
+        self._core = core
+        self._taken: deque[BatchAbandoned] = deque()
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing."""
+        self._taken.extend(self._core.pop_many(TAKE))
+        return None if self._taken else self._core.readable()
+
+    @property
+    def stream(self) -> str:
+        """The stream that is watched."""
+        return self._core.stream
+
+    @property
+    def batch_id(self) -> str | None:
+        """The batch that is watched; None: all of the stream."""
+        return self._core.batch_id
+
+    @property
+    def pending(self) -> int:
+        """Advisories that have come and were not taken yet."""
+        return self._core.pending + len(self._taken)
+
+    @property
+    def dropped(self) -> int:
+        """Advisories lost because the application was too slow."""
+        return self._core.dropped
