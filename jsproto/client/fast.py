@@ -412,7 +412,7 @@ class FastPublisher(Conversation):
         if closed is not None:
             raise closed
         server = self._outbox.server
-        if server is not None and (0, 0, 0) < server.version_tuple < (2, 14, 0):
+        if server is not None and server.is_before(NEEDED_VERSION):
             raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
 
     def _open_inbox(self) -> None:

@@ -10,7 +10,7 @@ Not here: consumers, single Direct Gets.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
@@ -26,6 +26,7 @@ from jsproto.errors import (
     JetStreamNotAvailableError,
     LocalProtocolError,
     NoStreamResponseError,
+    UnsupportedByServerError,
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.api import ApiSubjects, decode_response
@@ -38,6 +39,9 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
 T = TypeVar("T")
+
+FEATURES: Final = {"allow_atomic": ("2.12", "atomic batches"), "allow_batched": ("2.14", "fast ingest")}
+"""Fields of a stream's configuration that older servers do not know: the version that brought them, and their name."""
 
 
 class JetStream:
@@ -67,18 +71,19 @@ class JetStream:
     def create_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
         """Create the stream, or find it there with the same configuration.
 
-        LocalProtocolError as of ``config.check``.
+        LocalProtocolError as of ``config.check``. UnsupportedByServerError for a feature that the server is too old
+        for: it would refuse the field, or drop it silently.
         """
-        config.check()
+        self._check(config)
         subject = self.api.stream_create(config.name)
         return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
 
     def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
         """Replace the stream's configuration by ``config``, whole: a field left out counts as a change.
 
-        LocalProtocolError as of ``config.check``.
+        LocalProtocolError and UnsupportedByServerError as of ``create_stream``.
         """
-        config.check()
+        self._check(config)
         subject = self.api.stream_update(config.name)
         return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
 
@@ -219,6 +224,13 @@ class JetStream:
             page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
             timeout=self.timeout if timeout is None else timeout,
         )  # fmt: skip
+
+    def _check(self, config: StreamConfig) -> None:
+        config.check()
+        server = self.session.server
+        for feature, (needed, name) in FEATURES.items():
+            if getattr(config, feature) and server is not None and server.is_before(needed):
+                raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
 
     def _ask(
         self, subject: str, payload: bytes, build: Callable[[dict[str, Any]], T], now: float, timeout: float | None

@@ -641,6 +641,11 @@ class ServerInfo:
         match = _VERSION.match(self.version)
         return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
+    def is_before(self, version: str) -> bool:
+        """Whether it is known to be older than ``version``, such as ``2.14``; an unreadable version is not."""
+        wanted = tuple(map(int, version.split(".")))
+        return (0, 0, 0) < self.version_tuple < wanted
+
     @property
     def api_level(self) -> int | None:
         """The JetStream API level; None when the server does not say (before 2.12)."""

@@ -16,6 +16,7 @@ from jsproto.errors import (
     NoStreamResponseError,
     RemoteProtocolError,
     TimeoutError,
+    UnsupportedByServerError,
 )
 from jsproto.grammar.config import StreamConfig
 from jsproto.wire.frames import Pub
@@ -72,6 +73,26 @@ def test_changing_a_stream_sends_all_of_it_back() -> None:
     (update,) = harness.answer(stream)
     assert json.loads(update.payload) == {"name": "S", "subjects": ["s.>"], "new_field": 1, "max_msgs": 7}
     assert ticket.result().config.max_msgs == 7
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "needed"),
+    [("2.12.8", "allow_batched", "2.14"), ("2.11.11", "allow_batched", "2.14"), ("2.11.11", "allow_atomic", "2.12")],
+)
+def test_features_that_the_server_is_too_old_for(version: str, field: str, needed: str) -> None:
+    harness = Harness(info={"version": version})
+    switched_on: dict[str, Any] = {field: True}
+    config = StreamConfig("S", **switched_on)
+    for verb in (harness.js.create_stream, harness.js.update_stream):
+        with pytest.raises(UnsupportedByServerError, match=field) as caught:
+            verb(config, now=harness.now)
+        assert (caught.value.needed, caught.value.found) == (needed, version)
+    ticket = harness.js.change_stream("S", switched_on, now=harness.now)
+    harness.answer(stream)
+    assert isinstance(ticket.error, UnsupportedByServerError)
+    assert harness.published() == []
+    harness.js.create_stream(StreamConfig("S"), now=harness.now)
+    assert len(harness.published()) == 1
 
 
 def test_domain_and_prefix() -> None:

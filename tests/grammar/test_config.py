@@ -441,3 +441,10 @@ def test_whatever_arrives_is_read_or_refused(raw: bytes) -> None:
             continue
         again: Model = model.from_json(found.to_json())
         assert again == found
+
+
+def test_older_than() -> None:
+    assert ServerInfo(version="2.12.8").is_before("2.14")
+    assert ServerInfo(version="2.14.0-RC.1").is_before("2.15")
+    assert not ServerInfo(version="2.14.0").is_before("2.14")
+    assert not ServerInfo(version="built-here").is_before("2.14")

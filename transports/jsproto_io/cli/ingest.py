@@ -16,8 +16,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Unpack
 
 from jsproto.api_errors import StreamNotFoundError
+from jsproto.client.fast import NEEDED_VERSION
 from jsproto.client.options import ConnectKeywords, connect_options
-from jsproto.errors import BatchError, Error, LocalProtocolError, NoServersError, RemoteProtocolError
+from jsproto.errors import (
+    BatchError,
+    Error,
+    LocalProtocolError,
+    NoServersError,
+    RemoteProtocolError,
+    UnsupportedByServerError,
+)
 from jsproto.events import Event, FlowRateChanged, GapReported, MessageRefused
 from jsproto_io.cli.records import BadInput, BadUsage, Record
 from jsproto_io.sync import Connection, JetStream, connect
@@ -212,6 +220,9 @@ def ingest(
 ) -> None:
     """Publish ``records`` to wherever their subjects lead; with ``stream``, look at that stream first."""
     before = None
+    server = nc.server_info
+    if server is not None and server.is_before(NEEDED_VERSION):  # else the stream would be told to be at fault
+        raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
     if stream is not None:
         info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)
         before = info.state.last_seq
