@@ -13,7 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import BadHeaderError, RemoteProtocolError
-from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, last_value, status_line
+from jsproto.grammar.headers import (
+    Headers,
+    HeadersLike,
+    appended,
+    encode_headers,
+    first_value,
+    last_value,
+    status_line,
+    without,
+)
 
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=":"), min_size=1, max_size=6)
 values = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=12).map(
@@ -320,3 +329,29 @@ def test_of_takes_what_the_verbs_take() -> None:
     headers = Headers([("A", "1")])
     assert Headers.of(headers) is headers
     assert Headers.of(None) == Headers()
+
+
+# -- blocks as servers read and change them ----------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(names, values), max_size=6), names)
+def test_the_first_value_is_the_one_of_a_full_parse(pairs: list[tuple[str, str]], name: str) -> None:
+    block = encode_headers(Headers(pairs))
+    found = first_value(block, name.encode())
+    expected = Headers(pairs).get(name)
+    assert (None if found is None else found.decode("utf-8", "surrogateescape")) == expected
+
+
+def test_the_first_value_as_servers_find_it() -> None:
+    block = b"NATS/1.0\r\nA:  1 \r\nA: 2\r\nAB: 3\r\nC:\r\n\r\n"
+    assert [first_value(block, name) for name in (b"A", b"B", b"a", b"C")] == [b"1 ", None, None, b""]
+    assert first_value(b"NATS/1.0\r\nA: 1", b"A") is None
+
+
+def test_lines_are_taken_out_and_put_behind() -> None:
+    block = b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA:3\r\nAB: 4\r\n\r\n"
+    assert without(block, b"A") == b"NATS/1.0\r\nB: 2\r\nAB: 4\r\n\r\n"
+    assert without(block, b"X") == block
+    assert without(b"NATS/1.0\r\nA: 1\r\n\r\n", b"A") is None
+    assert appended(block, b"C", b"5") == block[:-2] + b"C: 5\r\n\r\n"
+    assert appended(None, b"C", b"5") == b"NATS/1.0\r\nC: 5\r\n\r\n"

@@ -1,11 +1,11 @@
-"""The acknowledgement window: whatever arrives, it never runs backwards and never lets more out than agreed."""
+"""Acknowledgements, from both ends: no window runs backwards or lets more out than agreed, and no end waits in vain."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.rules.windows import AckWindow
+from jsproto.rules.windows import AckPace, AckWindow
 
 numbers = st.integers(-3, 60)
 
@@ -40,3 +40,48 @@ def test_monotone_and_bounded(answers: list[tuple[int, int]], maximum: int, outs
         assert 1 <= window.every <= maximum
         assert window.limit <= window.acked + maximum * outstanding
         sent = max(sent, window.limit)  # a sender in a hurry
+
+
+# -- the receiver's end ------------------------------------------------------------------------------------------------
+
+
+def test_a_lone_batch_gets_what_it_asks_for() -> None:
+    assert [AckPace(asked, 1).every for asked in (1, 10, 500, 501, 65_535)] == [1, 10, 500, 500, 500]
+    pace = AckPace(10, 1)
+    assert [sequence for sequence in range(1, 36) if pace.due(sequence, 1)] == [10, 20, 30]
+
+
+def test_beside_others_the_pace_doubles_up_to_its_share() -> None:
+    pace = AckPace(100, 2)
+    due = [(sequence, pace.every) for sequence in range(1, 260) if pace.due(sequence, 2)]
+    assert due == [(1, 2), (3, 4), (7, 8), (15, 16), (31, 32), (63, 64), (127, 100), (227, 100)]
+
+
+def test_the_pace_halves_down_to_its_share() -> None:
+    pace = AckPace(500, 1)
+    assert (pace.due(500, 10), pace.every) == (True, 250)
+    assert (pace.due(750, 10), pace.every) == (True, 125)
+    assert (pace.due(875, 10), pace.every) == (True, 62)
+    assert (pace.due(937, 10), pace.every) == (True, 50)
+
+
+def test_of_several_that_are_due_only_the_last_is_sent() -> None:
+    pace = AckPace(10, 1, acked=5)
+    assert not pace.due(14, 1)
+    assert pace.due(39, 1)
+    assert pace.acked == 35
+
+
+@given(st.integers(1, 65_535), st.lists(st.tuples(st.integers(1, 900), st.integers(1, 2000))))
+def test_sender_and_receiver_never_wait_for_each_other(asked: int, runs: list[tuple[int, int]]) -> None:
+    pace = AckPace(asked, 1)
+    window = AckWindow(asked, 1)
+    sent = 1
+    assert window.adopt(pace.acked, pace.every, sent)
+    for messages, batches in runs:
+        for _ in range(messages):
+            if pace.due(sent, batches):
+                assert 1 <= pace.every <= min(asked, 500)
+                assert window.adopt(pace.acked, pace.every, sent)
+            assert sent < window.limit, "the sender waits for an acknowledgement that is not due"
+            sent += 1

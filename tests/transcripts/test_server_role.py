@@ -17,20 +17,18 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto.errors import APIError, Error
-from jsproto.events import Event
+from jsproto.errors import APIError
 from jsproto.grammar.acks import encode_error_ack
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.subjects import check_subject, matches
-from jsproto.outbox import Conversation
 from jsproto.server.node import BatchLimits, Node
 from jsproto.server.publish import StreamInlet
 from jsproto.server.settings import accept, change
 from jsproto.server.stream import Stream
-from jsproto.ticket import Ticket
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.frames import Frame, Info, Msg, Pub, Sub
+from tests.server.harness import Answered
 from tests.transcripts.test_transcripts import FOLDER, INDEX
 
 LIMITS: Final = {
@@ -58,13 +56,11 @@ def scenarios(*releases: str) -> dict[str, list[str]]:
     }
 
 
-class Server:
+class Server(Answered):
     """Streams, and connections that publish to them; an outbox that delivers to the connections' subscriptions."""
 
-    server: ServerInfo | None = None
-    closed_error: Error | None = None
-
     def __init__(self, node: Node, requests: list[dict[str, Any]]) -> None:
+        super().__init__()
         self.node = node
         self.now = 1000.0
         self.subs: list[tuple[str, bytes, list[Msg]]] = []
@@ -79,24 +75,6 @@ class Server:
         for pattern, sid, received in self.subs:
             if matches(pattern, subject):
                 received.append(Msg(raw, sid, reply, headers, payload))
-
-    def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
-        raise NotImplementedError
-
-    def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
-        raise NotImplementedError
-
-    def completed(self, ticket: Ticket[Any]) -> None:
-        raise NotImplementedError
-
-    def emit(self, event: Event) -> None:
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        raise NotImplementedError
-
-    def rearm(self, conversation: Conversation) -> None:
-        raise NotImplementedError
 
     def take(self, pub: Pub) -> None:
         """A message for whichever stream has its subject."""

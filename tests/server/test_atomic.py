@@ -1,0 +1,232 @@
+"""Atomic batches in the server role, beyond the recordings (``tests/transcripts/test_server_role.py``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.grammar.advisory import parse_batch_abandoned
+from jsproto.grammar.headers import Headers
+from jsproto.server.atomic import AtomicBatches
+from jsproto.server.node import BatchLimits, Node
+from jsproto.wire.frames import Msg
+from tests.server.harness import Inlet
+
+STAGED = [None]  # the answer without a byte
+
+
+def member(sequence: int | str, commit: str | None = None, batch: str = "b1", **headers: str) -> dict[str, str]:
+    ends = {} if commit is None else {"Nats-Batch-Commit": commit}
+    more = {name.replace("_", "-"): value for name, value in headers.items()}
+    return {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(sequence), **ends, **more}
+
+
+def opened(count: int = 1, batch: str = "b1", **options: Any) -> Inlet:
+    inlet = Inlet(**options)
+    for sequence in range(1, count + 1):
+        assert inlet.publish(payload=b"%d" % sequence, headers=member(sequence, batch=batch)) == STAGED
+    return inlet
+
+
+def header(inlet: Inlet, seq: int) -> dict[str, str]:
+    return dict(Headers.parse(inlet.stored(seq).header or b"").items())
+
+
+# -- commits -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_stored_before_the_commit() -> None:
+    inlet = opened(2)
+    assert len(inlet.stream) == 0
+    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == 1
+    assert inlet.publish(payload=b"3", headers=member(3, "1")) == [{"seq": 3, "batch": "b1", "count": 3}]
+    assert inlet.payloads == [b"1", b"2", b"3"]
+    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == 0
+    assert header(inlet, 2) == member(2)
+    assert header(inlet, 3) == member(3, "1")
+
+
+def test_an_end_that_is_not_stored_marks_the_last_message() -> None:
+    inlet = opened(2)
+    assert inlet.publish(payload=b"3", headers=member(3, "eob")) == [{"seq": 2, "batch": "b1", "count": 2}]
+    assert inlet.payloads == [b"1", b"2"]
+    assert header(inlet, 1) == member(1)
+    assert list(header(inlet, 2).items()) == [*member(2).items(), ("Nats-Batch-Commit", "1")]
+
+
+def test_an_end_alone_is_incomplete() -> None:
+    assert Inlet().publish(headers=member(1, "eob")) == [10176, "incomplete b1"]
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_the_largest_batch(mine: bool) -> None:
+    """The storing commit counts, the other does not."""
+    inlet = opened(999 if mine else 1000)
+    answer = inlet.publish(headers=member(1000, "1") if mine else member(1001, "eob"))
+    assert answer == [{"seq": 1000, "batch": "b1", "count": 1000}]
+
+
+@pytest.mark.parametrize("commit", [None, "1"])
+def test_a_batch_that_is_too_large(commit: str | None) -> None:
+    inlet = opened(2, limits=BatchLimits(atomic_messages=2))
+    assert inlet.publish(headers=member(3, commit)) == [10199, "large b1"]
+    assert inlet.publish(headers=member(4, commit)) == [10199]
+    assert inlet.publish(headers=member(3, "eob")) == [10176]
+    assert inlet.stream.last_seq == 0
+
+
+def test_a_member_in_the_way_of_the_commit_fails_all() -> None:
+    inlet = opened(1)
+    inlet.publish(headers=member(2, Nats_Expected_Stream="T"))
+    assert inlet.publish(headers=member(3, "1")) == [10060]
+    assert (len(inlet.stream), len(inlet.inlet.atomic)) == (0, 0)
+
+
+def test_a_full_stream_takes_the_whole_batch_or_nothing() -> None:
+    inlet = opened(2, discard="new", max_msgs=2)
+    assert inlet.publish(headers=member(3, "1")) == [10077]
+    assert len(inlet.stream) == 0
+    inlet.publish(headers=member(1))
+    assert inlet.publish(headers=member(2, "1")) == [{"seq": 2, "batch": "b1", "count": 2}]
+
+
+def test_ids_of_a_batch_are_remembered() -> None:
+    inlet = opened(0)
+    inlet.publish(headers=member(1, Nats_Msg_Id="one"))
+    inlet.publish(headers=member(2, "1", Nats_Msg_Id="two"))
+    assert inlet.publish(headers={"Nats-Msg-Id": "one"}) == [{"seq": 1, "duplicate": True}]
+
+
+def test_batches_do_not_mix() -> None:
+    inlet = opened(1, "a")
+    assert inlet.publish(payload=b"b", headers=member(1, batch="b")) == STAGED
+    assert inlet.publish(payload=b"plain") == [{"seq": 1}]
+    assert inlet.publish(payload=b"b2", headers=member(2, "1", "b")) == [{"seq": 3, "batch": "b", "count": 2}]
+    assert inlet.publish(payload=b"2", headers=member(2, "1", "a")) == [{"seq": 5, "batch": "a", "count": 2}]
+    assert inlet.payloads == [b"plain", b"b", b"b2", b"1", b"2"]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_required_level_is_checked_and_not_stored() -> None:
+    inlet = Inlet()
+    level = {"Nats-Required-Api-Level": "2"}
+    assert inlet.publish(headers=level | member(1)) == STAGED
+    assert inlet.publish(headers=member(2) | level) == STAGED
+    assert inlet.publish(headers=member(3) | {"Nats-Required-Api-Level": "6"}) == [10185, "unsupported b1"]
+    inlet.publish(headers=level | member(1))
+    inlet.publish(headers=member(2, "1") | level)
+    assert [header(inlet, seq) for seq in (1, 2)] == [member(1), member(2, "1")]
+
+
+def test_the_same_sequence_again_ends_the_batch() -> None:
+    inlet = opened(2)
+    assert inlet.publish(headers=member(2)) == [10176, "incomplete b1"]
+    assert inlet.publish(headers=member(1)) == STAGED
+
+
+def test_switched_off_and_sealed() -> None:
+    assert Inlet(allow_atomic=False).publish(headers=member(1)) == [10174]
+    assert Inlet(sealed=True).publish(headers=member(1)) == [10109]
+
+
+def test_the_limits_are_those_of_the_stream_and_of_the_server() -> None:
+    limits = BatchLimits(atomic_per_stream=1, atomic_total=2)
+    inlet = opened(1, limits=limits)
+    assert inlet.publish(headers=member(1, batch="b2")) == [10210]
+    other, third = Inlet(node=inlet.node), Inlet(node=inlet.node)
+    assert other.publish(headers=member(1)) == STAGED
+    assert third.publish(headers=member(1, "1")) == [10210]
+    other.publish(headers=member(2, "1"))
+    assert third.publish(headers=member(1, "1")) == [{"seq": 1, "batch": "b1", "count": 1}]
+
+
+def test_a_stream_that_does_not_acknowledge() -> None:
+    inlet = Inlet(no_ack=True)
+    assert inlet.publish(headers=member(1)) == []
+    assert inlet.publish(headers=member(2, "1")) == []
+    assert inlet.publish(headers=member(7)) == []
+    assert len(inlet.stream) == 2
+
+
+def test_messages_that_are_no_members_are_not_looked_at() -> None:
+    inlet = Inlet()
+    batches = AtomicBatches(inlet.stream, inlet.node, inlet.outbox)
+    batches.receive(Msg(b"s.a", b"", b"r", None, b""), 1.0)
+    assert inlet.answers() == []
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_batch_is_given_up() -> None:
+    inlet = opened(1)
+    assert inlet.advance(9.9) == []
+    assert inlet.publish(headers=member(2)) == STAGED
+    assert inlet.advance(9.9) == []
+    assert inlet.advance(0.2) == ["timeout b1"]
+    assert inlet.inlet.deadline() is None
+    assert inlet.publish(headers=member(3)) == [10176]
+
+
+def test_a_message_that_comes_too_late_finds_nothing_even_if_nobody_woke_the_server() -> None:
+    inlet = opened(1)
+    inlet.now += 10.0
+    assert inlet.publish(headers=member(2, "1")) == ["timeout b1", 10176]
+    assert inlet.node.atomic_open == 0
+
+
+def test_the_advisory() -> None:
+    inlet = opened(1, node=Node(b"token", domain="hub", epoch=1_000_000_000))
+    inlet.now = 150.0
+    inlet.inlet.handle_timeout(150.0)
+    ((_, payload),) = inlet.outbox.answers
+    advisory = parse_batch_abandoned(payload)
+    assert (advisory.stream, advisory.domain, advisory.batch_id, advisory.reason) == ("S", "hub", "b1", "timeout")
+    assert (advisory.timestamp, len(advisory.id)) == (151_000_000_000, 22)
+
+
+def test_the_advisory_of_the_draft() -> None:
+    inlet = opened(1, dialect="draft")
+    inlet.now = 150.0
+    inlet.inlet.handle_timeout(150.0)
+    ((_, payload),) = inlet.outbox.answers
+    assert payload.startswith(b'{"type":"io.nats.jetstream.advisory.v1.batch_abandoned",')
+
+
+def test_batches_are_forgotten_without_a_word() -> None:
+    inlet = opened(1)
+    inlet.inlet.atomic.forget()
+    assert (inlet.inlet.deadline(), inlet.node.atomic_open, inlet.answers()) == (None, 0, [])
+    assert inlet.publish(headers=member(2)) == [10176]
+
+
+# -- whatever comes ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 4), st.sampled_from([None, None, "1", "eob", "no"]))))
+def test_a_batch_is_stored_whole_or_not_at_all(messages: list[tuple[str, int, str | None]]) -> None:
+    inlet = Inlet()
+    model: dict[str, list[int]] = {}
+    stored: list[int] = []
+    for number, (batch, sequence, commit) in enumerate(messages):
+        answers = inlet.publish(payload=b"%d" % number, headers=member(sequence, commit, batch))
+        fits = sequence == len(model.get(batch, ())) + 1 and not (commit == "eob" and sequence == 1)
+        if commit == "no" or not fits:
+            model.pop(batch, None)
+            assert answers[0] in (10176, 10200)
+            continue
+        staged = model.setdefault(batch, [])
+        if commit != "eob":
+            staged.append(number)
+        if commit is None:
+            assert answers == STAGED
+            continue
+        stored += model.pop(batch)
+        assert answers == [{"seq": len(stored), "batch": batch, "count": len(staged)}]
+    assert inlet.payloads == [b"%d" % number for number in stored]
+    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == len(model)

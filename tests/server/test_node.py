@@ -1,0 +1,59 @@
+"""What the streams of a server share: ids, time of day, limits; and the words of its errors."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from jsproto.errors import APIError
+from jsproto.grammar.times import parse_timestamp
+from jsproto.server.node import BatchLimits, Node
+from jsproto.server.refusals import _REFUSALS, draft_of, refusal
+
+TABLE = Path(__file__).parent.parent / "data" / "error_codes.csv"
+
+
+def test_ids_are_new_every_time_and_the_same_for_the_same_token() -> None:
+    one, same, other = Node(b"one"), Node(b"one"), Node(b"other")
+    ids = [one.next_id() for _ in range(100)]
+    assert ids == [same.next_id() for _ in range(100)]
+    assert not set(ids) & {other.next_id() for _ in range(100)}
+    assert len(set(ids)) == 100
+    assert all(re.fullmatch("[0-9A-Za-z]{22}", each) for each in ids)
+
+
+def test_the_time_of_day_is_an_offset() -> None:
+    epoch = parse_timestamp("2026-11-20T20:36:46Z")
+    assert Node(b"t", epoch=epoch).timestamp(1.5) == parse_timestamp("2026-11-20T20:36:47.5Z")
+
+
+def test_the_defaults_are_those_of_the_reference() -> None:
+    node = Node(b"t")
+    assert node.version == "2.15.1"
+    assert node.limits == BatchLimits(50, 1000, 1000, 1000, 50_000, 10.0)
+
+
+def test_the_errors_are_those_of_the_table() -> None:
+    rows = {int(row["err_code"]): row for row in csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines())}
+    for err_code, (code, description) in _REFUSALS.items():
+        assert code == int(rows[err_code]["code"])
+        assert description == re.sub(r"\{\w+\}", "{}", rows[err_code]["description"])
+        error = refusal(err_code, 7)
+        assert type(error) is not APIError
+        assert (error.code, error.err_code) == (code, err_code)
+        assert error.description == description.replace("{}", "7")
+
+
+@pytest.mark.parametrize(("released", "draft"), [(10205, 10203), (10206, 10204), (10207, 10205), (10208, 10206)])
+def test_the_draft_numbers_errors_differently(released: int, draft: int) -> None:
+    error = draft_of(refusal(released))
+    assert (error.code, error.err_code) == (400, draft)
+    assert error.description.startswith("Batch publish ")
+
+
+def test_most_errors_are_the_same_in_the_draft() -> None:
+    error = refusal(10071, 3)
+    assert draft_of(error) is error
