@@ -20,7 +20,8 @@ _END = object()
 _LIKE: dict[type, type] = {
     sync.Connection: _async.Connection,
     **{getattr(_blocking, name): getattr(_async, name)
-       for name in ("Message", "Subscription", "JetStream", "FastPublisher", "BatchReader")},
+       for name in ("Message", "Subscription", "JetStream", "AtomicBatch", "FastPublisher", "BatchReader",
+                    "AsyncPublisher", "PendingAck", "BatchAdvisories")},
 }  # fmt: skip
 
 
