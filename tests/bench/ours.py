@@ -5,14 +5,14 @@ Drivers are imported inside the functions: a process pays only for the one it ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FLOW, WINDOW, Run, Runner, Task
+from tests.bench.task import FLOW, WINDOW, Runner, Task
 
 if TYPE_CHECKING:
-    from jsproto_io._async import Connection, JetStream
+    from jsproto_io._async import Connection
 
 Connect: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Connection]]"
 AsyncRunner: TypeAlias = Callable[[Connect, Task], Coroutine[Any, Any, None]]
@@ -42,6 +42,28 @@ def sync_fast_ingest_single(task: Task) -> None:
                 for _ in range(run.count):
                     batch.publish(run.subject, run.payload)
                 batch.commit()
+
+
+def sync_async_publish(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.async_publisher(max_pending=WINDOW) as publisher:
+                publisher.publish_many((run.subject, run.payload) for _ in range(run.count))
+
+
+def sync_async_publish_single(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream(publish_async_max_pending=WINDOW)
+        for run in task.runs():
+            pending = [js.publish_async(run.subject, run.payload) for _ in range(run.count)]
+            js.publish_async_completed()
+            for promised in pending:
+                promised.result()
 
 
 def sync_direct_get(task: Task) -> None:
@@ -124,41 +146,19 @@ async def direct_get(connect: Connect, task: Task) -> None:
                 run.received_bytes += len(message.data)
 
 
-def asyncio_async_publish(task: Task) -> None:
-    import asyncio
-
-    from jsproto_io.asyncio import connect
-
-    async def main() -> None:
-        async with connect(task.url) as nc:
-            js = nc.jetstream()
-            for run in task.runs():
-                left = iter(range(run.count))
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(WINDOW):
-                        group.create_task(publish(js, run, left))
-
-    asyncio.run(main())
+async def async_publish(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            async with js.async_publisher(max_pending=WINDOW) as publisher:
+                await publisher.publish_many((run.subject, run.payload) for _ in range(run.count))
 
 
-def trio_async_publish(task: Task) -> None:
-    import trio
-
-    from jsproto_io.trio import connect
-
-    async def main() -> None:
-        async with connect(task.url) as nc:
-            js = nc.jetstream()
-            for run in task.runs():
-                left = iter(range(run.count))
-                async with trio.open_nursery() as nursery:
-                    for _ in range(WINDOW):
-                        nursery.start_soon(publish, js, run, left)
-
-    trio.run(main)
-
-
-async def publish(js: JetStream, run: Run, left: Iterator[int]) -> None:
-    """One of those that share a run: publish, wait for the acknowledgement, and again."""
-    for _ in left:
-        await js.publish(run.subject, run.payload)
+async def async_publish_single(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream(publish_async_max_pending=WINDOW)
+        for run in task.runs():
+            pending = [await js.publish_async(run.subject, run.payload) for _ in range(run.count)]
+            await js.publish_async_completed()
+            for promised in pending:
+                await promised.result()

@@ -77,12 +77,27 @@ JOBS: Final = {
         "publish with an acknowledgement each, 1000 on the way",
         30_000,
         {
-            "jsproto-asyncio": ours.asyncio_async_publish,
-            "jsproto-trio": ours.trio_async_publish,
+            "jsproto-sync": ours.sync_async_publish,
+            "jsproto-asyncio": ours.on_asyncio(ours.async_publish),
+            "jsproto-trio": ours.on_trio(ours.async_publish),
             "nats-py": peers.nats_py_async_publish,
             "nats-jetstream-extra": peers.extra_async_publish,
             "raw-socket": raw.async_publish,
         },
+    ),
+    "async-publish-single": Job(
+        "the same, one call and one acknowledgement to look at for each message",
+        30_000,
+        {
+            "jsproto-sync": ours.sync_async_publish_single,
+            "jsproto-asyncio": ours.on_asyncio(ours.async_publish_single),
+            "jsproto-trio": ours.on_trio(ours.async_publish_single),
+        },
+        against=(
+            ("async-publish", "nats-py"),
+            ("async-publish", "nats-jetstream-extra"),
+            ("async-publish", "raw-socket"),
+        ),
     ),
     "direct-get": Job(
         "Direct Get of a whole stream, payload and sequence",
