@@ -50,6 +50,9 @@ Failure: TypeAlias = tuple[Message, Error]
 """A message that was not acknowledged, and why. After an APIError or NoStreamResponseError it is not stored; after any
 other error it may be."""
 
+_Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck]]
+"""A message whose acknowledgement somebody has a ticket for: the shape of a message without headers, and one more."""
+
 
 class AsyncPublisher(Conversation):
     """Publishes ahead of the acknowledgements by a bounded window.
@@ -61,7 +64,7 @@ class AsyncPublisher(Conversation):
 
     __slots__ = (
         "_answered", "_bytes", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
-        "_outbox", "_prefix", "_ready", "_sent", "_sid", "_tickets", "_timeout", "acked", "error", "failed", "sequence",
+        "_outbox", "_prefix", "_ready", "_sent", "_sid", "_timeout", "acked", "error", "failed", "sequence",
         "unreported",
     )  # fmt: skip
 
@@ -97,8 +100,7 @@ class AsyncPublisher(Conversation):
         self._max_pending = max_pending
         self._max_bytes = max_pending_bytes
         self._bytes = 0
-        self._open: dict[bytes, Message] = {}  # by reply subject, oldest first
-        self._tickets: dict[bytes, Ticket[PubAck]] = {}
+        self._open: dict[bytes, Message | _Promised] = {}  # by reply subject, oldest first
         self._sent: deque[tuple[float, int]] = deque()  # (when, sequence): what was sent from then on, and up to which
         self._failures: list[Failure] = []
         self._failures_bytes = 0
@@ -171,12 +173,19 @@ class AsyncPublisher(Conversation):
         LocalProtocolError when there is no ``room`` (wait for ``ready()``), the error of the publisher after its end,
         and the outbox's LocalProtocolErrors; nothing is sent then.
         """
-        message = (subject, payload) if headers is None else (subject, payload, headers)
-        before = self.sequence
-        if not self.publish_many((message,), now):
-            raise LocalProtocolError("too many messages wait for their acknowledgements: wait for ready()")
+        if self.error is not None or len(self._open) >= self._max_pending or self._bytes >= self._max_bytes:
+            self._refuse()
+        if self._sid is None:
+            self._open_inbox()
+        block = None if headers is None else encode_headers(headers)
+        sequence = self.sequence + 1
+        reply = b"%b%d" % (self._prefix, sequence)
+        self._outbox.publish(subject, payload, reply, block)
         ticket: Ticket[PubAck] = Ticket()
-        self._tickets[b"%b%d" % (self._prefix, before + 1)] = ticket
+        self._open[reply] = (subject, payload, None, ticket)
+        self.sequence = sequence
+        self._bytes += len(payload)
+        self._sent_by(now)
         return ticket
 
     def publish_many(self, messages: Sequence[Message], now: float) -> int:
@@ -192,7 +201,7 @@ class AsyncPublisher(Conversation):
         if room <= 0 or not messages:
             return 0
         if self._sid is None:
-            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+            self._open_inbox()
         publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
         before = sequence = self.sequence
         size, most = self._bytes, self._max_bytes
@@ -232,10 +241,10 @@ class AsyncPublisher(Conversation):
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no publish waits for it"))
             return
         self._bytes -= len(sent[1])
-        if is_plain_ack(message.payload) and not self._tickets:
+        if len(sent) != 4 and is_plain_ack(message.payload):
             self.acked += 1
         else:
-            self._settle(message.subject, sent, _answer(message, sent[0]))
+            self._settle(sent, _answer(message, sent[0]))
         if self._ready is not None or self._answered is not None:
             self._tell()
 
@@ -254,7 +263,7 @@ class AsyncPublisher(Conversation):
             sent = self._open.pop(reply)
             self._bytes -= len(sent[1])
             late = TimeoutError(f"no acknowledgement for a message to {sent[0]} within {self._timeout:g} s")
-            self._settle(reply, sent, late)
+            self._settle(sent, late)
         if not self._open:
             self._sent.clear()
         self._outbox.rearm(self)
@@ -289,28 +298,32 @@ class AsyncPublisher(Conversation):
         if self._bytes >= self._max_bytes or len(self._open) >= self._max_pending:
             self._outbox.flush()
 
+    def _open_inbox(self) -> None:
+        self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+
     def _refuse(self) -> NoReturn:
-        assert self.error is not None
+        if self.error is None:
+            raise LocalProtocolError("too many messages wait for their acknowledgements: wait for ready()")
         raise self.error.with_traceback(None)
 
-    def _settle(self, reply: bytes, sent: Message, answer: PubAck | Error) -> None:
+    def _settle(self, sent: Message | _Promised, answer: PubAck | Error) -> None:
         """One message has its answer."""
-        ticket = self._tickets.pop(reply, None)
         if isinstance(answer, Error):
             self.failed += 1
-            if ticket is not None:
-                ticket.fail(answer)
-            else:
-                self.unreported += 1
-                if len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
-                    self._failures.append((sent, answer))
-                    self._failures_bytes += len(sent[1])
         else:
             self.acked += 1
-            if ticket is not None:
+        if len(sent) == 4:
+            ticket = sent[3]
+            if isinstance(answer, Error):
+                ticket.fail(answer)
+            else:
                 ticket.succeed(answer)
-        if ticket is not None:
             self._outbox.completed(ticket)
+        elif isinstance(answer, Error):
+            self.unreported += 1
+            if len(self._failures) < self._max_pending and self._failures_bytes < self._max_bytes:
+                self._failures.append((sent, answer))
+                self._failures_bytes += len(sent[1])
 
     def _tell(self) -> None:
         """Complete what waits for room, or for the last answer."""
@@ -332,8 +345,8 @@ class AsyncPublisher(Conversation):
         waiting, self._open = self._open, {}
         self._bytes = 0
         self._sent.clear()
-        for reply, sent in waiting.items():
-            self._settle(reply, sent, error)
+        for sent in waiting.values():
+            self._settle(sent, error)
         self._outbox.rearm(self)
         self._tell()
 

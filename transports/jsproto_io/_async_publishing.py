@@ -97,9 +97,11 @@ class PendingAck(PendingAckBase):
         TimeoutError, ConnectionLostError. ``timeout``: seconds, or a timedelta, for this wait alone; it raises
         TimeoutError too.
         """
-        if not self.done:
-            self._connection._call(lambda now: self._connection._session.flush())
-        return await self._connection._wait(self._ticket, seconds(timeout))
+        limit = seconds(timeout)
+        if self._ticket.done:
+            return self._ticket.result()
+        self._connection._call(lambda now: self._connection._session.flush())
+        return await self._connection._wait(self._ticket, limit)
 
 
 class AsyncPublisher(AsyncPublisherBase, PublishesMany):
