@@ -223,8 +223,30 @@ async def test_a_full_subscription_drops_and_says_so(server: Any, connect: Conne
         for _ in range(50):
             await nc.publish(subject, b"x")
         await nc.flush()
+        while not any(isinstance(event, SlowConsumer) for event in events):
+            await nc.flush()  # events are told behind the answer
         assert (sub.pending_msgs, sub.dropped) == (10, 40)
         assert [event.dropped for event in events if isinstance(event, SlowConsumer)] == [1]
+
+
+async def test_many_large_messages_at_once_wait_for_each_other(server: Any, connect: Connect) -> None:
+    async with connect(server.url, pending_size=1_000_000) as nc, connect(server.url) as other:
+        subject = unique()
+        sub = await other.subscribe(subject)
+        await other.flush()
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(nc.publish, subject, bytes([number]) * 500_000)
+            got = {(await sub.next_msg(timeout=10)).data[0] for _ in range(40)}
+        assert got == set(range(40))
+        async with anyio.create_task_group() as tasks:
+
+            async def ask() -> None:
+                with pytest.raises(NoRespondersError):
+                    await nc.request("nobody", bytes(500_000))
+
+            for _ in range(20):
+                tasks.start_soon(ask)
 
 
 async def test_leaving_the_block_sends_what_is_pending(server: Any, connect: Connect) -> None:
@@ -254,7 +276,7 @@ async def test_a_small_message_leaves_by_itself(server: Any, connect: Connect) -
 
 
 async def test_what_the_connection_knows(server: Any, connect: Connect) -> None:
-    async with connect(server.url, name="tester") as nc:
+    async with connect(server.url, name="tester", ping_interval=1e9) as nc:
         assert nc.connected_url == server.url
         assert nc.server_info.version.startswith("2.")
         assert nc.max_payload == nc.server_info.max_payload == 1048576
@@ -309,6 +331,11 @@ async def test_an_address_that_refuses_is_passed_over(server: Any, connect: Conn
     assert [url for url, _ in caught.value.attempts] == [dead, f"nats://localhost:{closed_port}"]
     assert caught.value.attempts[0][1] == "Connection refused"
     assert "secret" not in str(caught.value)
+
+
+async def test_a_host_that_cannot_be_a_name_is_passed_over(server: Any, connect: Connect) -> None:
+    async with connect(["nats://a..b:4222", server.url]) as nc:
+        assert nc.connected_url == server.url
 
 
 async def test_impossible_options_are_refused(connect: Connect) -> None:

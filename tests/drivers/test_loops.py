@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import jsproto_io.asyncio
 import jsproto_io.trio
-from jsproto.errors import ConnectionLostError
+from jsproto.errors import ConnectionLostError, NoServersError
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from tests.drivers.fake import FakeServer, Peer, ack
@@ -208,6 +209,32 @@ async def test_cancelling_connect_leaves_nothing_behind(connect: Any) -> None:
                 raise AssertionError("connected")
         assert scope.cancelled_caught
         greeted.set()
+
+
+@pytest.fixture
+async def unreachable(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dialling neither succeeds nor fails."""
+
+    async def dial(*args: object) -> None:
+        await anyio.sleep_forever()
+
+    if anyio_backend == "trio":
+        monkeypatch.setattr("trio.open_tcp_stream", dial)
+    else:
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", dial)
+
+
+@pytest.mark.usefixtures("unreachable")
+async def test_dialling_can_be_cancelled_and_ends_in_time(connect: Any) -> None:
+    with anyio.fail_after(30):
+        with anyio.move_on_after(0.01) as scope:
+            async with connect("nats://127.0.0.1"):
+                raise AssertionError("connected")
+        assert scope.cancelled_caught
+        with pytest.raises(NoServersError) as caught:
+            async with connect("nats://127.0.0.1", connect_timeout=0.01):
+                raise AssertionError("connected")
+    assert caught.value.attempts == (("nats://127.0.0.1:4222", "timed out"),)
 
 
 @pytest.mark.parametrize(

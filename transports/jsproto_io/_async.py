@@ -29,6 +29,7 @@ from jsproto.client.subscription import Subscription as CoreSubscription
 from jsproto.errors import (
     ConnectionClosedError,
     LocalProtocolError,
+    OutboundBufferLimitError,
     TimeoutError,
 )
 from jsproto.grammar.acks import PubAck
@@ -167,8 +168,16 @@ class Connection(ConnectionBase):
         self._abort()
 
     async def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
-        await self._make_room()
-        return await self._wait(self._call(verb))
+        return await self._wait(await self._call_with_room(verb))
+
+    async def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        """``_call``, as soon as there is room for what it queues."""
+        while True:
+            await self._make_room()
+            try:
+                return self._call(verb, lazily=lazily)
+            except OutboundBufferLimitError:
+                pass  # others were quicker
 
     async def _make_room(self) -> None:
         """Back-pressure: wait while too much waits to be written."""
@@ -186,8 +195,7 @@ class Connection(ConnectionBase):
         ``reply``: the subject where answers are expected. LocalProtocolError with nothing sent: BadSubjectError,
         BadHeaderError, MaxPayloadError, ConnectionClosedError.
         """
-        await self._make_room()
-        self._call(
+        await self._call_with_room(
             lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), lazily=True
         )
 

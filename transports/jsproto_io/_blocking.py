@@ -25,6 +25,7 @@ from jsproto.client.subscription import Subscription as CoreSubscription
 from jsproto.errors import (
     ConnectionClosedError,
     LocalProtocolError,
+    OutboundBufferLimitError,
 )
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
@@ -56,8 +57,16 @@ class Connection(ConnectionBase):
         """See ``close``."""
 
     def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
-        self._make_room()
-        return self._wait(self._call(verb))
+        return self._wait(self._call_with_room(verb))
+
+    def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        """``_call``, as soon as there is room for what it queues."""
+        while True:
+            self._make_room()
+            try:
+                return self._call(verb, lazily=lazily)
+            except OutboundBufferLimitError:
+                pass  # others were quicker
 
     def _make_room(self) -> None:
         """Back-pressure: wait while too much waits to be written."""
@@ -83,8 +92,7 @@ class Connection(ConnectionBase):
         ``reply``: the subject where answers are expected. LocalProtocolError with nothing sent: BadSubjectError,
         BadHeaderError, MaxPayloadError, ConnectionClosedError.
         """
-        self._make_room()
-        self._call(
+        self._call_with_room(
             lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), lazily=True
         )
 

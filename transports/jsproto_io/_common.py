@@ -33,6 +33,7 @@ TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 
+DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
 
 _log = logging.getLogger("jsproto_io")

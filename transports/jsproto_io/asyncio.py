@@ -28,7 +28,7 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._common import EventCallback, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
@@ -112,7 +112,7 @@ class Connection(_async.Connection):
         while (address := session.connect_to) is not None:
             try:
                 await self._dial(address)
-            except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
+            except DIAL_ERRORS as error:
                 self._call(partial(session.connection_failed, reason(error)))
         await self._wait(session.connected)
 

@@ -38,7 +38,7 @@ from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._common import EventCallback, log_crash, nap, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, EventCallback, log_crash, nap, new_session, reason
 from jsproto_io._wire import Wire
 
 __all__ = [
@@ -153,7 +153,7 @@ class Connection(_blocking.Connection):
             while (address := session.connect_to) is not None:
                 try:
                     wire = Wire(address, session.options.connect_timeout)
-                except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
+                except DIAL_ERRORS as error:
                     self._call(partial(session.connection_failed, reason(error)))
                     continue
                 self._wire = wire

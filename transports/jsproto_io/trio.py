@@ -31,7 +31,7 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._common import READ_SIZE, EventCallback, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
@@ -135,8 +135,9 @@ class Connection(_async.Connection):
             try:
                 with trio.fail_after(session.options.connect_timeout):
                     stream = await trio.open_tcp_stream(address.host, address.port)
-            except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: a host that cannot be a name
-                self._call(partial(session.connection_failed, reason(error)))
+            except (*DIAL_ERRORS, trio.TooSlowError) as error:
+                why = "timed out" if isinstance(error, trio.TooSlowError) else reason(error)
+                self._call(partial(session.connection_failed, why))
                 continue
             link = self._link = _Link(stream)
             session.connected.event = link.settled
