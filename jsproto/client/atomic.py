@@ -603,5 +603,22 @@ class AtomicBatch(Conversation):
 _LAST_COMMITS: Final = "this server counts the marker that commits too, so let the last message commit"
 
 
+def check_messages(messages: Sequence[Message], most: int | None) -> None:
+    """Refuse what cannot be one batch, before any of it is sent: LocalProtocolError, BatchFullError.
+
+    What only the outbox can tell of a message (its subject, its headers, its size) is not looked at.
+    """
+    if not messages:
+        raise LocalProtocolError("an atomic batch needs at least one message")
+    if most is not None and len(messages) > most:
+        raise BatchFullError(most, f"these are {len(messages)}")
+    for number, message in enumerate(messages, 1):
+        if type(message) is not tuple or not 2 <= len(message) <= 3:
+            raise LocalProtocolError(f"message {number} is not (subject, payload) or (subject, payload, headers)")
+        payload: object = message[1]
+        if type(payload) is not bytes and not isinstance(payload, bytes | bytearray | memoryview):
+            raise LocalProtocolError(f"the payload of message {number} must be bytes, not {type(payload).__name__}")
+
+
 def _code(error: Error) -> int | None:
     return error.err_code if isinstance(error, APIError) else None

@@ -43,9 +43,11 @@ def publish_batch(
     """Add all messages to the batch, the last one with the commit; whatever goes wrong, nothing of it is stored."""
     taken, last = 0, len(messages) - 1
     try:
-        while taken < last:
+        while True:
             if session.congested:
                 yield session.sendable()
+            if taken == last:
+                break
             taken += batch.add_many(messages[taken:last], now)
             yield batch.ready()
         ack: PubAck = yield batch.commit(now, *messages[last])

@@ -6,7 +6,7 @@ list, and owns what is shared: the link, the request mux, the flush policy, the 
 Rules, for whoever drives it (once per wake-up, in this order):
 
 1. put one input in: ``connection_made``, ``receive_data``, ``receive_eof``, ``handle_timeout`` or a verb;
-2. if ``wants_send(now)``: write all of ``data_to_send()``;
+2. while ``wants_send(now)``: write all of ``data_to_send()``;
 3. call ``wake()`` on each of ``take_completed()``;
 4. tell the application ``events()``;
 5. if ``deadline()`` moved, move the timer;
@@ -48,7 +48,7 @@ from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines
+from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
 from jsproto.wire.frames import Msg
 
@@ -84,7 +84,7 @@ class Session:
         self._writes: list[bytes] = []
         self._pending = 0
         self._urgent = False
-        self._linger_until: float | None = None
+        self._timers = Timers()
         self._heads: dict[str, tuple[bytes, bytes]] = {}
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
@@ -156,8 +156,7 @@ class Session:
         """Time has passed. Early, late and repeated calls are harmless."""
         if self.closed:
             return
-        if self._linger_until is not None and now >= self._linger_until:
-            self._linger_until = None
+        if self._timers.expired(now):
             self.flush()
         self._dialler.handle_timeout(now)
         link = self._link
@@ -173,7 +172,7 @@ class Session:
         if self.closed:
             return None
         beneath = self._dialler if self._link is None else self._link
-        times = (self._deadlines.next(), self._linger_until, beneath.deadline())
+        times = (self._deadlines.next(), self._timers.next(), beneath.deadline())
         return min((time for time in times if time is not None), default=None)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
@@ -189,9 +188,9 @@ class Session:
             return False
         if self._urgent or self._pending >= self.options.flush_at:
             return True
-        if self._linger_until is None:
-            self._linger_until = now + self.options.linger
-        return now >= self._linger_until
+        if Timer.LINGER not in self._timers:
+            self._timers.set(Timer.LINGER, now + self.options.linger)
+        return not self.options.linger
 
     def data_to_send(self) -> list[bytes]:
         """Everything that may be written now, in order; it counts as written."""
@@ -204,7 +203,7 @@ class Session:
             self._writes = []
             self._pending = 0
             self._urgent = False
-            self._linger_until = None
+            self._timers.clear()
             self._release_congestion()
         return data
 
@@ -522,7 +521,7 @@ class Session:
     def _drop_writes(self) -> None:
         self._writes = []
         self._pending = 0
-        self._linger_until = None
+        self._timers.clear()
         self._release_congestion()
 
     def _release_congestion(self) -> None:

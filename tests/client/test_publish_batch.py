@@ -75,6 +75,25 @@ def test_a_list_that_cannot_be_a_batch_is_refused_before_anything_is_sent(messag
     assert len(h.published()) == 1
 
 
+@pytest.mark.parametrize("message", [("e.a",), ("e.a", b"", None, 1), "e.a", None, ("e.a", "text"), ("e.a", None)])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_what_is_no_message_is_refused_before_anything_is_sent(message: Any, at: int) -> None:
+    h = Harness()
+    messages: list[Any] = [("e.a", b"")] * 3
+    messages[at] = message
+    with pytest.raises(LocalProtocolError, match=f"message {at + 1}"):
+        h.js.publish_batch(messages, now=h.now)
+    assert h.sent() == []
+
+
+def test_payloads_may_be_any_bytes() -> None:
+    h = Harness()
+    payloads: list[Any] = [bytearray(b"1"), memoryview(b"2"), b"3"]
+    ticket = h.js.publish_batch([("e.a", payload) for payload in payloads], now=h.now)
+    assert [pub.payload for pub in serve(h)] == [b"1", b"2", b"3"]
+    assert ticket.result().count == 3
+
+
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_bad_message_in_a_list_stores_nothing(at: int) -> None:
     h = Harness()
@@ -103,8 +122,9 @@ def test_a_list_whose_last_message_is_too_large_for_the_stream_stores_nothing() 
     assert not any(sub.endswith(b".*") for sub in h.subs.values())
 
 
-def test_a_list_larger_than_the_outbox_waits_for_it() -> None:
-    h = Harness(pending_size=10_000)
+@pytest.mark.parametrize("size", range(9_000, 11_000, 333))
+def test_a_list_larger_than_the_outbox_waits_for_it(size: int) -> None:
+    h = Harness(pending_size=size)
     h.session.publish("e.a", bytes(6_000))  # half of what may wait does
     ticket = h.js.publish_batch([("e.a", bytes(1_000))] * 100, now=h.now, ack_every=60, max_messages=None)
     congested = 0

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, Unpack, cast
 
+from jsproto.client.atomic import MAX_MESSAGES
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.client.fast import FastPublisher as CoreFastPublisher
@@ -39,9 +40,11 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
+from jsproto_io._async_atomic import AtomicBatch, collected
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._common import (
     EventCallback,
+    OutgoingMessage,
     Timeout,
     log_crash,
     seconds,
@@ -540,6 +543,69 @@ class JetStream:
             )
         )
         return FastPublisher(core, self._connection)
+
+    def atomic_batch(
+        self,
+        *,
+        batch_id: str | None = None,
+        max_messages: int | None = MAX_MESSAGES,
+        ack_first: bool = True,
+        ack_every: int = 0,
+        required_api_level: int | None = None,
+        ack_timeout: Timeout | None = None,
+    ) -> AtomicBatch:
+        """A new atomic batch (ADR-50), for a stream with ``allow_atomic`` on a server of 2.12 or later.
+
+        ``batch_id``: up to 64 characters without dots; made up when None. ``max_messages``: how many the server takes,
+        1000 unless it is configured otherwise; None leaves the check to it. ``ack_first``: wait until the server has
+        accepted the first message; without, an error shows at the commit. ``ack_every``: wait for the answer to every
+        so many messages; 0 for none. ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``:
+        seconds, or a timedelta, after which an answer that is due counts as missing.
+        """
+        limit = seconds(ack_timeout)
+        core = self._connection._call(
+            lambda now: self._core.atomic_batch(
+                batch_id=batch_id,
+                max_messages=max_messages,
+                ack_first=ack_first,
+                ack_every=ack_every,
+                required_api_level=required_api_level,
+                ack_timeout=limit,
+            )
+        )
+        return AtomicBatch(core, self._connection)
+
+    async def publish_batch(
+        self,
+        messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage],
+        *,
+        batch_id: str | None = None,
+        max_messages: int | None = MAX_MESSAGES,
+        ack_first: bool = True,
+        ack_every: int = 0,
+        required_api_level: int | None = None,
+        ack_timeout: Timeout | None = None,
+    ) -> PubAck:
+        """Store all of ``messages`` in one atomic batch, or none of them; the keywords are those of ``atomic_batch``.
+
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. All are collected before the first is sent;
+        the last one commits. The acknowledgement's ``sequences`` are theirs in the stream. BatchFullError and
+        LocalProtocolError, with nothing stored, for what cannot be a batch; otherwise as ``AtomicBatch.commit``.
+        """
+        limit = seconds(ack_timeout)
+        wanted = await collected(messages, max_messages)
+        return await self._connection._ask(
+            lambda now: self._core.publish_batch(
+                wanted,
+                now=now,
+                batch_id=batch_id,
+                max_messages=max_messages,
+                ack_first=ack_first,
+                ack_every=ack_every,
+                required_api_level=required_api_level,
+                ack_timeout=limit,
+            )
+        )
 
     def get_batch(
         self,

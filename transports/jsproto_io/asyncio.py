@@ -27,12 +27,13 @@ from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
-    "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
+    "Message", "PendingAck", "Subscription", "connect",
 ]  # fmt: skip
 
 
@@ -79,9 +80,11 @@ class Connection(_async.Connection):
         return True
 
     def _write(self, now: float) -> None:
-        session = self._session
-        if self._link is not None and (session.wants_close or (not self._link.paused and session.wants_send(now))):
-            self._link.write(session.data_to_send())
+        session, link = self._session, self._link
+        if link is not None and session.wants_close:
+            link.write(session.data_to_send())
+        while link is not None and not link.paused and session.wants_send(now):  # whoever waited for it queues more
+            link.write(session.data_to_send())
 
     def _rearm(self) -> None:
         session, timer = self._session, self._timer

@@ -37,13 +37,14 @@ from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import DIAL_ERRORS, EventCallback, log_crash, nap, new_session, reason
 from jsproto_io._wire import Wire
 
 __all__ = [
-    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
-    "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
+    "Message", "PendingAck", "Subscription", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")

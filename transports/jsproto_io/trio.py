@@ -30,12 +30,13 @@ from jsproto.client.options import DEFAULT_URL, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream", "Message",
-    "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
+    "Message", "PendingAck", "Subscription", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")

@@ -1,0 +1,381 @@
+"""What every driver must do on a real nats-server with atomic batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import pytest
+
+from jsproto.api_errors import (
+    AtomicPublishDisabledError,
+    AtomicPublishIncompleteBatchError,
+    AtomicPublishTooLargeBatchError,
+    StreamWrongLastSequenceError,
+)
+from jsproto.errors import (
+    BadSubjectError,
+    BatchClosedError,
+    BatchFullError,
+    BatchLostError,
+    BatchMessageError,
+    BatchStalledError,
+    LocalProtocolError,
+    MaxPayloadError,
+    NoStreamResponseError,
+    UnsupportedByServerError,
+)
+from jsproto.wire.encoder import encode_msg
+from jsproto.wire.frames import Pub, Sub
+from tests.drivers.conftest import Connect
+from tests.drivers.fake import FakeServer, Peer
+from tests.drivers.test_facade import read_all
+
+pytestmark = pytest.mark.anyio
+
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
+
+
+async def make_stream(nc: Any, **options: Any) -> tuple[Any, str]:
+    js, name = nc.jetstream(), f"A{uuid4().hex[:12]}"
+    wanted = {"allow_atomic": True, "allow_direct": True, **options}
+    await js.create_stream(name, subjects=[f"{name}.>"], storage="memory", **wanted)
+    return js, name
+
+
+async def stored(js: Any, stream: str) -> list[bytes]:
+    return [message.data for message in await read_all(js.get_batch(stream))]
+
+
+async def test_a_batch_is_stored_whole_at_the_commit(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        await js.publish(f"{stream}.before", b"0")
+        async with js.atomic_batch() as batch:
+            assert (batch.sequence, batch.acked, batch.error) == (0, 0, None)
+            assert await batch.add(f"{stream}.a", b"1", headers={"K": "v"}) == 1
+            assert batch.acked == 1
+            assert await batch.add(f"{stream}.b", b"2") == 2
+            assert (await js.stream_info(stream)).state.messages == 1  # nothing of it can be seen
+            assert batch.sequences == range(0)
+            ack = await batch.commit(f"{stream}.c", b"3")
+        assert (ack.stream, ack.seq, ack.batch, ack.count) == (stream, 4, batch.batch_id, 3)
+        assert list(ack.sequences) == list(batch.sequences) == [2, 3, 4]
+        messages = await read_all(js.get_batch(stream))
+        assert [(m.seq, m.subject, m.data) for m in messages[1:]] == [
+            (2, f"{stream}.a", b"1"), (3, f"{stream}.b", b"2"), (4, f"{stream}.c", b"3")
+        ]  # fmt: skip
+        assert messages[1].headers["K"] == "v"
+
+
+async def test_a_commit_needs_no_message(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        for verb in ("commit", "commit_eob"):
+            async with js.atomic_batch(batch_id=f"by-{verb}") as batch:
+                await batch.add(f"{stream}.a", b"1")
+                await batch.add(f"{stream}.a", b"2")
+                ack = await getattr(batch, verb)()
+            assert (ack.batch, ack.count) == (f"by-{verb}", 2)
+        assert await stored(js, stream) == [b"1", b"2"] * 2
+        async with js.atomic_batch() as batch:
+            with pytest.raises(LocalProtocolError, match="nothing was added"):
+                await batch.commit()
+            with pytest.raises(LocalProtocolError, match="needs a subject"):
+                await batch.commit(payload=b"x")
+            assert (await batch.commit(f"{stream}.a", b"alone")).count == 1
+
+
+async def test_a_batch_without_commit_stores_nothing(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        async with js.atomic_batch() as batch:
+            await batch.add(f"{stream}.a", b"1")
+        with pytest.raises(BatchClosedError, match="discarded"):
+            await batch.add(f"{stream}.a", b"2")
+        with suppress(ZeroDivisionError):
+            async with js.atomic_batch() as batch:
+                await batch.add(f"{stream}.a", b"1")
+                await batch.add(f"{stream}.a", b"%d" % (1 // 0))
+        with pytest.raises(BatchClosedError, match="discarded"):
+            await batch.commit()
+        await batch.discard()
+        assert await stored(js, stream) == []
+
+
+async def test_a_thousand_messages(server: Any, connect: Connect) -> None:
+    """All that a server takes at once; the marker that commits is not one of them (server fact, section 1)."""
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        async with js.atomic_batch(ack_every=300) as batch:
+            for n in range(1_000):
+                await batch.add(f"{stream}.a", b"%d" % n)
+            assert batch.acked == 900
+            with pytest.raises(BatchFullError):
+                await batch.add(f"{stream}.a", b"one more")
+            assert (await batch.commit()).count == 1_000
+        assert await stored(js, stream) == [b"%d" % n for n in range(1_000)]
+        async with js.atomic_batch(max_messages=None) as batch:
+            for n in range(1_001):
+                await batch.add(f"{stream}.a", b"%d" % n)
+            with pytest.raises(AtomicPublishTooLargeBatchError) as caught:
+                await batch.commit()
+        assert caught.value.details == {"size": "1000"}
+
+
+async def test_an_iterable_in_one_call(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        ack = await js.publish_batch((f"{stream}.{n % 7}", b"%d" % n, {"N": str(n)}) for n in range(1_000))
+        assert (ack.count, ack.sequences) == (1_000, range(1, 1_001))
+        assert await stored(js, stream) == [b"%d" % n for n in range(1_000)]
+        ack = await js.publish_batch([(f"{stream}.a", b"alone")], batch_id="mine", ack_timeout=timedelta(seconds=5))
+        assert (ack.batch, ack.count, list(ack.sequences)) == ("mine", 1, [1_001])
+
+
+async def test_an_iterable_that_cannot_be_a_batch_stores_nothing(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        pulled: list[int] = []
+
+        def endless() -> Iterator[tuple[str, bytes]]:
+            while True:
+                pulled.append(1)
+                yield f"{stream}.a", b""
+
+        with pytest.raises(BatchFullError):
+            await js.publish_batch(endless())
+        assert len(pulled) == 1_001
+        with pytest.raises(LocalProtocolError, match="at least one"):
+            await js.publish_batch([])
+        with pytest.raises(BadSubjectError):
+            await js.publish_batch([(f"{stream}.a", b""), ("a b", b""), (f"{stream}.a", b"")])
+        with pytest.raises(LocalProtocolError, match="message 2"):
+            await js.publish_batch([(f"{stream}.a", b""), (f"{stream}.a", "text"), (f"{stream}.a", b"")])
+        with pytest.raises(ZeroDivisionError):
+            await js.publish_batch((f"{stream}.a", b"%d" % (1 // (3 - n))) for n in range(5))
+        assert await stored(js, stream) == []
+        assert (await js.publish_batch([(f"{stream}.a", b"fine")])).count == 1
+
+
+async def test_an_asynchronous_iterable(server: Any, connect: Connect, driver: str) -> None:
+    if driver.startswith("sync"):
+        pytest.skip("threads have no asynchronous iterables")
+
+    async def messages(count: int) -> AsyncIterator[tuple[str, bytes]]:
+        for n in range(count):
+            await anyio.lowlevel.checkpoint()
+            yield f"{stream}.a", b"%d" % n
+
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        assert (await js.publish_batch(messages(100))).count == 100
+        assert (await js.publish_batch(messages(5), max_messages=None)).count == 5
+        with pytest.raises(BatchFullError):
+            await js.publish_batch(messages(1_001))
+        assert len(await stored(js, stream)) == 105
+
+
+async def test_more_bytes_than_may_wait_at_once(server: Any, connect: Connect) -> None:
+    async with connect(server.url, pending_size=100_000, flush_at=50_000) as nc:
+        js, stream = await make_stream(nc)
+        payload = bytes(10_000)
+        assert (await js.publish_batch([(f"{stream}.a", payload)] * 300)).count == 300
+        async with js.atomic_batch() as batch:
+            for _ in range(200):
+                await batch.add(f"{stream}.a", payload)
+            assert (await batch.commit()).count == 200
+        assert (await js.stream_info(stream)).state.messages == 500
+
+
+async def test_what_is_wrong_is_named_at_once(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc, allow_atomic=False)
+        async with js.atomic_batch() as batch:
+            with pytest.raises(AtomicPublishDisabledError):
+                await batch.add(f"{stream}.a", b"1")
+            for verb in (batch.add, batch.commit):
+                with pytest.raises(AtomicPublishDisabledError):
+                    await verb(f"{stream}.a", b"2")
+            assert isinstance(batch.error, AtomicPublishDisabledError)
+        async with js.atomic_batch() as batch:
+            with pytest.raises(NoStreamResponseError):
+                await batch.add(f"nowhere.{stream}", b"1")
+        async with js.atomic_batch(ack_first=False) as batch:
+            await batch.add(f"{stream}.a", b"1")
+            await batch.add(f"{stream}.a", b"2")
+            with pytest.raises(AtomicPublishDisabledError):
+                await batch.commit()
+        with pytest.raises(AtomicPublishDisabledError):
+            await js.publish_batch([(f"{stream}.a", b"1")] * 3)
+        with pytest.raises(BadSubjectError):
+            js.atomic_batch(batch_id="a.b")
+        with pytest.raises(LocalProtocolError):
+            js.atomic_batch(ack_timeout=-1)
+        assert (await js.stream_info(stream)).state.messages == 0
+
+
+async def test_a_check_that_fails_refuses_all(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        await js.publish(f"{stream}.a", b"0")
+        async with js.atomic_batch() as batch:
+            await batch.add(f"{stream}.b", b"1")
+            await batch.add(f"{stream}.a", b"2", headers={EXPECTED_SUBJECT: "7"})
+            with pytest.raises(LocalProtocolError, match="already"):
+                await batch.add(f"{stream}.b", b"3", headers={EXPECTED_SUBJECT: "0"})
+            with pytest.raises(StreamWrongLastSequenceError):
+                await batch.commit()
+        assert await stored(js, stream) == [b"0"]
+        ack = await js.publish_batch(
+            [(f"{stream}.a", b"1", {EXPECTED_SUBJECT: "1"}), (f"{stream}.c", b"2", {EXPECTED_SUBJECT: "0"})]
+        )
+        assert list(ack.sequences) == [2, 3]
+
+
+async def test_a_message_that_is_not_taken_leaves_the_batch_open(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc, max_msg_size=500)
+        async with js.atomic_batch(ack_every=2) as batch:
+            await batch.add(f"{stream}.a", b"1")
+            with pytest.raises(BatchMessageError, match="is open"):
+                await batch.add(f"{stream}.a", bytes(600))
+            with pytest.raises(BatchMessageError) as caught:
+                await batch.add(f"nowhere.{stream}", b"x")
+            assert isinstance(caught.value.__cause__, NoStreamResponseError)
+            with pytest.raises(MaxPayloadError):
+                await batch.add(f"{stream}.a", bytes(nc.max_payload + 1))
+            assert (batch.sequence, batch.error) == (1, None)
+            assert await batch.add(f"{stream}.a", b"2") == 2
+            with pytest.raises(BatchMessageError):
+                await batch.commit(f"{stream}.a", bytes(600))
+            assert (await batch.commit(f"{stream}.a", b"3")).count == 3
+        assert await stored(js, stream) == [b"1", b"2", b"3"]
+
+
+async def test_many_use_one_batch(server: Any, connect: Connect) -> None:
+    """Each message is in the batch once, with a sequence of its own; the order is that of the calls."""
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        given: dict[int, bytes] = {}
+
+        async def add(who: int) -> None:
+            for n in range(20):
+                data = b"%d-%d" % (who, n)
+                given[await batch.add(f"{stream}.a", data)] = data
+
+        async with js.atomic_batch(ack_every=3) as batch:
+            async with anyio.create_task_group() as tasks:
+                for who in range(8):
+                    tasks.start_soon(add, who)
+            assert sorted(given) == list(range(1, 161))
+            assert (await batch.commit()).count == 160
+        assert await stored(js, stream) == [given[n] for n in range(1, 161)]
+
+
+async def test_two_batches_at_once_do_not_mix(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, stream = await make_stream(nc)
+        async with js.atomic_batch() as one, js.atomic_batch() as two:
+            for n in range(10):
+                await one.add(f"{stream}.a", b"one %d" % n)
+                await two.add(f"{stream}.a", b"two %d" % n)
+            await two.commit()
+            ack = await one.commit()
+        assert list(ack.sequences) == list(range(11, 21))
+        assert await stored(js, stream) == [b"%b %d" % (who, n) for who in (b"two", b"one") for n in range(10)]
+
+
+# -- a scripted server: what a real one does not do on request ---------------------------------------------------------
+
+
+def answer(peer: Peer, publish: Pub, body: dict[str, Any] | None = None) -> None:
+    (sid,) = peer.subs.values()
+    assert publish.reply is not None
+    payload = b"" if body is None else json.dumps(body).encode()
+    peer.send(encode_msg(publish.reply, sid, None, None, payload))
+
+
+def accept_first(peer: Peer) -> None:
+    peer.handshake()
+    peer.expect(Sub)
+    answer(peer, peer.expect(Pub))
+
+
+async def test_a_commit_without_an_answer(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        accept_first(peer)
+        peer.serve()
+
+    with FakeServer(script) as fake:
+        async with connect(fake.url) as nc, nc.jetstream().atomic_batch(ack_timeout=0.1) as batch:
+            await batch.add("e.a")
+            with pytest.raises(BatchStalledError, match="not known"):
+                await batch.commit("e.a")
+
+
+async def test_a_connection_that_is_lost_ends_the_batch(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        accept_first(peer)
+        assert peer.expect(Pub).reply is not None
+        peer.reset()
+
+    with FakeServer(script) as fake:
+        async with connect(fake.url, max_reconnect_attempts=0) as nc, nc.jetstream().atomic_batch() as batch:
+            await batch.add("e.a")
+            with pytest.raises(BatchLostError, match="not known"):
+                await batch.commit("e.a")
+            with pytest.raises(BatchLostError):
+                await batch.add("e.a")
+
+
+async def test_a_server_without_a_commit_that_is_no_message(connect: Connect) -> None:
+    def script(peer: Peer) -> None:
+        peer.handshake(version="2.12.8", api_lvl=3)
+        peer.expect(Sub)
+        answer(peer, peer.expect(Pub))
+        commit = peer.expect(Pub)
+        answer(peer, commit, {"stream": "S", "seq": 2, "batch": "b1", "count": 2})
+        peer.serve()
+
+    with FakeServer(script) as fake:
+        async with connect(fake.url) as nc, nc.jetstream().atomic_batch(batch_id="b1") as batch:
+            await batch.add("e.a")
+            with pytest.raises(UnsupportedByServerError, match=r"2\.14"):
+                await batch.commit()
+            assert (await batch.commit("e.a")).count == 2
+
+
+async def test_an_error_of_a_message_that_was_waited_for_by_others(connect: Connect) -> None:
+    """Whoever waits for room is not told that the message of another was refused, only that the batch has ended."""
+
+    def script(peer: Peer) -> None:
+        accept_first(peer)
+        second = peer.expect(Pub)
+        error = {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}
+        answer(peer, second, {"error": error, "stream": "S", "seq": 0})
+        again = peer.expect(Pub)
+        error = {"code": 400, "err_code": 10176, "description": "atomic publish batch is incomplete"}
+        answer(peer, again, {"error": error, "stream": "S", "seq": 0})
+        peer.serve()
+
+    with FakeServer(script) as fake:
+        async with connect(fake.url) as nc, nc.jetstream().atomic_batch(ack_every=2) as batch:
+            await batch.add("e.a")
+            seen: list[type] = []
+
+            async def add() -> None:
+                try:
+                    await batch.add("e.a")
+                except Exception as error:
+                    seen.append(type(error))
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(add)
+            assert seen == [BatchMessageError, AtomicPublishIncompleteBatchError]

@@ -1,0 +1,74 @@
+"""The half of the atomic batch that never waits: the same for threads and for event loops.
+
+Rules: as of ``_shared``. What adds a message also asks, within the same input, for the ticket to wait on: an answer
+that comes in between cannot be missed.
+
+Not here: the verbs that wait (``_blocking_atomic`` and ``_async_atomic``).
+"""
+
+from __future__ import annotations
+
+from jsproto.client.atomic import AtomicBatch
+from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.acks import PubAck
+from jsproto.grammar.headers import HeadersLike
+from jsproto.ticket import Ticket
+
+
+class AtomicBatchBase:
+    """How far an atomic batch has got."""
+
+    def __init__(self, core: AtomicBatch) -> None:
+        self._core = core
+
+    def _add_one(
+        self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
+    ) -> tuple[int, Ticket[None] | None] | None:
+        """Add a message: its sequence, and a ticket when it asked for an answer. None when there is no room yet."""
+        try:
+            sequence = self._core.add(subject, payload, headers, now=now)
+        except OutboundBufferLimitError:
+            return None
+        except LocalProtocolError:
+            if self._core.waiting:
+                return None
+            raise
+        return sequence, self._core.ready() if self._core.waiting else None
+
+    def _commit_now(
+        self, subject: str | None, payload: bytes, headers: HeadersLike | None, now: float
+    ) -> Ticket[PubAck] | None:
+        """Commit; None when there is no room yet."""
+        if subject is None and (payload or headers is not None):
+            raise LocalProtocolError("a last message needs a subject")
+        if self._core.waiting:
+            return None
+        try:
+            return self._core.commit_eob(now) if subject is None else self._core.commit(now, subject, payload, headers)
+        except OutboundBufferLimitError:
+            return None
+
+    @property
+    def batch_id(self) -> str:
+        """Its name on the server."""
+        return self._core.batch_id
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the last message added; 0 before the first."""
+        return self._core.sequence
+
+    @property
+    def acked(self) -> int:
+        """The highest sequence that the server has answered. It is staged; it is stored when all is committed."""
+        return self._core.acked
+
+    @property
+    def sequences(self) -> range:
+        """The stream sequences of the messages, in their order, once they are stored; empty before."""
+        return self._core.sequences
+
+    @property
+    def error(self) -> Error | None:
+        """Why it failed; None while it has not."""
+        return self._core.error
