@@ -1,9 +1,9 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
 What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
-``FastPublisher``, ``AtomicBatch``, ``DirectBatch`` and ``Subscription``, which speak messages through an ``Outbox``
-and so fit into any client. What applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``,
-``jsproto_io.trio``.
+``FastPublisher``, ``AtomicBatch``, ``AsyncPublisher``, ``BatchAdvisories``, ``DirectBatch`` and ``Subscription``, which
+speak messages through an ``Outbox`` and so fit into any client. What applications use is in ``jsproto_io``:
+``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
 
 Errors are in ``jsproto.errors`` (and, one class for each code of the server, ``jsproto.api_errors``), events in
 ``jsproto.events``.
@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from jsproto import api_errors, errors, events
 from jsproto._version import __version__
+from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import AtomicBatch
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
 from jsproto.client.options import Address, ConnectOptions, connect_options
+from jsproto.client.publisher import AsyncPublisher
 from jsproto.client.session import Session
 from jsproto.client.subscription import Subscription
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
@@ -33,7 +36,10 @@ from jsproto.wire.frames import Msg
 __all__ = [
     "APIError",
     "Address",
+    "AsyncPublisher",
     "AtomicBatch",
+    "BatchAbandoned",
+    "BatchAdvisories",
     "ConnectOptions",
     "Conversation",
     "DirectBatch",

@@ -57,10 +57,11 @@ NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "
 TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports"}
 
 PUBLIC: Final = {
-    "APIError", "Address", "AtomicBatch", "ConnectOptions", "Conversation", "DirectBatch", "Error", "FastPublisher",
-    "Headers", "JSAck", "JetStream", "LocalProtocolError", "Msg", "Outbox", "PubAck", "RemoteProtocolError",
-    "ServerInfo", "Session", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription", "Ticket", "__version__",
-    "api_errors", "connect_options", "errors", "events", "parse_jsack",
+    "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
+    "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream", "LocalProtocolError",
+    "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session", "StoredMsg", "StreamConfig",
+    "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
+    "parse_jsack",
 }  # fmt: skip
 
 

@@ -140,6 +140,21 @@ def test_publish_many_starts_alone_then_fills_the_window() -> None:
     assert (first.header, second.header) == (b"NATS/1.0\r\nA: b\r\n\r\n", None)
 
 
+def test_every_message_repeats_the_rate_asked_for_and_the_gap_mode() -> None:
+    batch = Batch(flow=100, gap="ok")
+    batch.fast.publish("e.a", now=batch.h.now)
+    batch.h.sent()
+    batch.ack(0, 5)  # the rate in force is another
+    batch.fast.publish_many([("e.a", b"")] * 2, batch.h.now)
+    batch.fast.publish("e.a", now=batch.h.now)
+    batch.fast.ping(batch.h.now)
+    batch.fast.commit(batch.h.now)
+    replies = [pub.reply for pub in batch.h.published() if pub.reply is not None]
+    assert [reply.split(b".b1.")[1] for reply in replies] == [
+        b"100.ok.2.1.$FI", b"100.ok.3.1.$FI", b"100.ok.4.1.$FI", b"100.ok.4.4.$FI", b"100.ok.5.3.$FI",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "options",
     [{"gap": "maybe"}, {"flow": 0}, {"flow": 65_536}, {"max_outstanding_acks": 0}, {"max_outstanding_acks": 4},

@@ -9,6 +9,7 @@ from typing import assert_type
 
 from jsproto import (
     APIError,
+    BatchAbandoned,
     DirectBatch,
     Error,
     FastPublisher,
@@ -60,6 +61,11 @@ def batches(js: JetStream, now: float) -> None:
     assert_type(batch.publish("a", b"", now=now), int)
     assert_type(batch.publish_many([("a", b""), ("a", b"", {"K": "v"})], now), int)
     assert_type(batch.commit(now), Ticket[PubAck])
+    publisher = js.async_publisher(max_pending=10)
+    assert_type(publisher.publish("a", b"", now=now), Ticket[PubAck])
+    assert_type(publisher.publish_many([("a", b""), ("a", b"", {"K": "v"})], now), int)
+    assert_type([(message[1], error) for message, error in publisher.take_failures()], list[tuple[bytes, Error]])
+    assert_type(js.batch_advisories("S", "b1").pop_many(10), list[BatchAbandoned])
     reader = js.get_batch("S", now=now, subject="a.>")
     assert_type(reader, DirectBatch)
     assert_type(reader.pop_many(10, now), list[StoredMsg])

@@ -11,7 +11,7 @@ from typing import assert_type
 import jsproto_io.asyncio
 import jsproto_io.sync
 import jsproto_io.trio
-from jsproto import PubAck, StoredMsg, StreamConfig, StreamInfo
+from jsproto import BatchAbandoned, PubAck, StoredMsg, StreamConfig, StreamInfo
 from jsproto_io.nats_server import NatsServer
 
 
@@ -59,7 +59,15 @@ async def trio() -> None:
         assert_type(await nc.flush(timeout=1), float)
         sub = await nc.subscribe("a")
         assert_type((await sub.next_msg()).data, bytes)
-        assert_type(await nc.jetstream().publish("a", b"", msg_id="1"), PubAck)
+        js = nc.jetstream(publish_async_max_pending=100)
+        assert_type(await js.publish("a", b"", msg_id="1"), PubAck)
+        pending = await js.publish_async("a", b"")
+        assert_type(await pending, PubAck)
+        assert_type(await pending.result(timeout=1), PubAck)
+        async with js.async_publisher() as publisher:
+            assert_type(await publisher.publish_many([("a", b"")]), int)
+        async with js.batch_advisories("S") as advisories:
+            assert_type([advisory async for advisory in advisories], list[BatchAbandoned])
 
 
 def server() -> None:

@@ -1,0 +1,59 @@
+"""The table of requirements is whole, and names only tests that exist."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.requirements import OPEN, SHOWN
+
+TESTS: Final = Path(__file__).resolve().parent
+ROWS: Final = range(1, 107)
+
+
+@cache
+def named_in(file: Path) -> frozenset[str]:
+    """What pytest finds in ``file``: functions, and state machines of hypothesis."""
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(name for name in names if name.lower().startswith("test"))
+
+
+def test_every_row_is_shown_or_open() -> None:
+    assert sorted([*SHOWN, *OPEN]) == list(ROWS)
+
+
+@pytest.mark.parametrize("number", list(SHOWN))
+def test_a_row_names_tests_that_exist(number: int) -> None:
+    words, tests = SHOWN[number]
+    assert words
+    assert len(set(tests)) == len(tests) >= 1
+    for node in tests:
+        path, _, name = node.partition("::")
+        file = TESTS / path
+        assert file.is_file(), node
+        function, _, scenario = name.partition("[")
+        assert function in named_in(file), node
+        if scenario:
+            record, _, release = scenario.removesuffix("]").partition("@")
+            files = [*(TESTS / "transcripts").glob(f"{record}@{release}.json")]
+            assert files or [*(TESTS / "transcripts").glob(f"{record}.c0@{release}.json")], node
+
+
+@pytest.mark.parametrize("number", list(OPEN))
+def test_an_open_row_says_why(number: int) -> None:
+    assert len(OPEN[number].split()) >= 5
+
+
+def test_a_test_that_is_gone_would_be_noticed() -> None:
+    assert "test_every_row_is_shown_or_open" in named_in(Path(__file__))
+    assert "test_no_such_thing" not in named_in(Path(__file__))
+    assert "TestFastBatch" in named_in(TESTS / "stateful" / "test_fast_stateful.py")
