@@ -22,11 +22,13 @@ class Timer(Enum):
     HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"
     KEEP_ALIVE = "a PING is due because the link may have died unnoticed"
     LINGER = "small writes have waited long enough for company"
+    RECONNECT = "all servers were tried in vain: it is time to try them again"
     BATCH_START = "the server must have answered the first message of a batch"
     BATCH_PING = "acknowledgements are late: ask for the latest one"
     BATCH_STALLED = "acknowledgements are so late that the batch is given up"
     BATCH_IDLE = "the server would soon forget a silent batch: ping it"
     PAGE = "the next message of a Direct Get page must have come"
+    ASK_AGAIN = "there may be room again for a request that found none"
 
 
 class Timers:

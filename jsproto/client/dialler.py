@@ -16,6 +16,7 @@ from typing import Final
 
 from jsproto.client.options import Address, ConnectOptions, parse_address
 from jsproto.errors import LocalProtocolError
+from jsproto.timers import Timer, Timers
 
 MAX_ADDRESSES: Final = 64  # addresses that servers may add are anybody's: keep few
 MAX_ATTEMPTS_KEPT: Final = 64  # for the error; counting goes on
@@ -28,7 +29,7 @@ class Dialler:
     Attributes: ``address`` (dial it now; None: not now) and ``attempts`` (what failed since the last connection).
     """
 
-    __slots__ = ("_again_at", "_failures", "_max_failures", "_pause", "_pool", "_seed", "address", "attempts")
+    __slots__ = ("_failures", "_max_failures", "_pause", "_pool", "_seed", "_timers", "address", "attempts")
 
     def __init__(self, options: ConnectOptions, seed: int) -> None:
         """``seed`` spreads the pauses of different clients."""
@@ -37,7 +38,7 @@ class Dialler:
         self._max_failures = options.max_reconnect_attempts
         self._seed = seed
         self._failures: int | None = None  # in a row, after the first connection; None before it
-        self._again_at: float | None = None
+        self._timers = Timers()
         self.address: Address | None = self._pool[0]
         self.attempts: deque[tuple[str, str]] = deque(maxlen=MAX_ATTEMPTS_KEPT)
 
@@ -85,19 +86,18 @@ class Dialler:
         else:
             # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
             self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
-            self._again_at = now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1))
+            self._timers.set(Timer.RECONNECT, now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1)))
 
     @property
     def gave_up(self) -> bool:
         """Nothing is to be dialled, now or later."""
-        return self.address is None and self._again_at is None
+        return self.address is None and Timer.RECONNECT not in self._timers
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed: perhaps the pause is over."""
-        if self._again_at is not None and now >= self._again_at:
-            self._again_at = None
+        if self._timers.expired(now):
             self.address = self._pool[0]
 
     def deadline(self) -> float | None:
         """The end of the pause; None outside of one."""
-        return self._again_at
+        return self._timers.next()

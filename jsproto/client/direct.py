@@ -163,9 +163,9 @@ class DirectBatch(Conversation):
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
-        if self._timers.expired(now):
+        for timer in self._timers.expired(now):
             silent_until = self._progress_at + self._timeout
-            if self._waiting:
+            if timer is Timer.ASK_AGAIN:
                 self._ask(now)
             elif now < silent_until:
                 self._timers.set(Timer.PAGE, silent_until)
@@ -199,6 +199,7 @@ class DirectBatch(Conversation):
 
     def _ask(self, now: float) -> None:
         """Ask for the next page."""
+        self._timers.stop(Timer.ASK_AGAIN)
         self._waiting = False
         self._pages += 1
         self._page_count = 0
@@ -214,7 +215,7 @@ class DirectBatch(Conversation):
             self._outbox.publish(self._api, dumps(body), self._reply)
         except OutboundBufferLimitError:
             self._waiting = True
-            self._timers.set(Timer.PAGE, now + ASK_AGAIN)
+            self._timers.set(Timer.ASK_AGAIN, now + ASK_AGAIN)
             self._outbox.rearm(self)
             return
         self._outbox.flush()

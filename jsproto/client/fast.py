@@ -52,7 +52,7 @@ from jsproto.errors import (
 )
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
-from jsproto.grammar.fast import FastOp, GapMode, check_batch_id, fast_reply_prefix
+from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
@@ -65,7 +65,6 @@ from jsproto.wire.frames import Msg
 Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
-MAX_FLOW: Final = 65_535
 DEFAULT_FLOW: Final = 500  # servers grant no more
 SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-server forgets a batch
 ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a leader (measured: 4 to 8)
@@ -178,6 +177,11 @@ class FastPublisher(Conversation):
             if sequence > known
         ]
 
+    @property
+    def ack(self) -> PubAck | None:
+        """The acknowledgement of the commit, once the batch is committed."""
+        return self._terminal if self.phase is FastPhase.COMMITTED else None
+
     def ready(self) -> Ticket[None]:
         """Completed when there is room; fails with why the batch ended when there never will be.
 
@@ -259,10 +263,17 @@ class FastPublisher(Conversation):
     ) -> Ticket[PubAck]:
         """End the batch; the ticket takes the acknowledgement (``count`` messages, the last stored as ``seq``).
 
-        With a ``subject`` the message is stored as the last one; without, nothing more is stored. The ticket fails
+        With a ``subject`` the message is stored as the last one; without, nothing more is stored, and asking again
+        (after a wait that was given up) gives the same answer. The ticket fails
         with a BatchError that carries what was stored when the acknowledgement counts fewer than were published.
         LocalProtocolError for an empty batch without a message; otherwise as ``publish``.
         """
+        if subject is None and self._commit is not None:
+            return self._commit
+        if subject is None and self.ack is not None:
+            committed: Ticket[PubAck] = Ticket()
+            committed.succeed(self.ack)
+            return committed
         if self.phase is FastPhase.IDLE:
             if subject is None:
                 raise LocalProtocolError("nothing was published: an empty batch cannot be committed")
@@ -489,9 +500,8 @@ class FastPublisher(Conversation):
                 self._ready = None
             self._outbox.rearm(self)
         elif window.acked > acked or Timer.BATCH_STALLED not in self._timers:
-            self._await_answers(
-                now
-            )  # after progress, or when a lower rate closed the window; a ping's answer is neither
+            # After progress, or when a lower rate closed the window; the answer to a ping alone is neither.
+            self._window_closed(now)
 
     def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
         """The server missed messages; informational, it acknowledges nothing."""

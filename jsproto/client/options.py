@@ -8,6 +8,7 @@ Not here: environment variables and context files (nothing in the core reads the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, Unpack
@@ -19,6 +20,9 @@ from jsproto.grammar.subjects import check_subject
 DEFAULT_URL: Final = "nats://localhost:4222"
 DEFAULT_PORT: Final = 4222
 _SCHEMES: Final = frozenset({"nats", "tcp"})
+# Labels of a name, or an address: anything else would be refused later, and differently by every driver.
+_LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     A URL is ``nats://[user[:password]@]host[:port]``, or bare ``host[:port]``; a user without a password is a token.
     LocalProtocolError, naming the URL without its credentials, when it is none.
     """
-    given = servers.split(",") if isinstance(servers, str) else list(servers)
+    given = [url for url in servers.split(",") if url.strip()] if isinstance(servers, str) else list(servers)
     try:
         return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **keywords)
     except TypeError as error:
@@ -137,12 +141,13 @@ def parse_address(url: str) -> Address:
         raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port") from None
     if parts.scheme not in _SCHEMES:
         raise LocalProtocolError(f"the URL scheme {parts.scheme!r} is not supported; write nats://host:port")
-    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+    host = parts.hostname or ""
+    if not _HOST.fullmatch(host) or not port or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     if user is not None and password is None:
-        return Address(parts.hostname, port, token=user)
-    return Address(parts.hostname, port, user=user, password=password)
+        return Address(host, port, token=user)
+    return Address(host, port, user=user, password=password)
 
 
 def _without_credentials(url: str) -> str:

@@ -188,9 +188,11 @@ class Session:
             return False
         if self._urgent or self._pending >= self.options.flush_at:
             return True
-        if Timer.LINGER not in self._timers:
-            self._timers.set(Timer.LINGER, now + self.options.linger)
-        return not self.options.linger
+        lingers_until = self._timers.next()
+        if lingers_until is None:
+            lingers_until = now + self.options.linger
+            self._timers.set(Timer.LINGER, lingers_until)
+        return now >= lingers_until
 
     def data_to_send(self) -> list[bytes]:
         """Everything that may be written now, in order; it counts as written."""

@@ -363,6 +363,17 @@ def test_a_batch_of_one_message_refused() -> None:
     assert isinstance(ticket.error, APIError)
 
 
+def test_committing_again_gives_the_same_answer() -> None:
+    batch = started()
+    ticket = batch.fast.commit(batch.h.now)
+    assert batch.fast.commit(batch.h.now) is ticket
+    assert operations(batch.h.published()) == [(2, 3)]
+    assert batch.fast.ack is None
+    batch.pub_ack(1, 2, 3)
+    assert batch.fast.commit(batch.h.now).result() is ticket.result() is batch.fast.ack
+    assert [type(frame) for frame in batch.h.sent()] == [Unsub]
+
+
 def test_an_empty_batch_cannot_be_committed_or_pinged() -> None:
     batch = Batch()
     with pytest.raises(LocalProtocolError, match="nothing was published"):
@@ -381,7 +392,7 @@ def test_after_the_commit_every_verb_is_refused() -> None:
     for verb in (
         lambda: batch.fast.publish("e.a", now=batch.h.now),
         lambda: batch.fast.publish_many([("e.a", b"")], batch.h.now),
-        lambda: batch.fast.commit(batch.h.now),
+        lambda: batch.fast.commit(batch.h.now, "e.a"),
         lambda: batch.fast.ready().result(),
     ):
         with pytest.raises(BatchClosedError, match="committing"):

@@ -22,6 +22,7 @@ from jsproto.errors import LocalProtocolError
         ("nats://[::1]:1", [Address("::1", 1)]),
         ("nats://u:p%3A@h", [Address("h", 4222, "u", "p:")]),
         ("nats://tok@h", [Address("h", 4222, token="tok")]),
+        ("a:1,", [Address("a", 1)]),
         ("a:1, nats://b:2", [Address("a", 1), Address("b", 2)]),
         (["a", "b"], [Address("a", 4222), Address("b", 4222)]),
     ],
@@ -33,7 +34,7 @@ def test_what_a_user_may_write(servers: Any, expected: list[Address]) -> None:
 @pytest.mark.parametrize(
     "servers",
     ["", "http://h", "tls://h", "nats://", "nats://h:x", "nats://h:99999", "nats://h/path", "nats://h?q", "nats://h#f",
-     "nats://[::1", []],
+     "nats://[::1", "nats://a..b", "nats:// h", "nats://h:0", "nats://" + "h" * 64, ",", []],
 )  # fmt: skip
 def test_what_is_no_address(servers: Any) -> None:
     with pytest.raises(LocalProtocolError):
