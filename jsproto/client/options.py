@@ -22,7 +22,7 @@ DEFAULT_PORT: Final = 4222
 _SCHEMES: Final = frozenset({"nats", "tcp"})
 # Labels of a name, or an address: anything else would be refused later, and differently by every driver.
 _LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
-_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
