@@ -12,7 +12,17 @@ import pytest
 from jsproto.errors import ConnectionLostError, LocalProtocolError
 from jsproto.events import Connected, Disconnected, Event, FlowRateChanged, ServerReportedError
 from jsproto.grammar.config import ServerInfo
-from jsproto_io._common import MAX_CHUNK, MAX_SLEEP, SLOW_PULL, EventTeller, nap, next_chunk, reason, seconds
+from jsproto_io._common import (
+    MAX_CHUNK,
+    MAX_EVENTS,
+    MAX_SLEEP,
+    SLOW_PULL,
+    EventTeller,
+    nap,
+    next_chunk,
+    reason,
+    seconds,
+)
 
 
 def group(*errors: Exception) -> OSError:
@@ -114,3 +124,12 @@ def test_a_callback_that_raises_is_logged_and_not_called_less(caplog: pytest.Log
     teller.tell()
     assert len(calls) == 2
     assert caplog.text.count("ZeroDivisionError: the application's own") == 2
+
+
+def test_a_slow_callback_does_not_make_events_pile_up() -> None:
+    told: list[Event] = []
+    teller = EventTeller(told.append)
+    teller.add(FlowRateChanged("b", n, 1, 1) for n in range(MAX_EVENTS + 5))
+    teller.tell()
+    assert len(told) == MAX_EVENTS
+    assert told[-1] == FlowRateChanged("b", MAX_EVENTS + 4, 1, 1)

@@ -29,6 +29,7 @@ OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike |
 Timeout: TypeAlias = float | timedelta
 
 READ_SIZE: Final = 131_072  # bytes asked of the socket at once: enough for a page of messages, small enough to share
+MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
@@ -97,7 +98,7 @@ class EventTeller:
 
     def __init__(self, callback: EventCallback | None) -> None:
         self._callback = callback
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Event] = deque(maxlen=MAX_EVENTS)  # events carry no state: the oldest may go
         self._telling = threading.Lock()
 
     def add(self, events: Iterable[Event]) -> None:
