@@ -352,6 +352,21 @@ def test_a_carrier_that_lives_on_can_publish_again() -> None:
     assert (peer.publisher.acked, peer.publisher.failed) == (1, 2)
 
 
+def test_over_a_new_link() -> None:
+    peer = Peer(Harness(max_reconnect_attempts=5, reconnect_time_wait=0.1))
+    under_way = peer.publisher.publish("s.a", now=peer.now)
+    peer.look()
+    peer.harness.lose()
+    assert isinstance(under_way.error, ConnectionLostError)
+    later = peer.publisher.publish("s.a", now=peer.now)  # waits for the new link
+    peer.harness.advance(1.0)
+    peer.harness.connect()
+    assert [type(frame) for frame in peer.harness.sent()] == [Sub, Pub]
+    peer.harness.deliver(b"_INBOX.p.2", ACK % 2)
+    assert later.result() == PubAck("S", 2)
+    assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.error) == (1, 1, None)
+
+
 @pytest.mark.parametrize("options", [{"timeout": 0.0}, {"max_pending": 0}, {"max_pending_bytes": 0}, {"inbox": "a.>"}])
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
