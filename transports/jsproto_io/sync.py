@@ -85,8 +85,6 @@ class Connection(_blocking.Connection):
         self._ended: Ticket[None] = Ticket()  # completed when nothing will be received any more
         self._thread: threading.Thread | None = None
 
-    # -- what the facade asks of a driver ------------------------------------------------------------------------------
-
     def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
         session, drive = self._session, True
         try:
@@ -144,8 +142,6 @@ class Connection(_blocking.Connection):
             if self._pump_by is None and self._parked:
                 next(iter(self._parked.values())).set()
 
-    # -- open and close ------------------------------------------------------------------------------------------------
-
     def _open(self, reader_thread: bool) -> None:
         """Dial one address after the other, as the session says, until it is connected."""
         session = self._session
@@ -199,8 +195,6 @@ class Connection(_blocking.Connection):
             wire.close()
         elif self._thread.ident != threading.get_ident():
             self._thread.join(limit)
-
-    # -- the loop: one input, then everything out ----------------------------------------------------------------------
 
     def _pump(self, until: float = inf) -> None:
         """Sleep until there is something to do, put it in, drain."""
