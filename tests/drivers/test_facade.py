@@ -234,9 +234,15 @@ async def test_many_large_messages_at_once_wait_for_each_other(server: Any, conn
         subject = unique()
         sub = await other.subscribe(subject)
         await other.flush()
+
+        async def publish_all() -> None:
+            async with anyio.create_task_group() as publishers:
+                for number in range(40):
+                    publishers.start_soon(nc.publish, subject, bytes([number]) * 500_000)
+            await nc.flush()
+
         async with anyio.create_task_group() as tasks:
-            for number in range(40):
-                tasks.start_soon(nc.publish, subject, bytes([number]) * 500_000)
+            tasks.start_soon(publish_all)
             got = {(await sub.next_msg(timeout=10)).data[0] for _ in range(40)}
         assert got == set(range(40))
         async with anyio.create_task_group() as tasks:
