@@ -30,7 +30,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, next_sequence, number, paging
+from jsproto.grammar.stored import StoredMsg, ending_after, next_sequence, number, paging
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -43,21 +43,21 @@ ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request
 END_OF_BATCH: Final = 204
 NO_RESPONDERS: Final = 503
 _PLAIN: Final = b"NATS/1.0\r\n"
+_NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 
 
 class DirectBatch(Conversation):
     """One read of a stream from a sequence on.
 
-    Attributes: ``stream``; ``last_seq`` (of the last message received, 0 before the first); ``num_pending`` (messages
-    that match and were not received yet, as the server said last; None before it did); ``error``; ``finished`` (all
-    that was asked for has been received).
+    Attributes: ``stream``; ``last_seq`` (of the last message received, 0 before the first); ``error`` (why the read broke
+    off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_api", "_buffer", "_inbox", "_left", "_outbox", "_page_asked", "_page_bytes", "_page_count",
+        "_api", "_buffer", "_ending", "_inbox", "_last_header", "_left", "_outbox", "_page_asked", "_page_bytes", "_page_count",
         "_page_messages", "_page_room", "_page_seq", "_pages", "_progress_at", "_readable", "_reply", "_seq", "_sid",
         "_subject", "_timeout", "_timers", "_waiting",
-        "error", "finished", "last_seq", "num_pending", "stream",
+        "error", "finished", "last_seq", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,8 @@ class DirectBatch(Conversation):
             check_subject(subject, wildcards=True)
         self.stream = stream
         self.last_seq = 0
-        self.num_pending: int | None = None
+        self._last_header: bytes | None = None
+        self._ending = b""
         self.error: Error | None = None
         self.finished = False
         self._outbox = outbox
@@ -105,7 +106,7 @@ class DirectBatch(Conversation):
         self._timeout = timeout
         self._timers = Timers()
         # Tuples, because the garbage collector leaves them alone: a page would be walked again and again.
-        self._buffer: deque[tuple[bytes, bytes, int, int]] = deque()
+        self._buffer: deque[tuple[bytes, bytes, int]] = deque()
         self._readable: Ticket[None] | None = None
         self._pages = 0
         self._page_asked = 0
@@ -117,6 +118,11 @@ class DirectBatch(Conversation):
         self._waiting = False
         self._sid = outbox.subscribe(f"{inbox}.*", self)
         self._ask(now)
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages that match and were not received yet, as the server said last; None when it said nothing."""
+        return None if self._last_header is None else number(self._last_header, b"Nats-Num-Pending")
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
@@ -154,8 +160,9 @@ class DirectBatch(Conversation):
         try:
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
-            if header.startswith(_PLAIN):
-                self._receive_stored(header, message.payload)
+            sequence = next_sequence(header, self._ending)
+            if sequence or header.startswith(_PLAIN):
+                self._receive_stored(header, message.payload, sequence)
             else:
                 self._receive_status(header, now)
         except Error as error:
@@ -205,6 +212,7 @@ class DirectBatch(Conversation):
         self._page_count = 0
         self._page_room = self._page_bytes
         self._page_seq = 0
+        self._ending = ending_after(0)
         self._reply = f"{self._inbox}.{self._pages}".encode()
         asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
         self._page_asked = asked
@@ -223,27 +231,25 @@ class DirectBatch(Conversation):
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
 
-    def _receive_stored(self, header: bytes, payload: bytes) -> None:
-        pending = (self.num_pending or 0) - 1
-        sequence = next_sequence(header, pending, self._page_seq)
-        if sequence < self._seq:
+    def _receive_stored(self, header: bytes, payload: bytes, sequence: int) -> None:
+        if sequence < self._seq:  # not what must come next, or not written as servers do
             sequence, counted, previous = paging(header)
             if counted is None or previous is None:
                 server = self._outbox.server
                 found = None if server is None else server.version
                 raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
-            pending = counted
             if previous != self._page_seq or sequence < self._seq:
                 text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
                 raise IncompleteBatchError(text, self.last_seq)
         if self._page_count == self._page_asked or self._page_room < 0:
             raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, that were asked for")
         self._page_room -= len(payload)
-        self._buffer.append((header, payload, sequence, pending))
+        self._buffer.append((header, payload, sequence))
+        self._ending = ending_after(sequence)
         self.last_seq = self._page_seq = sequence
         self._seq = sequence + 1
         self._page_count += 1
-        self.num_pending = pending
+        self._last_header = header
         if self._readable is not None:
             self._tell()
 
@@ -256,7 +262,7 @@ class DirectBatch(Conversation):
                 self._api, f"stream {self.stream} does not exist, or its allow_direct is off (update it to true)"
             )
         if code == MessageNotFoundError.code and not self._page_seq:
-            self.num_pending = 0
+            self._last_header = _NOTHING_LEFT
             self._finish()
             return
         if code != END_OF_BATCH:
@@ -264,7 +270,7 @@ class DirectBatch(Conversation):
         pending, last = number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
         if pending is None or last != self._page_seq:
             raise IncompleteBatchError(f"the page ended at {last}, but {self._page_seq} arrived last", self.last_seq)
-        self.num_pending = pending
+        self._last_header = header
         self._timers.clear()
         if self._left is not None:
             self._left -= self._page_count

@@ -27,7 +27,7 @@ Not here: that other batch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from jsproto.client.requests import is_no_responders
@@ -62,6 +62,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
+PublishRun: TypeAlias = Callable[[Sequence[Any], dict[str, bytes], bytes, int], int]
 Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
@@ -74,6 +75,11 @@ UNKNOWN_BATCH: Final = 10208
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
 
 
+def _no_run(messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, first: int) -> int:
+    """What an outbox without ``publish_run`` takes at once; see ``Session.publish_run``."""
+    return 0
+
+
 class FastPublisher(Conversation):
     """One fast-ingest batch.
 
@@ -82,9 +88,9 @@ class FastPublisher(Conversation):
     """
 
     __slots__ = (
-        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit", "_inbox",
-        "_is_linked", "_kept", "_limit", "_outbox", "_ping_every", "_ready", "_reply", "_sent_at", "_sid",
-        "_subject", "_terminal", "_timers", "_window",
+        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_forms", "_gap", "_idle_limit",
+        "_inbox", "_is_linked", "_kept", "_limit", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_sent_at", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -124,6 +130,8 @@ class FastPublisher(Conversation):
         self._outbox = outbox
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
+        self._forms: dict[str, bytes] = {}
+        self._publish_run: PublishRun = getattr(outbox, "publish_run", _no_run)
         self._gap = gap
         self._window = AckWindow(flow, max_outstanding_acks)
         self._limit = 0
@@ -239,13 +247,14 @@ class FastPublisher(Conversation):
             if not self._may_wait(now):
                 self._refuse(now)
             return 0
-        publish, reply, before = self._outbox.publish, self._reply, self.sequence
+        before, run = self.sequence, messages[:room]
         sequence = before
-        run = messages[:room]
         try:
-            for message in run:
+            form = self._reply.replace(b"%", b"%%") + b"%d.1.$FI"
+            sequence += self._publish_run(run, self._forms, form, sequence + 1)
+            for message in run[sequence - before :]:  # from the first that needs a second look
                 block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
-                publish(message[0], message[1], b"%b%d.1.$FI" % (reply, sequence + 1), block)
+                self._outbox.publish(message[0], message[1], b"%b%d.1.$FI" % (self._reply, sequence + 1), block)
                 sequence += 1
         except OutboundBufferLimitError:
             if sequence == before:

@@ -24,6 +24,7 @@ _PAGED = re.compile(
     rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
 )
 _SEQUENCE: Final = b"\r\nNats-Sequence: "
+_TIME_STAMP: Final = b"\r\nNats-Time-Stamp: "
 
 
 def number(header: bytes, name: bytes) -> int | None:
@@ -52,36 +53,43 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
     return found, number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
 
 
-def next_sequence(header: bytes, pending: int, last: int) -> int:
-    """The sequence of a reply that ends as the next one of its page must: so many ``pending``, ``last`` before it.
+def ending_after(last: int) -> bytes:
+    """How the header block of a reply ends whose message follows message ``last`` of its page."""
+    return b"\r\nNats-Last-Sequence: %d\r\n\r\n" % last
+
+
+def next_sequence(header: bytes, ending: bytes) -> int:
+    """The sequence of a reply that ends as the next one of its page must.
 
     0 when it does not: then ``paging`` says what it is. Comparing costs half of parsing, and nearly always succeeds.
     """
-    if not header.endswith(b"\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n" % (pending, last)):
-        return 0
-    at = header.rfind(_SEQUENCE)
-    digits = header[at + len(_SEQUENCE) : header.find(b"\r\n", at + 2)]
-    return int(digits) if at >= 0 and digits.isdigit() and len(digits) <= MAX_SEQUENCE_DIGITS else 0
+    digits, _, rest = header.rpartition(_SEQUENCE)[2].partition(_TIME_STAMP)
+    if rest.endswith(ending) and digits.isdigit() and len(digits) <= MAX_SEQUENCE_DIGITS:
+        return int(digits)
+    return 0
 
 
 class StoredMsg:
     """A message of a stream.
 
-    Attributes: ``seq`` (stream sequence), ``data`` (bytes), ``num_pending`` (messages that match behind it; None
-    outside a batch). ``subject``, ``stream``, ``timestamp`` and ``headers`` are parsed when first asked and raise
+    Attributes: ``seq`` (stream sequence), ``data`` (bytes). The rest is parsed when it is asked for, and raises
     RemoteProtocolError when the server's part of the header block is malformed.
     """
 
-    __slots__ = ("_header", "data", "num_pending", "seq")
+    __slots__ = ("_header", "data", "seq")
 
-    def __init__(self, header: bytes, data: bytes, seq: int, num_pending: int | None) -> None:
+    def __init__(self, header: bytes, data: bytes, seq: int) -> None:
         self._header = header
         self.data = data
         self.seq = seq
-        self.num_pending = num_pending
 
     def __repr__(self) -> str:
         return f"<StoredMsg {self.seq} {self.subject!r} {len(self.data)} bytes>"
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages that match behind it; None outside a batch."""
+        return number(self._header, b"Nats-Num-Pending")
 
     @property
     def subject(self) -> str:

@@ -38,6 +38,7 @@ _BLANKS: Final = b" \t"
 _DELIVERY: Final = re.compile(
     rb"(?:MSG|(H)MSG) ([^ \t\r\n]++) ([^ \t\r\n]++) (?:([^ \t\r\n]*+) )?(?(1)([0-9]{1,9}+) )([0-9]{1,9}+)\r\n"
 )
+_TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
 _FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
 _ENOUGH_FOR_A_VERB: Final = len(b"CONNECT\r") + 1
@@ -149,12 +150,42 @@ class Decoder:
             if has_header is None:
                 message.header = None
                 message.payload = data[body:end]
+                append(message)
+                position = end + 2
             else:
                 split = body + int(header_digits)
                 if split > end:
                     break
                 message.header = data[body:split]
                 message.payload = data[split:end]
+                append(message)
+                head = data[position : match.start(5)]
+                position = self._take_row(data, end + 2, head, message, frames)
+        return position
+
+    def _take_row(self, data: bytes, position: int, head: bytes, first: Msg, frames: list[Frame]) -> int:
+        """More messages whose control lines are those of ``first`` up to the sizes. Returns where the row ends."""
+        subject, sid, reply = first.subject, first.sid, first.reply
+        append, new, find = frames.append, object.__new__, data.find
+        longest, max_payload = self._control_line - len(head), self._max_payload
+        last, at = len(data) - 2, len(head)
+        while data.startswith(head, position):
+            sizes = position + at
+            line_end = find(b"\r\n", sizes, sizes + _TWO_SIZES)
+            header_digits, _, digits = data[sizes:line_end].partition(b" ")
+            if line_end - sizes > longest or not (header_digits.isdigit() and digits.isdigit()):
+                break
+            body = line_end + 2
+            split = body + int(header_digits)
+            end = body + int(digits)
+            if end > last or split > end or end - body > max_payload or data[end] != _CR or data[end + 1] != _LF:
+                break
+            message = new(Msg)
+            message.subject = subject
+            message.sid = sid
+            message.reply = reply
+            message.header = data[body:split]
+            message.payload = data[split:end]
             append(message)
             position = end + 2
         return position

@@ -11,7 +11,7 @@ import pytest
 
 from jsproto.client.link import MAX_UNSENT
 from jsproto.client.options import connect_options
-from jsproto.client.session import MAX_CACHED_SUBJECTS, Session
+from jsproto.client.session import LONGEST_LINE, MAX_CACHED_SUBJECTS, Session
 from jsproto.client.subscription import Subscription
 from jsproto.errors import (
     AuthorizationError,
@@ -333,6 +333,42 @@ def test_publishing() -> None:
         Pub(b"a", None, None, b"1"), Pub(b"a", b"r", None, b"2"), Pub(b"a", None, block, b"3"),
         Pub("ä.b".encode(), b"r", b"NATS/1.0\r\nK: v\r\n\r\n", b""),
     ]  # fmt: skip
+
+
+def test_a_run_of_plain_messages_is_queued_at_once() -> None:
+    harness = Harness(info={"max_payload": 100})
+    session = harness.session
+    forms: dict[str, bytes] = {}
+
+    def run(*messages: Any) -> int:
+        return session.publish_run(messages, forms, b"r%%.%d", 8)
+
+    assert run(("a%", b"1")) == 0  # a new subject: publish checks it
+    session.publish_message("a%", b"first")
+    assert run(("a%", b"1"), ("a%", b""), ("b", b"x")) == 2
+    for stop in (("a%", b"x", None), ("a%", b"x" * 101), ("a%", bytearray(b"x")), ("a b", b"x"), None):
+        assert run(("a%", b"x"), stop, ("a%", b"y")) == 1
+    assert harness.published() == [
+        Pub(b"a%", None, None, b"first"), Pub(b"a%", b"r%.8", None, b"1"), Pub(b"a%", b"r%.9", None, b""),
+        *[Pub(b"a%", b"r%.8", None, b"x")] * 5,
+    ]  # fmt: skip
+
+
+def test_a_run_ends_with_the_room_for_it() -> None:
+    harness = Harness(pending_size=3 * LONGEST_LINE, linger=9.0)
+    harness.session.publish_message("a", b"x")
+    harness.sent()
+    messages = [("a", b"x" * 1_000)] * 100
+    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 4
+    for _ in range(20):
+        harness.session.publish_run(messages, {}, b"r.%d", 1)
+    assert harness.session._pending <= 4 * LONGEST_LINE
+    while harness.session._pending <= 3 * LONGEST_LINE:
+        harness.session.publish_message("a", b"x" * 1_000)
+    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 0
+    harness.sent()
+    harness.session.close(harness.now)
+    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 0
 
 
 def test_large_payloads_are_not_copied() -> None:

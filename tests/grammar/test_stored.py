@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import StoredMsg, next_sequence, number, paging
+from jsproto.grammar.stored import StoredMsg, ending_after, next_sequence, number, paging
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -19,19 +19,19 @@ PAGED = SERVER + b"Nats-Num-Pending: 3\r\nNats-Last-Sequence: 5\r\n"
 def test_a_plain_reply() -> None:
     header = b"NATS/1.0\r\n" + SERVER + b"\r\n"
     assert paging(header) == (7, None, None)
-    message = StoredMsg(header, b"x", 7, None)
+    message = StoredMsg(header, b"x", 7)
+    assert message.num_pending is None
     assert (message.subject, message.stream, message.timestamp) == ("foo.A", "DG", 1_795_207_006_910_548_879)
     assert list(message.headers.items()) == []
 
 
 def test_the_expected_next_reply_is_compared_instead_of_parsed() -> None:
     header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
-    assert next_sequence(header, 3, 5) == 7
-    assert next_sequence(header, 2, 5) == 0
-    assert next_sequence(header, 3, 6) == 0
-    tail = b"\r\nNats-Num-Pending: 3\r\nNats-Last-Sequence: 5\r\n\r\n"
-    for line in (b"X: 7", b"Nats-Sequence: x", b"Nats-Sequence: " + b"9" * 21, b"Nats-Sequence:7"):
-        assert next_sequence(b"NATS/1.0\r\n" + line + tail, 3, 5) == 0
+    assert next_sequence(header, ending_after(5)) == 7
+    assert next_sequence(header, ending_after(6)) == 0
+    time = b"\r\nNats-Time-Stamp: t"
+    for line in (b"X: 7", b"Nats-Sequence: x" + time, b"Nats-Sequence: " + b"9" * 21 + time, b"Nats-Sequence: 7"):
+        assert next_sequence(b"NATS/1.0\r\n" + line + ending_after(5), ending_after(5)) == 0
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])
@@ -43,7 +43,7 @@ def test_stored_headers_cannot_pass_for_the_servers(user: list[tuple[str, str]])
     lines = "".join(f"{name}: {value}\r\n" for name, value in user).encode()
     header = b"NATS/1.0\r\n" + lines + PAGED + b"\r\n"
     assert paging(header) == (7, 3, 5)
-    message = StoredMsg(header, b"", 7, 3)
+    message = StoredMsg(header, b"", 7)
     assert (message.subject, message.stream) == ("foo.A", "DG")
     assert list(message.headers.items()) == user
     assert isinstance(message.headers, Headers)
@@ -56,7 +56,7 @@ def test_numbers_are_digits(value: bytes) -> None:
 
 
 def test_a_server_block_that_is_not_whole() -> None:
-    message = StoredMsg(b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Time-Stamp: noon\r\n\r\n", b"", 1, None)
+    message = StoredMsg(b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Time-Stamp: noon\r\n\r\n", b"", 1)
     for ask in (lambda: message.subject, lambda: message.stream, lambda: message.timestamp, lambda: message.headers):
         with pytest.raises(RemoteProtocolError):
             ask()
