@@ -49,15 +49,15 @@ _NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 class DirectBatch(Conversation):
     """One read of a stream from a sequence on.
 
-    Attributes: ``stream``; ``last_seq`` (of the last message received, 0 before the first); ``error`` (why the read broke
-    off); ``finished`` (all that was asked for has been received).
+    Attributes: ``stream``; ``last_seq`` (of the last message received, 0 before the first); ``error`` (why the read
+    broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_api", "_buffer", "_ending", "_inbox", "_last_header", "_left", "_outbox", "_page_asked", "_page_bytes", "_page_count",
-        "_page_messages", "_page_room", "_page_seq", "_pages", "_progress_at", "_readable", "_reply", "_seq", "_sid",
-        "_subject", "_timeout", "_timers", "_waiting",
-        "error", "finished", "last_seq", "stream",
+        "_api", "_buffer", "_ending", "_inbox", "_last_header", "_left", "_outbox", "_page_asked",
+        "_page_bytes", "_page_count", "_page_messages", "_page_room", "_page_seq", "_pages", "_progress_at",
+        "_readable", "_reply", "_seq", "_sid", "_subject", "_timeout", "_timers", "_waiting", "error",
+        "finished", "last_seq", "stream",
     )  # fmt: skip
 
     def __init__(
