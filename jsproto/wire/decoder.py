@@ -172,8 +172,12 @@ class Decoder:
         while data.startswith(head, position):
             sizes = position + at
             line_end = find(b"\r\n", sizes, sizes + _TWO_SIZES)
+            if line_end < 0 or line_end - sizes > longest:  # not there: all that follows must not be copied
+                break
             header_digits, _, digits = data[sizes:line_end].partition(b" ")
-            if line_end - sizes > longest or not (header_digits.isdigit() and digits.isdigit()):
+            if not (header_digits.isdigit() and digits.isdigit()):
+                break
+            if len(header_digits) > MAX_SIZE_DIGITS or len(digits) > MAX_SIZE_DIGITS:
                 break
             body = line_end + 2
             split = body + int(header_digits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,27 @@ def check(role: Role, data: bytes, frames: list[Frame], error: str | None = None
 )
 def test_what_servers_send(data: bytes, frame: Frame) -> None:
     check("client", data, [frame])
+
+
+def test_a_row_of_messages_is_read_as_each_of_them_alone() -> None:
+    first = b"HMSG a 1 r 1 3\r\nhok\r\n"
+    good = Msg(b"a", b"1", b"r", b"h", b"ok")
+    following = {
+        b"HMSG a 1 r 000000001 000000003\r\nhok\r\n": None,
+        b"HMSG a 1 r 0000000001 3\r\nhok\r\n": NUMBER,
+        b"HMSG a 1 r 1 0000000003\r\nhok\r\n": NUMBER,
+        b"HMSG a 1 r 1 x\r\nhok\r\n": NUMBER,
+        b"HMSG a 1 r 3\r\nhok\r\n": NUMBER,
+        b"HMSG a 1 r \r\n": ARGUMENTS,
+        b"HMSG a 1 r 4 3\r\nhok\r\n": HEADER,
+        b"HMSG a 1 r 1 3\r\nhok \r\n": TRAILER,
+        b"HMSG a 1 r 1 3\r\nhok\r \n": TRAILER,
+    }
+    for data, error in following.items():
+        check("client", first + data, [good] if error else [good, good], error)
+        check("client", first + first + data, [good, good] if error else [good, good, good], error)
+    other = b"HMSG a 1 r " + b"2" * 20 + b" 3\r\n"  # no line end where two sizes would end
+    check("client", first + other, [good], NUMBER)
 
 
 @pytest.mark.parametrize("verb", [b"MSG", b"msg"])
@@ -391,6 +413,22 @@ def test_whole_plain_messages_take_the_short_way(general: list[int]) -> None:
     assert general == []
     assert len(Decoder("client").feed(plain + b"PING\r\n" + plain)) == 11
     assert general == [len(plain)]
+
+
+def test_a_row_that_ends_costs_no_copy_of_what_follows() -> None:
+    class Sliced(bytes):
+        copied = 0
+
+        def __getitem__(self, key: Any) -> Any:
+            piece = super().__getitem__(key)
+            Sliced.copied += len(piece) if isinstance(piece, bytes) else 0
+            return piece
+
+    # Each line begins as the one before it and goes on differently.
+    pair = b"HMSG a 1 0 0\r\n\r\nHMSG a 1 %b 0 0\r\n\r\n" % (b"r" * 25)
+    data = Sliced(pair * 200)
+    assert len(Decoder("client").feed(data)) == 400
+    assert Sliced.copied <= len(data)
 
 
 def test_memory_follows_the_bytes_however_small_the_pieces() -> None:

@@ -20,6 +20,27 @@ def test_frames_come_back_as_they_were_sent_however_they_are_cut(role: Role, dat
     assert decode(role, data.draw(cut(sent))) == (frames, None, 0)
 
 
+@given(st.data())
+def test_rows_of_messages_with_one_beginning_are_read_as_they_are_byte_by_byte(data: st.DataObject) -> None:
+    head = b"HMSG a 1 " + data.draw(st.sampled_from([b"", b" ", b"r ", b"5 "]))
+    sizes = st.sampled_from([b"01", b"000000002", b"0000000002", b"3", b"", b" ", b"-", b"+1", b"9" * 9])
+    changes = (
+        sizes,
+        st.sampled_from([b"  ", b"\t", b""]),
+        sizes,
+        st.sampled_from([b"\n", b"\r"]),
+        st.sampled_from([b"o\r\n", b"okay\r\n", b"ok\n\n"]),
+    )
+    frames = [[b"1", b" ", b"2", b"\r\n", b"ok\r\n"] for _ in range(4)]
+    for _ in range(data.draw(st.integers(0, 2))):
+        part = data.draw(st.integers(0, 4))
+        data.draw(st.sampled_from(frames))[part] = data.draw(changes[part])
+    sent = b"".join(head + b"".join(frame) for frame in frames)
+    whole = decode("client", [sent])
+    assert decode("client", one_by_one(sent)) == whole
+    assert decode("client", data.draw(cut(sent))) == whole
+
+
 @given(roles, st.data())
 def test_what_was_decoded_encodes_to_the_same_bytes(role: Role, data: st.DataObject) -> None:
     sent = b"".join(map(encode, data.draw(st.lists(frames_for[role], max_size=6))))
