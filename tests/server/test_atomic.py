@@ -131,6 +131,7 @@ def test_the_same_sequence_again_ends_the_batch() -> None:
 
 def test_switched_off_and_sealed() -> None:
     assert Inlet(allow_atomic=False).publish(headers=member(1)) == [10174]
+    assert Inlet(allow_atomic=None, persist_mode="async", storage="file").publish(headers=member(1)) == [10174]
     assert Inlet(sealed=True).publish(headers=member(1)) == [10109]
 
 

@@ -42,7 +42,8 @@ GOOD = [
     {"Nats-Expected-Stream": "S"},
     {SEQUENCE: "2"},
     {SEQUENCE: ""},
-    {SEQUENCE: "002"},
+    {SEQUENCE: "2".zfill(20)},
+    {"X": "x" * 65_518},
     {SUBJECT_SEQUENCE: "1"},
     {SUBJECT_SEQUENCE: "2", SUBJECT: "s.b"},
     {SUBJECT_SEQUENCE: "0", SUBJECT: "s.never"},
@@ -60,7 +61,7 @@ BAD: list[tuple[dict[str, str], int, str]] = [
     ({SUBJECT: "s.a"}, 10193, "missing sequence for expected last sequence per subject"),
     ({"Nats-TTL": "1h"}, 10166, "per-message TTL is disabled"),
     ({"Nats-Rollup": "sub"}, 10111, "rollup not permitted"),
-    ({"X": "x" * 65_520}, 10097, "header size exceeds maximum allowed of 64k"),
+    ({"X": "x" * 65_519}, 10097, "header size exceeds maximum allowed of 64k"),
 ]
 
 

@@ -307,11 +307,13 @@ def test_releases_before_2_14_3_leave_a_failing_commit_alone() -> None:
     batch = Publisher(release=OLD)
     batch.run(1, 2)
     assert batch.send(3, COMMIT, WRONG) == [("err", 3, 10071)]
+    assert batch.inlet.node.fast_open == 0
     assert Publisher(release=OLD, gap="fail").send(1, COMMIT, WRONG) == []
     assert Publisher(release=OLD, gap="fail").send(1, headers=WRONG) == [("ack", 0, 10), 10071]
     batch = Publisher(release=OLD)
     batch.send(1, headers={"Nats-Msg-Id": "A"})
     assert batch.send(2, COMMIT, {"Nats-Msg-Id": "A"}) == []
+    assert Publisher(release=(2, 14, 3)).send(1, COMMIT, WRONG) == [("err", 1, 10071), done(0, 0)]
 
 
 # -- whatever comes ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,9 @@ def test_old_messages_make_room() -> None:
 def test_new_limits_apply_at_once() -> None:
     store = stream()
     fill(store, "s.a", "s.a", "s.a", "s.b", "s.c")
-    store.update(StreamConfig("S", subjects=["s.>"], storage="memory", max_msgs_per_subject=1, max_msgs=2))
+    store.update(StreamConfig("S", subjects=["s.>"], storage="memory", max_msgs_per_subject=1))
+    assert sequences(store) == [3, 4, 5]
+    store.update(StreamConfig("S", subjects=["s.>"], storage="memory", max_msgs=2))
     assert sequences(store) == [4, 5]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any, Final
@@ -20,12 +21,13 @@ import pytest
 from jsproto.errors import APIError
 from jsproto.grammar.acks import encode_error_ack
 from jsproto.grammar.config import ServerInfo, StreamConfig
-from jsproto.grammar.headers import status_line
+from jsproto.grammar.headers import appended, first_value, status_line
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.server.node import BatchLimits, Node
 from jsproto.server.publish import StreamInlet
 from jsproto.server.settings import accept, change
-from jsproto.server.stream import Stream
+from jsproto.server.sourcing import copied
+from jsproto.server.stream import Publication, Stored, Stream
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.frames import Frame, Info, Msg, Pub, Sub
 from tests.server.harness import Answered
@@ -263,3 +265,24 @@ def test_what_servers_refuse(file: str) -> None:
         assert json.loads(encode_error_ack(caught.value, "S"))["error"] == error
         refused += 1
     assert refused >= 2
+
+
+def test_what_mirrors_and_sources_keep_of_a_batch() -> None:
+    """Recorded: both members as a mirror and as an aggregate have them."""
+    (files,) = (files for name, files in REFERENCE.items() if name.startswith("atomic-sourced_headers"))
+    server = replay("atomic-sourced_headers@2.15.1", files)
+    lines = Connection(files[0]).lines
+    answers = [json.loads(frame.payload) for _, frame in lines if isinstance(frame, Msg) and frame.payload[:2] == b'{"']
+    copies = [answer["message"] for answer in answers if "message" in answer]
+    stored = list(server.inlets["AB"].stream)
+    assert len(copies) == 2 * len(stored) == 4
+    for message, mirrored, sourced in zip(stored, copies[:2], copies[2:], strict=True):
+        copy = copied(message)
+        assert copy.header == (b64decode(mirrored["hdrs"]) if "hdrs" in mirrored else None)
+        recorded = b64decode(sourced["hdrs"])
+        origin = first_value(recorded, b"Nats-Stream-Source")
+        assert origin is not None
+        assert origin.startswith(b"AB %d > > %b " % (message.seq, message.subject))
+        assert appended(copy.header, b"Nats-Stream-Source", origin) == recorded
+        assert copy.payload == b64decode(mirrored["data"]) == b64decode(sourced["data"])
+    assert copied(Stored(1, b"s", None, b"x", 0, 0.0)) == Publication(b"s", None, b"x")

@@ -1,0 +1,27 @@
+"""What mirrors and sources make of a message that they copy.
+
+Rules: headers of batches and expectations belong to the publish, not to the message: they are left out of a copy, and a
+copy is stored unchecked. All other headers stay as they are (server facts, section 1).
+
+Not here: how copies travel.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jsproto.server.stream import Publication, Stored
+
+_OF_THE_PUBLISH: Final = re.compile(rb"(?<=\r\n)Nats-(?:Batch|Expected)-[^\r\n]*+\r\n")
+_NOTHING: Final = b"NATS/1.0\r\n\r\n"
+
+
+def copied(stored: Stored) -> Publication:
+    """The message as a mirror stores it; a source adds where it is from."""
+    header = stored.header
+    if header is not None:
+        header = _OF_THE_PUBLISH.sub(b"", header)
+        if header == _NOTHING:
+            header = None
+    return Publication(stored.subject, header, stored.payload)
