@@ -30,7 +30,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, ending_after, next_sequence, number, paging
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -212,7 +212,7 @@ class DirectBatch(Conversation):
         self._page_count = 0
         self._page_room = self._page_bytes
         self._page_seq = 0
-        self._ending = ending_after(0)
+        self._ending = ENDING % 0
         self._reply = f"{self._inbox}.{self._pages}".encode()
         asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
         self._page_asked = asked
@@ -245,7 +245,7 @@ class DirectBatch(Conversation):
             raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, that were asked for")
         self._page_room -= len(payload)
         self._buffer.append((header, payload, sequence))
-        self._ending = ending_after(sequence)
+        self._ending = ENDING % sequence
         self.last_seq = self._page_seq = sequence
         self._seq = sequence + 1
         self._page_count += 1

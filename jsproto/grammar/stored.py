@@ -23,6 +23,9 @@ _PAGED = re.compile(
     rb"\r\nNats-Sequence: ([0-9]{1,20}+)\r\nNats-Time-Stamp: [^\r\n]++"
     rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
 )
+ENDING: Final = b"\r\nNats-Last-Sequence: %d\r\n\r\n"
+"""How the header block of a reply ends in a batch: with the sequence of the reply before it."""
+
 _SEQUENCE: Final = b"\r\nNats-Sequence: "
 _TIME_STAMP: Final = b"\r\nNats-Time-Stamp: "
 
@@ -53,13 +56,8 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
     return found, number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
 
 
-def ending_after(last: int) -> bytes:
-    """How the header block of a reply ends whose message follows message ``last`` of its page."""
-    return b"\r\nNats-Last-Sequence: %d\r\n\r\n" % last
-
-
 def next_sequence(header: bytes, ending: bytes) -> int:
-    """The sequence of a reply that ends as the next one of its page must.
+    """The sequence of a reply whose header block has the ``ending`` that the next one of its page must have.
 
     0 when it does not: then ``paging`` says what it is. Comparing costs half of parsing, and nearly always succeeds.
     """

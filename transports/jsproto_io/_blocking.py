@@ -600,18 +600,25 @@ class BatchReader(BatchReaderBase):
         self.close()
 
     def __iter__(self) -> Iterator[StoredMsg]:
-        return self
+        taken = self._taken
+        while True:
+            while taken:
+                yield taken.popleft()
+            if not self._more():
+                return
 
     def __next__(self) -> StoredMsg:
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take)
-            if readable is not None:
-                self._connection._wait(readable)
-            elif self._finished:
+        while not self._taken:
+            if not self._more():
                 raise StopIteration
+        return self._taken.popleft()
+
+    def _more(self) -> bool:
+        """Take what has come, or wait for it; False at the end."""
+        readable = self._connection._call(self._take)
+        if readable is not None:
+            self._connection._wait(readable)
+        return not self._finished
 
     def close(self) -> None:
         """Stop reading; what was not taken is dropped."""
