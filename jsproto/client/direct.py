@@ -49,15 +49,14 @@ _NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 class DirectBatch(Conversation):
     """One read of a stream from a sequence on.
 
-    Attributes: ``stream``; ``last_seq`` (of the last message received, 0 before the first); ``error`` (why the read
-    broke off); ``finished`` (all that was asked for has been received).
+    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_api", "_buffer", "_ending", "_inbox", "_last_header", "_left", "_outbox", "_page_asked",
-        "_page_bytes", "_page_count", "_page_messages", "_page_room", "_page_seq", "_pages", "_progress_at",
-        "_readable", "_reply", "_seq", "_sid", "_subject", "_timeout", "_timers", "_waiting", "error",
-        "finished", "last_seq", "stream",
+        "_api", "_buffer", "_ending", "_first", "_floor", "_inbox", "_last_header", "_left", "_outbox",
+        "_page_asked", "_page_bytes", "_page_count", "_page_messages", "_page_room", "_pages", "_progress_at",
+        "_readable", "_reply", "_sid", "_subject", "_timeout", "_timers", "_waiting", "error", "finished",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +89,6 @@ class DirectBatch(Conversation):
         if subject is not None:
             check_subject(subject, wildcards=True)
         self.stream = stream
-        self.last_seq = 0
         self._last_header: bytes | None = None
         self._ending = b""
         self.error: Error | None = None
@@ -98,7 +96,8 @@ class DirectBatch(Conversation):
         self._outbox = outbox
         self._api = api_subject
         self._inbox = inbox
-        self._seq = seq
+        self._first = seq
+        self._floor = seq - 1  # what comes has a higher sequence
         self._subject = subject
         self._left = batch
         self._page_messages = page_messages
@@ -112,12 +111,21 @@ class DirectBatch(Conversation):
         self._page_asked = 0
         self._page_count = 0
         self._page_room = 0
-        self._page_seq = 0
         self._reply = b""
         self._progress_at = now
         self._waiting = False
         self._sid = outbox.subscribe(f"{inbox}.*", self)
         self._ask(now)
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message received; 0 before the first."""
+        return self._floor if self._floor >= self._first else 0
+
+    @property
+    def _page_seq(self) -> int:
+        """The same of this page."""
+        return self._floor if self._page_count else 0
 
     @property
     def num_pending(self) -> int | None:
@@ -161,10 +169,21 @@ class DirectBatch(Conversation):
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
             sequence = next_sequence(header, self._ending)
-            if sequence or header.startswith(_PLAIN):
-                self._receive_stored(header, message.payload, sequence)
-            else:
-                self._receive_status(header, now)
+            if sequence <= self._floor:  # not what must come next, or not written as servers do
+                if not header.startswith(_PLAIN):
+                    self._receive_status(header, now)
+                    return
+                sequence = self._look_again(header)
+            if self._page_count == self._page_asked or self._page_room < 0:
+                raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
+            self._page_room -= len(message.payload)
+            self._page_count += 1
+            self._buffer.append((header, message.payload, sequence))
+            self._floor = sequence
+            self._ending = ENDING % sequence
+            self._last_header = header
+            if self._readable is not None:
+                self._tell()
         except Error as error:
             self._fail(error)
 
@@ -211,12 +230,11 @@ class DirectBatch(Conversation):
         self._pages += 1
         self._page_count = 0
         self._page_room = self._page_bytes
-        self._page_seq = 0
         self._ending = ENDING % 0
         self._reply = f"{self._inbox}.{self._pages}".encode()
         asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
         self._page_asked = asked
-        body: dict[str, object] = {"seq": self._seq, "batch": asked, "max_bytes": self._page_bytes}
+        body: dict[str, object] = {"seq": self._floor + 1, "batch": asked, "max_bytes": self._page_bytes}
         if self._subject is not None:
             body["next_by_subj"] = self._subject
         try:
@@ -231,27 +249,17 @@ class DirectBatch(Conversation):
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
 
-    def _receive_stored(self, header: bytes, payload: bytes, sequence: int) -> None:
-        if sequence < self._seq:  # not what must come next, or not written as servers do
-            sequence, counted, previous = paging(header)
-            if counted is None or previous is None:
-                server = self._outbox.server
-                found = None if server is None else server.version
-                raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
-            if previous != self._page_seq or sequence < self._seq:
-                text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
-                raise IncompleteBatchError(text, self.last_seq)
-        if self._page_count == self._page_asked or self._page_room < 0:
-            raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, that were asked for")
-        self._page_room -= len(payload)
-        self._buffer.append((header, payload, sequence))
-        self._ending = ENDING % sequence
-        self.last_seq = self._page_seq = sequence
-        self._seq = sequence + 1
-        self._page_count += 1
-        self._last_header = header
-        if self._readable is not None:
-            self._tell()
+    def _look_again(self, header: bytes) -> int:
+        """The sequence of a message that may be the next one all the same; raises when it is not."""
+        sequence, pending, previous = paging(header)
+        if pending is None or previous is None:
+            server = self._outbox.server
+            found = None if server is None else server.version
+            raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
+        if previous != self._page_seq or sequence <= self._floor:
+            text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
+            raise IncompleteBatchError(text, self.last_seq)
+        return sequence
 
     def _receive_status(self, header: bytes, now: float) -> None:
         status = status_line(header)

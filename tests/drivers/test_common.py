@@ -12,6 +12,7 @@ import pytest
 from jsproto.errors import ConnectionLostError, LocalProtocolError
 from jsproto.events import Connected, Disconnected, Event, FlowRateChanged, ServerReportedError
 from jsproto.grammar.config import ServerInfo
+from jsproto.wire.frames import Msg
 from jsproto_io._common import (
     MAX_CHUNK,
     MAX_EVENTS,
@@ -23,6 +24,7 @@ from jsproto_io._common import (
     reason,
     seconds,
 )
+from jsproto_io._shared import MessageBase
 
 
 def group(*errors: Exception) -> OSError:
@@ -133,3 +135,8 @@ def test_a_slow_callback_does_not_make_events_pile_up() -> None:
     teller.tell()
     assert len(told) == MAX_EVENTS
     assert told[-1] == FlowRateChanged("b", MAX_EVENTS + 4, 1, 1)
+
+
+def test_an_empty_reply_is_none() -> None:
+    for reply, expected in ((None, None), (b"", None), (b"r", "r")):
+        assert MessageBase(Msg(b"a", b"1", reply, None, b"")).reply == expected

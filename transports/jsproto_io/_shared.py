@@ -106,7 +106,7 @@ class MessageBase:
     @property
     def reply(self) -> str | None:
         """Where the sender expects an answer; None when it expects none."""
-        return None if self._raw.reply is None else self._raw.reply.decode("utf-8", "surrogateescape")
+        return self._raw.reply.decode("utf-8", "surrogateescape") if self._raw.reply else None
 
     @property
     def data(self) -> bytes:
