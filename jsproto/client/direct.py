@@ -30,7 +30,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging, stored_messages
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -135,7 +135,7 @@ class DirectBatch(Conversation):
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
         buffer = self._buffer
-        messages = [StoredMsg(*buffer.popleft()) for _ in range(min(most, len(buffer)))]
+        messages = stored_messages([buffer.popleft() for _ in range(min(most, len(buffer)))])
         if self._waiting and len(buffer) <= self._page_messages // 2:
             self._ask(now)
         return messages

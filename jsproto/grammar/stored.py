@@ -10,6 +10,7 @@ Not here: the end-of-batch status (``client.direct``), replies without headers (
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from jsproto.errors import RemoteProtocolError
@@ -125,3 +126,16 @@ class StoredMsg:
         if value is None:
             raise RemoteProtocolError(f"a Direct Get reply without {name.decode()}", self._header)
         return value.decode("utf-8", "surrogateescape")
+
+
+def stored_messages(parts: Iterable[tuple[bytes, bytes, int]]) -> list[StoredMsg]:
+    """A StoredMsg of each header block, payload and sequence; at half the price of calling the class."""
+    messages: list[StoredMsg] = []
+    append, new = messages.append, object.__new__
+    for header, data, seq in parts:
+        message = new(StoredMsg)
+        message._header = header
+        message.data = data
+        message.seq = seq
+        append(message)
+    return messages

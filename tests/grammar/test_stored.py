@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging, stored_messages
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -23,6 +23,13 @@ def test_a_plain_reply() -> None:
     assert message.num_pending is None
     assert (message.subject, message.stream, message.timestamp) == ("foo.A", "DG", 1_795_207_006_910_548_879)
     assert list(message.headers.items()) == []
+
+
+def test_many_at_once_are_the_same() -> None:
+    header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
+    (message,) = stored_messages([(header, b"x", 7)])
+    assert repr(message) == repr(StoredMsg(header, b"x", 7)) == "<StoredMsg 7 'foo.A' 1 bytes>"
+    assert (message.data, message.seq, message.num_pending, message.raw_headers) == (b"x", 7, 3, header)
 
 
 def test_the_expected_next_reply_is_compared_instead_of_parsed() -> None:
