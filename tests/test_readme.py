@@ -41,6 +41,11 @@ def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
         assert lines[0] == "9990 events.click b'9989'"
 
 
+def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "atomic_batch" in block]
+    assert run(program, fresh) == "3 stored together, the last one as 3\n103\n"
+
+
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
     (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
     assert "AccountInfo" in run(plain, fresh)
