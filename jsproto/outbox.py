@@ -41,7 +41,10 @@ class Conversation:
 
 
 class Outbox(Protocol):
-    """What a conversation needs of its carrier."""
+    """What a conversation needs of its carrier.
+
+    It may also have the ``publish_numbered`` of ``Session``, which makes an atomic batch cheaper.
+    """
 
     @property
     def server(self) -> ServerInfo | None:

@@ -21,8 +21,9 @@ Not here: following a batch's advisories, and trying a whole batch again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 from jsproto.client.fast import SERVER_IDLE_LIMIT, Message
 from jsproto.errors import (
@@ -75,6 +76,7 @@ TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the b
 BAD_COMMIT: Final = 10200
 _NO_LIMIT: Final = 2**64
 _END: Final = b"\r\n"
+_PublishNumbered: TypeAlias = Callable[[Iterable[Message], bytes, int, set[str]], int]
 
 ATOMIC_SINCE: Final = (2, 12, 0)
 MSG_IDS_SINCE: Final = (2, 12, 1)
@@ -92,9 +94,9 @@ class AtomicBatch(Conversation):
 
     __slots__ = (
         "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
-        "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox", "_ready",
-        "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers", "_unanswered",
-        "acked", "batch_id", "error", "phase", "sequence",
+        "_form", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
+        "_publish_numbered", "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
+        "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +133,7 @@ class AtomicBatch(Conversation):
         self.phase = AtomicPhase.IDLE
         self.error: Error | None = None
         self._outbox = outbox
+        self._publish_numbered: _PublishNumbered | None = getattr(outbox, "publish_numbered", None)
         self._inbox = inbox
         self._head = batch_head(batch_id, required_api_level)
         self._max_messages = max_messages
@@ -144,6 +147,7 @@ class AtomicBatch(Conversation):
         self._sid: int | None = None
         self._subject = ""
         self._subjects: set[str] = set()
+        self._form = self._head.replace(b"%", b"%%") + b"%d\r\n\r\n"
         self._msg_ids: set[str] = set()
         self._sent_at = self._sent_before = 0.0
         self._answers = 0
@@ -211,24 +215,25 @@ class AtomicBatch(Conversation):
         self._sent_at = now
         return sequence
 
-    def add_many(self, messages: Sequence[Message], now: float) -> int:
-        """Add from the front of ``messages`` what is possible now; returns how many were taken.
+    def add_many(self, messages: Sequence[Message], now: float, start: int = 0, stop: int | None = None) -> int:
+        """Add of ``messages[start:stop]``, from the front, what is possible now; returns how many were taken.
 
         Fewer than all when an answer is awaited or the outbox is full: wait for ``ready()``, or for the outbox, and go
         on behind what was taken. Errors as of ``add``; a bad message raises with those before it taken, so that
         ``sequence`` tells how far it got.
         """
-        taken = 0
+        at, stop = start, len(messages) if stop is None else stop
         try:
-            for message in messages:
-                if self.waiting:
-                    break
-                self.add(message[0], message[1], message[2] if len(message) == 3 else None, now=now)
-                taken += 1
+            while at < stop and not self.waiting:
+                run = self._add_run(messages, at, stop, now)
+                if not run:
+                    subject, payload, headers = parts(messages[at])
+                    self.add(subject, payload, headers, now=now)
+                at += run or 1
         except OutboundBufferLimitError:
-            if not taken:
+            if at == start:
                 raise
-        return taken
+        return at - start
 
     def commit(
         self, now: float, subject: str, payload: bytes = b"", headers: HeadersLike | None = None
@@ -370,6 +375,18 @@ class AtomicBatch(Conversation):
         else:
             self._accepted()
         return sequence
+
+    def _add_run(self, messages: Sequence[Message], at: int, stop: int, now: float) -> int:
+        """Add those at the front that have no headers and ask for no answer; 0 where the outbox cannot, or none is."""
+        stop = min(stop, at + self._limit - self.sequence)
+        if self._publish_numbered is None or stop <= at or now - self._sent_at >= self._idle_limit:
+            return 0
+        run = islice(messages, at, stop)
+        added = self._publish_numbered(run, self._form, self.sequence + 1, self._subjects)
+        if added:
+            self.sequence += added
+            self._sent_at = now
+        return added
 
     def _send_commit(
         self, subject: str, payload: bytes, block: bytes, msg_id: str | None, now: float
@@ -603,21 +620,13 @@ class AtomicBatch(Conversation):
 _LAST_COMMITS: Final = "this server counts the marker that commits too, so let the last message commit"
 
 
-def check_messages(messages: Sequence[Message], most: int | None) -> None:
-    """Refuse what cannot be one batch, before any of it is sent: LocalProtocolError, BatchFullError.
-
-    What only the outbox can tell of a message (its subject, its headers, its size) is not looked at.
-    """
-    if not messages:
-        raise LocalProtocolError("an atomic batch needs at least one message")
-    if most is not None and len(messages) > most:
-        raise BatchFullError(most, f"these are {len(messages)}")
-    for number, message in enumerate(messages, 1):
-        if type(message) is not tuple or not 2 <= len(message) <= 3:
-            raise LocalProtocolError(f"message {number} is not (subject, payload) or (subject, payload, headers)")
-        payload: object = message[1]
-        if type(payload) is not bytes and not isinstance(payload, bytes | bytearray | memoryview):
-            raise LocalProtocolError(f"the payload of message {number} must be bytes, not {type(payload).__name__}")
+def parts(message: object) -> tuple[Any, Any, Any]:
+    """Subject, payload and headers of what a list gives as a message; LocalProtocolError when it is none."""
+    if not isinstance(message, tuple) or not 2 <= len(message) <= 3:
+        raise LocalProtocolError(
+            f"a message is (subject, payload) or (subject, payload, headers), not {message!r:.100}"
+        )
+    return message if len(message) == 3 else (*message, None)
 
 
 def _code(error: Error) -> int | None:

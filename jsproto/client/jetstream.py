@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from jsproto.client.advisories import BatchAdvisories
-from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch, check_messages
+from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
@@ -21,6 +21,7 @@ from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.client.session import Session
 from jsproto.errors import (
     APIError,
+    BatchFullError,
     Error,
     JetStreamNotAvailableError,
     LocalProtocolError,
@@ -192,11 +193,13 @@ class JetStream:
     ) -> Ticket[PubAck]:
         """Store all of ``messages`` in one atomic batch, or none; the last one commits.
 
-        BatchFullError or LocalProtocolError, with nothing sent, when they are too many, none, or no messages. The
-        ticket fails, and nothing is stored, with the error of the first that ``AtomicBatch.add`` refuses; otherwise as
-        of ``commit``.
+        BatchFullError or LocalProtocolError, with nothing sent, when they are too many or none. The ticket fails, and
+        nothing is stored, with the error of the first that ``AtomicBatch.add`` refuses; otherwise as of ``commit``.
         """
-        check_messages(messages, max_messages)
+        if not messages:
+            raise LocalProtocolError("an atomic batch needs at least one message")
+        if max_messages is not None and len(messages) > max_messages:
+            raise BatchFullError(max_messages, f"these are {len(messages)}")
         batch = self.atomic_batch(
             batch_id=batch_id, max_messages=max_messages, ack_first=ack_first, ack_every=ack_every,
             required_api_level=required_api_level, ack_timeout=ack_timeout,

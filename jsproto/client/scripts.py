@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jsproto.errors import Error
+from jsproto.client.atomic import parts
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -48,12 +49,15 @@ def publish_batch(
                 yield session.sendable()
             if taken == last:
                 break
-            taken += batch.add_many(messages[taken:last], now)
+            taken += batch.add_many(messages, now, taken, last)
             yield batch.ready()
-        ack: PubAck = yield batch.commit(now, *messages[last])
+        ack: PubAck = yield batch.commit(now, *parts(messages[last]))
     except Error:
         batch.discard(now)
         raise
+    except TypeError as error:  # of a payload; nobody would catch it where an answer of the server is taken in
+        batch.discard(now)
+        raise LocalProtocolError(f"message {batch.sequence + 1} cannot be sent: {error}") from error
     return ack
 
 

@@ -25,6 +25,7 @@ Not here: TLS, opening sockets.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
@@ -58,6 +59,7 @@ T = TypeVar("T")
 MAX_CACHED_SUBJECTS = 10_000  # beyond it the cache of checked subjects starts over: memory stays bounded
 SPLIT_WRITES_AT = 1_024  # a larger payload is queued beside its head instead of being copied behind it
 LONGEST_LINE = MAX_CONTROL_LINE + SPLIT_WRITES_AT  # bytes of a message that is queued in one piece, about
+MAX_DIGITS = 20  # of a number in a header block
 DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
 
 
@@ -355,58 +357,6 @@ class Session:
             self._writes.append(b"%b%b\r\n" % (head, payload))
         self._pending += len(head) + len(payload) + 2
 
-    def publish_numbered(self, messages: Sequence[tuple[Any, ...]], head: bytes, first: int, tail: bytes) -> int:
-        """Queue ``(subject, payload)`` messages whose header blocks are ``head``, a number and ``tail``.
-
-        The numbers count up from ``first``. As ``publish`` for each, at a third of the price. Returns how many were
-        queued: it stops at what is no such pair, and at what cannot be queued, which raises when it is the first.
-        """
-        if self._pending > self.options.pending_size or self.closed:
-            self._refuse()
-        self._check_size(0, head)
-        append = self._writes.append
-        number = since = bound = first  # ``start`` holds from ``since`` on, below ``bound``, for one subject and size
-        last_subject, last_size, length, start = "", -1, 0, b""
-        try:
-            for message in messages:
-                try:
-                    subject, payload = message
-                except (TypeError, ValueError):
-                    break
-                if (
-                    number >= bound
-                    or subject != last_subject
-                    or len(payload) != last_size
-                    or type(payload) is not bytes
-                ):
-                    self._pending += (number - since) * length
-                    since, length = number, 0
-                    last_subject, last_size = subject, len(payload)
-                    if type(payload) is not bytes or last_size > SPLIT_WRITES_AT:
-                        self.publish(subject, payload, None, b"%b%d%b" % (head, number, tail))
-                        number += 1
-                        since = bound = number
-                        continue
-                    digits = len(str(number))
-                    size = len(head) + digits + len(tail)
-                    start = b"%b%d %d\r\n%b" % (
-                        (self._heads.get(subject) or self._check_head(subject))[1], size,
-                        self._check_size(size + last_size, None), head,
-                    )  # fmt: skip
-                    length = len(start) + digits + len(tail) + last_size + 2
-                    room = self.options.pending_size - self._pending
-                    bound = min(10**digits, number + room // length + 1)
-                    if room < 0:
-                        break
-                append(b"%b%d%b%b\r\n" % (start, number, tail, payload))
-                number += 1
-        except (Error, TypeError):
-            if number == first:
-                raise
-        finally:
-            self._pending += (number - since) * length
-        return number - first
-
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe ``conversation``; returns the id. BadSubjectError, ConnectionClosedError."""
         pattern = check_subject(subject, wildcards=True)
@@ -446,6 +396,38 @@ class Session:
                 if size > largest or type(payload) is not bytes:
                     break
                 append(form % (number, size, payload))
+        except (TypeError, ValueError):  # no pair: it has headers, or is nothing that can be published
+            pass
+        self._writes += lines
+        self._pending += sum(map(len, lines))
+        return len(lines)
+
+    def publish_numbered(self, messages: Iterable[Any], block: bytes, first: int, subjects: set[str]) -> int:
+        """``publish_run`` for messages without replies that are numbered in their header blocks.
+
+        ``block`` has a ``%d`` for the number, ``first`` is that of the first one. Adds to ``subjects`` where they go.
+        A message costs one format as long as neither subject nor size change.
+        """
+        room = self.options.pending_size - self._pending
+        if room < 0 or self.closed:
+            return 0
+        size = len(block % first)
+        most = room // (LONGEST_LINE + size) + 1
+        largest = min(self._max_payload - size - MAX_DIGITS, SPLIT_WRITES_AT)
+        lines: list[bytes] = []
+        append = lines.append
+        last, length, wider, form = "", -1, 0, b""
+        try:
+            for number, (subject, payload) in enumerate(islice(messages, most), first):
+                if subject != last or len(payload) != length or number >= wider or type(payload) is not bytes:
+                    heads = self._heads.get(subject)
+                    if heads is None or len(payload) > largest or type(payload) is not bytes:
+                        break
+                    subjects.add(subject)
+                    last, length, wider = subject, len(payload), 10 ** len(str(number))
+                    size = len(block % number)
+                    form = b"%b%d %d\r\n%b%%b\r\n" % (heads[1].replace(b"%", b"%%"), size, size + length, block)
+                append(form % (number, payload))
         except (TypeError, ValueError):  # no pair: it has headers, or is nothing that can be published
             pass
         self._writes += lines

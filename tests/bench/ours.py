@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FLOW, WINDOW, Runner, Task
+from tests.bench.task import FLOW, WINDOW, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto_io._async import Connection
@@ -64,6 +64,29 @@ def sync_async_publish_single(task: Task) -> None:
             js.publish_async_completed()
             for promised in pending:
                 promised.result()
+
+
+def sync_atomic(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for lot in batches(run):
+                js.publish_batch((run.subject, run.payload) for _ in lot)
+
+
+def sync_atomic_single(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for lot in batches(run):
+                with js.atomic_batch() as batch:
+                    for _ in lot[:-1]:
+                        batch.add(run.subject, run.payload)
+                    batch.commit(run.subject, run.payload)
 
 
 def sync_direct_get(task: Task) -> None:
@@ -135,6 +158,25 @@ async def fast_ingest_single(connect: Connect, task: Task) -> None:
                 for _ in range(run.count):
                     await batch.publish(run.subject, run.payload)
                 await batch.commit()
+
+
+async def atomic(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for lot in batches(run):
+                await js.publish_batch((run.subject, run.payload) for _ in lot)
+
+
+async def atomic_single(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            for lot in batches(run):
+                async with js.atomic_batch() as batch:
+                    for _ in lot[:-1]:
+                        await batch.add(run.subject, run.payload)
+                    await batch.commit(run.subject, run.payload)
 
 
 async def direct_get(connect: Connect, task: Task) -> None:

@@ -1,7 +1,8 @@
 """Other clients doing the same jobs, as an application would write it.
 
-nats-py: no fast ingest and no Direct Get in batches, so its batches are requested by hand, as pages on a subscription:
-iterated over, as with all other clients, or taken by a callback, which costs it less and has no back-pressure.
+nats-py: no fast ingest; atomic batches by headers, written by hand; no Direct Get in batches, so those are requested by
+hand, as pages on a subscription: iterated over, as with all other clients, or taken by a callback, which costs it less
+and has no back-pressure.
 nats-jetstream-extra (with nats-jetstream and nats-core): both; publishing without waiting is many tasks that wait.
 
 Peers need not be installed, so they are imported by name and are untyped here.
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task
+from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task, batches
 
 # -- nats-py -----------------------------------------------------------------------------------------------------------
 
@@ -32,6 +33,32 @@ def nats_py_async_publish(task: Task) -> None:
         await nc.close()
 
     asyncio.run(main())
+
+
+def nats_py_atomic(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        for run in task.runs():
+            for lot in batches(run):
+                await nats_py_batch(nc, run, f"{run.stream}-{lot.start}", len(lot))
+        await nc.close()
+
+    asyncio.run(main())
+
+
+async def nats_py_batch(nc: Any, run: Run, batch_id: str, count: int) -> None:
+    def headers(sequence: int) -> dict[str, str]:
+        return {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(sequence)}
+
+    first = await nc.request(run.subject, run.payload, timeout=5, headers=headers(1))
+    if first.data:
+        raise ConnectionError(f"not accepted: {first.data!r}")
+    for sequence in range(2, count):
+        await nc.publish(run.subject, run.payload, headers=headers(sequence))
+    last = {**headers(count), "Nats-Batch-Commit": "1"}
+    ack = json.loads((await nc.request(run.subject, run.payload, timeout=5, headers=last)).data)
+    if (ack.get("batch"), ack.get("count")) != (batch_id, count):
+        raise ConnectionError(f"not committed: {ack!r}")
 
 
 def nats_py_direct_get(task: Task) -> None:
@@ -130,6 +157,21 @@ def extra_fast_ingest(task: Task) -> None:
                 for _ in range(run.count):
                     await batch.add(run.subject, run.payload)
                 await batch.close()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def extra_atomic(task: Task) -> None:
+    async def main() -> None:
+        nc, js = await connect_extra(task.url)
+        batch_publish = import_module("nats.jetstream_extra").batch_publish
+        for run in task.runs():
+            for lot in batches(run):
+                async with batch_publish(js) as batch:
+                    for _ in lot[:-1]:
+                        await batch.add(run.subject, run.payload)
+                    await batch.commit(run.subject, run.payload)
         await nc.close()
 
     asyncio.run(main())

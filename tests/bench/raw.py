@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Final
 
-from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task
+from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task, batches
 
 READ_SIZE: Final = 262_144
 OUTSTANDING: Final = 2  # flow acknowledgements that may be missing
@@ -116,6 +116,34 @@ def async_publish(task: Task) -> None:
                     if b'"seq":' not in payload:
                         raise ConnectionError(f"not an acknowledgement: {payload!r}")
                     acked += 1
+
+
+def atomic(task: Task) -> None:
+    with Wire(task.url) as wire:
+        for run in task.runs():
+            for lot in batches(run):
+                batch(wire, run, b"%b-%d" % (run.stream.encode(), lot.start), len(lot))
+
+
+def batch(wire: Wire, run: Run, batch_id: bytes, count: int) -> None:
+    """One atomic batch: the first message and the last are answered."""
+    head = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % batch_id
+    subject, size = run.subject.encode(), len(run.payload)
+
+    def message(sequence: int, reply: bytes, tail: bytes) -> bytes:
+        header = b"%b%d%b\r\n\r\n" % (head, sequence, tail)
+        place = b"HPUB %b %b %d %d" % (subject, reply, len(header), len(header) + size)
+        return b"%b\r\n%b%b\r\n" % (place, header, run.payload)
+
+    wire.send(message(1, wire.inbox + b".first", b""))
+    (accepted,) = wire.payloads()
+    if accepted:
+        raise ConnectionError(f"not accepted: {accepted!r}")
+    wire.send(b"".join([message(sequence, b"", b"") for sequence in range(2, count)]))
+    wire.send(message(count, wire.inbox + b".last", b"\r\nNats-Batch-Commit: 1"))
+    (ack,) = wire.payloads()
+    if b'"count":%d}' % count not in ack:
+        raise ConnectionError(f"not committed: {ack!r}")
 
 
 def direct_get(task: Task) -> None:

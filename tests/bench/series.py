@@ -107,7 +107,7 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
 
 
 def create(js: sync.JetStream, stream: str) -> None:
-    js.create_stream(stream, subjects=[subject_of(stream)], allow_batched=True, allow_direct=True)
+    js.create_stream(stream, subjects=[subject_of(stream)], allow_atomic=True, allow_batched=True, allow_direct=True)
 
 
 def fill(js: sync.JetStream, stream: str, count: int, size: int) -> None:

@@ -73,6 +73,28 @@ JOBS: Final = {
         },
         against=(("async-publish", "nats-py"), ("fast-ingest", "nats-jetstream-extra"), ("fast-ingest", "raw-socket")),
     ),
+    "atomic": Job(
+        "atomic batches of 1000, one call for each batch",
+        50_000,
+        {
+            "jsproto-sync": ours.sync_atomic,
+            "jsproto-asyncio": ours.on_asyncio(ours.atomic),
+            "jsproto-trio": ours.on_trio(ours.atomic),
+            "nats-py": peers.nats_py_atomic,
+            "nats-jetstream-extra": peers.extra_atomic,
+            "raw-socket": raw.atomic,
+        },
+    ),
+    "atomic-single": Job(
+        "atomic batches of 1000, one call for each message",
+        50_000,
+        {
+            "jsproto-sync": ours.sync_atomic_single,
+            "jsproto-asyncio": ours.on_asyncio(ours.atomic_single),
+            "jsproto-trio": ours.on_trio(ours.atomic_single),
+        },
+        against=(("atomic", "nats-py"), ("atomic", "nats-jetstream-extra"), ("atomic", "raw-socket")),
+    ),
     "async-publish": Job(
         "publish with an acknowledgement each, 1000 on the way",
         30_000,
@@ -133,6 +155,7 @@ CORE: Final = {
 GOALS: Final = (
     Goal("cpu", 20, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
     Goal("rate", 5, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
+    Goal("cpu", 5, ("atomic", "jsproto-sync"), ("atomic", "nats-py")),
     Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-py")),
     Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-jetstream-extra")),
 )

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 WARM_UP_STREAM: Final = "WARM"
 FLOW: Final = 500  # messages for each acknowledgement of a fast-ingest batch
 WINDOW: Final = 1_000  # publishes without an acknowledgement yet
+BATCH: Final = 1_000  # messages of an atomic batch; no server takes more unless it is configured to
 PAGE: Final = 32_768  # messages asked for by one Direct Get; what the library itself asks for
 
 
@@ -65,6 +66,12 @@ class Task:
         yield run
         cpu, elapsed = cpu_seconds() - cpu, time.perf_counter() - started
         self.sample = Sample(cpu, elapsed, run.received, run.received_bytes)
+
+
+def batches(run: Run) -> Iterator[range]:
+    """The messages of a run in lots of BATCH."""
+    for start in range(0, run.count, BATCH):
+        yield range(start, min(start + BATCH, run.count))
 
 
 Runner: TypeAlias = Callable[[Task], None]

@@ -264,6 +264,53 @@ def test_add_many_takes_what_is_possible() -> None:
     assert batch.atomic.sequence == 7
 
 
+def test_add_many_goes_on_behind_what_no_run_can_take() -> None:
+    batch = opened()
+    messages: list[Any] = [
+        ("e.a", b"2"), ("e.a", b"3", {"K": "v"}), ("e.b", b"4"), ("e.b", b"5"), ("e.a", bytearray(b"6")),
+        ("e.b", bytes(2_000)), ("e.a", b"8"),
+    ]  # fmt: skip
+    assert batch.atomic.add_many(messages, batch.h.now, 1, 6) == 5
+    assert batch.atomic.add_many(messages, batch.h.now, 6) == 1
+    pubs = batch.sent()
+    assert [pub.payload for pub in pubs] == [b"3", b"4", b"5", b"6", bytes(2_000), b"8"]
+    assert [headers_of(pub)["Nats-Batch-Sequence"] for pub in pubs] == ["2", "3", "4", "5", "6", "7"]
+    for subject in ("e.a", "e.b"):
+        refused(batch, {EXPECTED_SUBJECT: "1"}, f"has written {subject} already", subject)
+    for bad in (None, ("e.a",), ("e.a", b"", None, 1), "ab"):
+        with pytest.raises(LocalProtocolError, match="a message is"):
+            batch.atomic.add_many([("e.a", b""), bad], batch.h.now)  # type: ignore[list-item]
+    assert batch.atomic.sequence == 11
+
+
+def test_add_many_without_a_quicker_way() -> None:
+    h = Harness()
+
+    class Plain:
+        """An outbox of the least there must be."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "publish_numbered":
+                raise AttributeError(name)
+            return getattr(h.session, name)
+
+    batch = Batch(h)
+    batch.atomic = AtomicBatch(Plain(), inbox="_INBOX.x", batch_id="b%1", ack_first=False)
+    assert batch.atomic.add_many([("e.a", b"1")] * 3, h.now) == 3
+    plain = batch.sent()
+    quick = Batch(Harness(), batch_id="b%1", ack_first=False)
+    assert quick.atomic.add_many([("e.a", b"1")] * 3, h.now) == 3
+    assert quick.sent() == plain
+
+
+def test_a_silent_batch_takes_no_run() -> None:
+    batch = opened()
+    batch.h.now += 10.0
+    with pytest.raises(BatchExpiredError):
+        batch.atomic.add_many([("e.a", b"1")] * 3, batch.h.now)
+    assert batch.sent() == []
+
+
 # -- committing: rows 6, 7, 29, 30, 31 ---------------------------------------------------------------------------------
 
 

@@ -371,6 +371,46 @@ def test_a_run_ends_with_the_room_for_it() -> None:
     assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 0
 
 
+def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
+    harness = Harness(info={"max_payload": 200})
+    session = harness.session
+    written: set[str] = set()
+
+    def run(*messages: Any, first: int = 8) -> int:
+        return session.publish_numbered(messages, b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n", first, written)
+
+    assert run(("a%", b"1")) == 0  # a new subject: publish checks it
+    for subject in ("a%", "b"):
+        session.publish_message(subject)
+    assert written == set()
+    assert run(("a%", b"1"), ("a%", b"2"), ("a%", b"33"), ("b", b"44"), ("c", b"")) == 4
+    assert written == {"a%", "b"}
+    for stop in (("a%", b"x", None), ("a%", b"x" * 201), ("a%", bytearray(b"x")), ("a b", b"x"), (1, b"x"), None):
+        assert run(("a%", b"x"), stop, ("a%", b"y"), first=98) == 1
+    block = b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n"
+    assert harness.published()[2:] == [
+        Pub(b"a%", None, block % 8, b"1"), Pub(b"a%", None, block % 9, b"2"), Pub(b"a%", None, block % 10, b"33"),
+        Pub(b"b", None, block % 11, b"44"), *[Pub(b"a%", None, block % 98, b"x")] * 6,
+    ]  # fmt: skip
+    assert run(*[("b", b"x")] * 3, first=98) == 3
+    assert [pub.header for pub in harness.published()] == [block % 98, block % 99, block % 100]
+
+
+def test_a_numbered_run_ends_with_the_room_for_it() -> None:
+    harness = Harness(pending_size=3 * LONGEST_LINE, linger=9.0)
+    harness.session.publish_message("a", b"x")
+    harness.sent()
+    messages = [("a", b"x" * 1_000)] * 100
+    for _ in range(20):
+        harness.session.publish_numbered(messages, b"%d", 1, set())
+    assert 3 * LONGEST_LINE < harness.session._pending <= 4 * LONGEST_LINE
+    assert harness.session.publish_numbered(messages, b"%d", 1, set()) == 0
+    pending = harness.session._pending
+    assert sum(map(len, harness.session.data_to_send())) == pending
+    harness.session.close(harness.now)
+    assert harness.session.publish_numbered(messages, b"%d", 1, set()) == 0
+
+
 def test_large_payloads_are_not_copied() -> None:
     harness = Harness()
     payload = b"x" * 2_000
