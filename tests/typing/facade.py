@@ -35,6 +35,11 @@ def threads() -> None:
         with js.fast_publisher(gap="fail") as batch:
             assert_type(batch.publish_many(("a", b"") for _ in range(3)), int)
             assert_type(batch.commit(), PubAck)
+        with js.atomic_batch(ack_every=100) as atomic:
+            assert_type(atomic.add("a", b"", headers={"K": "v"}), int)
+            assert_type(atomic.commit("a", b"").sequences, range)
+        assert_type(js.publish_batch(("a", b"") for _ in range(3)), PubAck)
+        js.publish_batch(["a", "b"])  # type: ignore[list-item]
         assert_type(list(js.get_batch("S", seq=1)), list[StoredMsg])
 
 
@@ -49,6 +54,9 @@ async def asyncio() -> None:
         async with js.fast_publisher() as batch:
             assert_type(await batch.publish("a", b""), int)
             assert_type(await batch.commit(), PubAck)
+        async with js.atomic_batch() as atomic:
+            assert_type(await atomic.add("a", b""), int)
+            assert_type(await atomic.commit_eob(), PubAck)
         assert_type([message async for message in js.get_batch("S")], list[StoredMsg])
 
 
