@@ -29,7 +29,7 @@ class Effort:
 
 
 FULL: Final = Effort(rounds=7, scale=1.0, budget=1_800.0, core_count=30_000, core_repeats=9)
-QUICK = Effort(rounds=3, scale=0.3, budget=20.0, core_count=10_000, core_repeats=5)
+QUICK = Effort(rounds=3, scale=0.3, budget=25.0, core_count=10_000, core_repeats=5)
 
 
 def main(arguments: list[str] | None = None) -> int:

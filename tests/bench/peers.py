@@ -168,10 +168,10 @@ def extra_atomic(task: Task) -> None:
         batch_publish = import_module("nats.jetstream_extra").batch_publish
         for run in task.runs():
             for lot in batches(run):
-                async with batch_publish(js) as batch:
-                    for _ in lot[:-1]:
-                        await batch.add(run.subject, run.payload)
-                    await batch.commit(run.subject, run.payload)
+                batch = batch_publish(js)
+                for _ in lot[:-1]:
+                    await batch.add(run.subject, run.payload)
+                await batch.commit(run.subject, run.payload)
         await nc.close()
 
     asyncio.run(main())
