@@ -25,7 +25,6 @@ Not here: TLS, opening sockets.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from itertools import islice
 from typing import Any, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
@@ -411,27 +410,29 @@ class Session:
         room = self.options.pending_size - self._pending
         if room < 0 or self.closed:
             return 0
-        size = len(block % first)
-        most = room // (LONGEST_LINE + size) + 1
-        largest = min(self._max_payload - size - MAX_DIGITS, SPLIT_WRITES_AT)
+        largest = min(self._max_payload - len(block) - MAX_DIGITS, SPLIT_WRITES_AT)
         lines: list[bytes] = []
         append = lines.append
-        last, length, wider, form = "", -1, 0, b""
+        # ``form`` is for one subject and one size of payload, from the number ``since`` on and below ``until``.
+        last, length, since, until, line, form = "", -1, first, first, 0, b""
+        queued = 0
         try:
-            for number, (subject, payload) in enumerate(islice(messages, most), first):
-                if subject != last or len(payload) != length or number >= wider or type(payload) is not bytes:
+            for number, (subject, payload) in enumerate(messages, first):
+                if subject != last or len(payload) != length or number >= until or type(payload) is not bytes:
+                    queued, since = queued + (number - since) * line, number
                     heads = self._heads.get(subject)
-                    if heads is None or len(payload) > largest or type(payload) is not bytes:
+                    if heads is None or len(payload) > largest or type(payload) is not bytes or queued > room:
                         break
                     subjects.add(subject)
-                    last, length, wider = subject, len(payload), 10 ** len(str(number))
-                    size = len(block % number)
+                    last, length, size = subject, len(payload), len(block % number)
                     form = b"%b%d %d\r\n%b%%b\r\n" % (heads[1].replace(b"%", b"%%"), size, size + length, block)
+                    line = len(form % (number, payload))
+                    until = min(10 ** len(str(number)), number + (room - queued) // line + 1)
                 append(form % (number, payload))
         except (TypeError, ValueError):  # no pair: it has headers, or is nothing that can be published
             pass
         self._writes += lines
-        self._pending += sum(map(len, lines))
+        self._pending += queued + (first + len(lines) - since) * line
         return len(lines)
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
