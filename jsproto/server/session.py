@@ -1,0 +1,265 @@
+"""One client's link, from the server's end: bytes in, bytes out, and what the client asked to be told.
+
+Rules: INFO goes first. Receiving never raises: what breaks the protocol is answered with ``-ERR`` in nats-server's
+words and ends the link (``wants_close``); a subject that is none is answered and changes nothing. What a client makes
+grow is bounded: its messages, lines and subscriptions, and the bytes that it does not read. Whoever drives it writes
+``data_to_send()`` after every input, then looks at ``wants_close``.
+
+Not here: who gets what is published (``Hub``), authentication, TLS, permissions, routes between servers. Subjects are
+always checked, where nats-server checks those that are published to only if the client asks for it (``pedantic``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import dumps, loads
+from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.subjects import check_subject, matches
+from jsproto.rules.link import LINK, LinkPhase
+from jsproto.timers import Timer, Timers
+from jsproto.wire.decoder import Decoder
+from jsproto.wire.encoder import OK, PING, PONG, encode_err, encode_info, encode_msg
+from jsproto.wire.frames import Connect, Frame, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.limits import MAX_CONNECT_LINE, MAX_CONTROL_LINE, Limits
+
+MAX_SUBSCRIPTIONS: Final = 10_000
+MAX_PENDING: Final = 64 * 1024 * 1024  # bytes that wait for a client that does not read: nats-server's max_pending
+PING_INTERVAL: Final = 120.0
+MAX_OUTSTANDING_PINGS: Final = 2
+
+# How the decoder's complaints begin, and what servers say then; anything else is a parser error.
+_WORDS: Final = (
+    ("an unknown verb", b"Unknown Protocol Operation"),
+    ("a control line that is too long", b"Maximum Control Line Exceeded"),
+    ("a message of", b"Maximum Payload Violation"),
+)
+_NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n"
+
+
+class Hub(Protocol):
+    """Where the messages of a session go."""
+
+    def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
+        """``session`` published this; its subject is one."""
+
+    def left(self, session: ServerSession) -> None:
+        """``session`` has ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Interest:
+    """One subscription of one client. ``limit``: it ends with so many messages ``delivered``."""
+
+    session: ServerSession
+    sid: bytes
+    pattern: str
+    queue: bytes | None
+    delivered: int = 0
+    limit: int | None = None
+
+
+class ServerSession:
+    """The server's end of one connection.
+
+    Attributes: ``phase``; ``wants_close`` (write what is left, then close); ``error`` (what ended it, in the words of
+    ``-ERR``, else None); ``interests`` (by subscription id); ``echo``, ``headers`` and ``no_responders`` (what the
+    client asked for).
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        info: ServerInfo,
+        now: float,
+        *,
+        max_subscriptions: int = MAX_SUBSCRIPTIONS,
+        max_pending: int = MAX_PENDING,
+        ping_interval: float = PING_INTERVAL,
+    ) -> None:
+        """The link was accepted. ``max_subscriptions`` and ``max_pending`` (bytes) bound what the client can cost."""
+        self.phase = LinkPhase.EXPECT_CONNECT
+        self.wants_close = False
+        self.error: str | None = None
+        self.interests: dict[bytes, Interest] = {}
+        self.echo = True
+        self.headers = False
+        self.no_responders = False
+        self._verbose = False
+        self._hub = hub
+        self._max_subscriptions = max_subscriptions
+        self._max_pending = max_pending
+        self._ping_interval = ping_interval
+        self._unanswered = 0
+        self._decoder = Decoder("server", Limits(MAX_CONTROL_LINE, MAX_CONNECT_LINE, info.max_payload))
+        self._writes: list[bytes] = [encode_info(dumps(info.to_json()))]
+        self._pending = len(self._writes[0])
+        self._timers = Timers()
+        self._timers.set(Timer.KEEP_ALIVE, now + ping_interval)
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes from the client, cut anywhere."""
+        if self.wants_close:
+            return
+        for frame in self._decoder.feed(data):
+            self._receive(frame, now)
+            if self.phase is LinkPhase.CLOSED:
+                return
+        if self._decoder.error is not None:
+            complaint = str(self._decoder.error)
+            self._refuse(next((words for start, words in _WORDS if complaint.startswith(start)), b"Parser Error"))
+
+    def receive_eof(self) -> None:
+        """The client, or the network, ended the link."""
+        if not self.wants_close:
+            self._end()
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        for _ in self._timers.expired(now):
+            if self._unanswered >= MAX_OUTSTANDING_PINGS:
+                self._refuse(b"Stale Connection")
+            else:
+                self._unanswered += 1
+                self._timers.set(Timer.KEEP_ALIVE, now + self._ping_interval)
+                self._send(PING)
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called."""
+        return self._timers.next()
+
+    # -- outputs -------------------------------------------------------------------------------------------------------
+
+    def data_to_send(self) -> list[bytes]:
+        """Everything that may be written now, in order; it counts as written."""
+        data, self._writes = self._writes, []
+        self._pending = 0
+        return data
+
+    # -- for the hub ---------------------------------------------------------------------------------------------------
+
+    def deliver(
+        self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes
+    ) -> None:
+        """A message for one of the client's subscriptions. Who does not know headers gets none."""
+        if self.wants_close:
+            return
+        interest.delivered += 1
+        if interest.limit is not None and interest.delivered >= interest.limit:
+            del self.interests[interest.sid]
+        self._send(encode_msg(subject, interest.sid, reply, header if self.headers else None, payload))
+
+    def tell_no_responders(self, subject: bytes, reply: bytes | None) -> None:
+        """Nobody takes what the client published to ``subject``: say so to whoever waits there for the answer."""
+        if not self.no_responders or not reply:
+            return
+        wanted = _text(reply)
+        for interest in self.interests.values():
+            if matches(interest.pattern, wanted):
+                self.deliver(interest, reply, None, _NO_RESPONDERS % subject, b"")
+                return
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _receive(self, frame: Frame, now: float) -> None:
+        following = LINK[self.phase].get(type(frame))
+        if following is None:
+            self._refuse(b"Unknown Protocol Operation")
+            return
+        self.phase = following
+        match frame:
+            case Pub():
+                self._publish(frame, now)
+            case Ping():
+                self._send(PONG)
+                self.phase = LINK[self.phase].get(Pong, self.phase)
+                return
+            case Sub():
+                self._subscribe(frame)
+            case Unsub():
+                self._unsubscribe(frame)
+            case Connect():
+                self._connect(frame)
+            case _:  # PONG: a client writes nothing else
+                self._unanswered = 0
+                return
+        if self._verbose and not self.wants_close:
+            self._send(OK)
+
+    def _connect(self, frame: Connect) -> None:
+        try:
+            wanted = loads(frame.raw)
+        except RemoteProtocolError:
+            self._refuse(b"Parser Error")
+            return
+        self._verbose = wanted.get("verbose") is True
+        self.echo = wanted.get("echo") is not False
+        self.headers = wanted.get("headers") is True
+        self.no_responders = wanted.get("no_responders") is True
+        if self.no_responders and not self.headers:
+            self._refuse(b"No Responders Requires Headers Support")
+
+    def _publish(self, frame: Pub, now: float) -> None:
+        if frame.header is not None and not self.headers:
+            self._refuse(b"Message Headers Not Supported")
+            return
+        try:
+            check_subject(_text(frame.subject))
+        except LocalProtocolError:
+            self._send_err(b"Invalid Publish Subject")
+            return
+        self._hub.publish_from(self, frame, now)
+
+    def _subscribe(self, frame: Sub) -> None:
+        pattern = _text(frame.subject)
+        try:
+            check_subject(pattern, wildcards=True)
+        except LocalProtocolError:
+            self._send_err(b"Invalid Subject")
+            return
+        if frame.sid in self.interests:
+            return  # as servers do: the first one stays
+        if len(self.interests) >= self._max_subscriptions:
+            self._send_err(b"maximum subscriptions exceeded")
+            return
+        self.interests[frame.sid] = Interest(self, frame.sid, pattern, frame.queue)
+
+    def _unsubscribe(self, frame: Unsub) -> None:
+        interest = self.interests.get(frame.sid)
+        if interest is None:
+            return
+        if frame.max_msgs is not None and interest.delivered < frame.max_msgs:
+            interest.limit = frame.max_msgs
+        else:
+            del self.interests[frame.sid]
+
+    def _send(self, data: bytes) -> None:
+        self._writes.append(data)
+        self._pending += len(data)
+        if self._pending > self._max_pending:
+            self._writes.clear()
+            self._refuse(b"Slow Consumer")
+
+    def _send_err(self, words: bytes) -> None:
+        self._send(encode_err(b"'%b'" % words))
+
+    def _refuse(self, words: bytes) -> None:
+        """Say why, and close."""
+        self.error = words.decode()
+        self._writes.append(encode_err(b"'%b'" % words))
+        self._end()
+
+    def _end(self) -> None:
+        self.wants_close = True
+        self.phase = LinkPhase.CLOSED
+        self.interests.clear()
+        self._timers.clear()
+        self._hub.left(self)
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode("utf-8", "surrogateescape")

@@ -1,0 +1,177 @@
+"""A network in memory, the same for the same seed: slow links, and a cluster that loses what passes through it.
+
+Rules: a link is a stream of bytes: they keep their order, none is lost while the link lives, and they may be cut
+anywhere. Single messages get lost, doubled and overtaken only behind the socket, between a server's connections and its
+streams (``Interior``), as in a real cluster.
+
+Not here: bandwidth; when a link breaks (``Pair`` does that).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+from jsproto.errors import LocalProtocolError
+from jsproto.server.server import Parcel
+
+_MASK: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How a network behaves. Times are seconds, for one way; ``loss`` and its like are probabilities of 0 to 1.
+
+    ``latency`` and up to ``jitter`` more pass on the link, and behind the server's socket each. ``piece`` is the most
+    bytes that arrive at once; 0 cuts nothing. Each message behind the socket is lost with ``loss``, arrives twice with
+    ``duplication``, and is overtaken by what comes within ``delay`` with ``reordering``.
+    """
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    piece: int = 0
+    loss: float = 0.0
+    duplication: float = 0.0
+    reordering: float = 0.0
+    delay: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.jitter >= 0 and self.delay >= 0 and self.piece >= 0):
+            raise LocalProtocolError("latency, jitter, delay and piece must not be negative")
+        if not all(0 <= chance <= 1 for chance in (self.loss, self.duplication, self.reordering)):
+            raise LocalProtocolError("loss, duplication and reordering are probabilities: 0 to 1")
+
+
+class Chance:
+    """Numbers that look random and are the same for the same seed (splitmix64)."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed & _MASK
+
+    def number(self) -> int:
+        """The next one: 64 bits."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = self._state
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ (mixed >> 31)
+
+    def fraction(self) -> float:
+        """At least 0 and less than 1."""
+        return (self.number() >> 11) / 2**53
+
+    def happens(self, probability: float) -> bool:
+        """Whether it happens this time."""
+        return self.fraction() < probability
+
+
+class Pipe:
+    """One direction of a link."""
+
+    __slots__ = ("_chance", "_pieces", "_weather")
+
+    def __init__(self, weather: Weather, chance: Chance) -> None:
+        self._weather = weather
+        self._chance = chance
+        self._pieces: deque[tuple[float, bytes | None]] = deque()
+
+    def send(self, data: bytes, now: float) -> None:
+        """Bytes that were written."""
+        longest = self._weather.piece
+        while longest and data:
+            size = 1 + self._chance.number() % longest
+            self._put(data[:size], now)
+            data = data[size:]
+        if data:
+            self._put(data, now)
+
+    def end(self, now: float) -> None:
+        """The writer closed its end: nothing comes behind what is under way."""
+        self._put(None, now)
+
+    def deadline(self) -> float | None:
+        """When the next piece arrives."""
+        return self._pieces[0][0] if self._pieces else None
+
+    def arrived(self, now: float) -> list[bytes | None]:
+        """The pieces that have arrived since the last call; None is the end."""
+        pieces: list[bytes | None] = []
+        while self._pieces and self._pieces[0][0] <= now:
+            pieces.append(self._pieces.popleft()[1])
+        return pieces
+
+    def _put(self, piece: bytes | None, now: float) -> None:
+        when = now + self._weather.latency + self._weather.jitter * self._chance.fraction()
+        if self._pieces:
+            when = max(when, self._pieces[-1][0])
+        self._pieces.append((when, piece))
+
+
+class Interior:
+    """The way between a server's connections and its streams: a ``Backbone`` with weather.
+
+    Attributes: ``lost``, ``doubled``, ``overtaken``: how many messages had that fate. ``weather`` can be changed.
+    """
+
+    __slots__ = ("_chance", "_count", "_latest", "_parcels", "doubled", "lost", "overtaken", "weather")
+
+    def __init__(self, weather: Weather, chance: Chance) -> None:
+        self.weather = weather
+        self.lost = 0
+        self.doubled = 0
+        self.overtaken = 0
+        self._chance = chance
+        self._count = 0
+        self._latest = {True: 0.0, False: 0.0}  # by direction: to a stream, or back
+        self._parcels: list[tuple[float, int, Parcel]] = []
+
+    def carry(self, parcel: Parcel, now: float) -> None:
+        """Take a message; perhaps it arrives."""
+        weather, chance = self.weather, self._chance
+        if chance.happens(weather.loss):
+            self.lost += 1
+            return
+        self._put(parcel, now)
+        if chance.happens(weather.duplication):
+            self.doubled += 1
+            self._put(parcel, now)
+
+    def arrived(self, now: float) -> list[Parcel]:
+        """What has arrived since the last call, in the order of arrival."""
+        parcels: list[Parcel] = []
+        while self._parcels and self._parcels[0][0] <= now:
+            parcels.append(heappop(self._parcels)[2])
+        return parcels
+
+    def deadline(self) -> float | None:
+        """When the next message arrives."""
+        return self._parcels[0][0] if self._parcels else None
+
+    def _put(self, parcel: Parcel, now: float) -> None:
+        weather, chance = self.weather, self._chance
+        inwards = parcel.to is not None
+        when = max(now + weather.latency + weather.jitter * chance.fraction(), self._latest[inwards])
+        if chance.happens(weather.reordering):
+            self.overtaken += 1
+            when += weather.delay * chance.fraction()
+        else:
+            self._latest[inwards] = when
+        self._count += 1
+        heappush(self._parcels, (when, self._count, parcel))
+
+
+class Network:
+    """Everything between a client and the streams of a server. ``interior`` is the ``backbone`` of that server."""
+
+    def __init__(self, seed: int = 0, weather: Weather | None = None) -> None:
+        self.weather = weather or Weather()
+        self.interior = Interior(self.weather, Chance(seed ^ _MASK))
+        self._chance = Chance(seed)
+
+    def link(self) -> tuple[Pipe, Pipe]:
+        """A new link: from the client to the server, and back."""
+        return Pipe(self.weather, self._chance), Pipe(self.weather, self._chance)

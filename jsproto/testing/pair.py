@@ -1,0 +1,215 @@
+"""A client and a server in one process: the client's session and the server role, with a network between them.
+
+Time is ``pair.now`` and moves only forward, from deadline to deadline: ``step()`` goes to the next one and lets
+everything happen that is due; ``run_until(ticket)`` steps until there is an answer. The same seed and the same calls
+give the same bytes at the same times.
+
+Rules: the client dials again by its own options; ``is_reachable`` decides whether anybody answers. Everything is
+bounded: who waits for what never comes gets a StuckError instead of a test that hangs.
+
+Not here: several clients of one server (connect them by hand: ``server.connect``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from jsproto.client.jetstream import JetStream
+from jsproto.client.options import ConnectOptions, connect_options
+from jsproto.client.session import Session
+from jsproto.errors import Error
+from jsproto.events import Event
+from jsproto.server.server import Server
+from jsproto.server.session import ServerSession
+from jsproto.testing.network import Network, Pipe
+from jsproto.ticket import Ticket
+
+T = TypeVar("T")
+
+TOKEN: Final = bytes(range(16))
+MAX_STEPS: Final = 10_000
+MAX_EXCHANGES: Final = 10_000  # in one moment; then somebody talks without end, or has a deadline that does not move
+
+
+class StuckError(Error):
+    """What a simulation waits for does not happen within its bounds."""
+
+
+class _Wire:
+    """A link: the server's end of it and both directions. ``has_ended``: the server closed its end."""
+
+    __slots__ = ("down", "has_ended", "session", "up")
+
+    def __init__(self, session: ServerSession, up: Pipe, down: Pipe) -> None:
+        self.session = session
+        self.up = up
+        self.down = down
+        self.has_ended = False
+
+
+class Pair:
+    """A client and a server. Attributes: ``client``, ``server``, ``network``, ``now``, ``is_reachable``, ``events``."""
+
+    def __init__(
+        self,
+        options: ConnectOptions | None = None,
+        *,
+        network: Network | None = None,
+        server: Server | None = None,
+        token: bytes = TOKEN,
+        now: float = 0.0,
+    ) -> None:
+        """``server``: one of the caller's; it has the backbone that it was made with. ``token``: the client's entropy.
+
+        Without one, a server of the current release whose backbone is the network's interior.
+        """
+        self.network = network or Network()
+        self.server = server or Server(token=token, backbone=self.network.interior)
+        self.client = Session(options or connect_options(), token=token)
+        self.now = now
+        self.is_reachable = True
+        self.events: list[Event] = []
+        self._wire: _Wire | None = None  # the client's
+        self._wires: list[_Wire] = []  # those on which something may be under way
+
+    @property
+    def js(self) -> JetStream:
+        """JetStream on the client."""
+        return JetStream(self.client)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether there is a link."""
+        return self._wire is not None
+
+    def connect(self) -> None:
+        """Dial and shake hands; the client's error if that fails."""
+        self.run_until(self.client.connected)
+
+    def exchange(self) -> None:
+        """Let everything happen that is due now; time stands still."""
+        for _ in range(MAX_EXCHANGES):
+            if not any([self._dial(), self._client(), self._server(), self._carry()]):
+                return
+        raise StuckError("there is no end to what happens in one moment")
+
+    def step(self) -> bool:
+        """Go to the next moment at which anything happens; False, with time as it is, when nothing ever will."""
+        self.exchange()
+        when = self.deadline()
+        if when is None:
+            return False
+        self.now = max(self.now, when)
+        self.exchange()
+        return True
+
+    def deadline(self) -> float | None:
+        """The next moment at which anything happens."""
+        deadlines = [self.client.deadline(), self.server.deadline()]
+        for wire in self._wires:
+            deadlines += [wire.up.deadline(), wire.down.deadline()]
+        return min((when for when in deadlines if when is not None), default=None)
+
+    def run_until(self, ticket: Ticket[T], *, steps: int = MAX_STEPS) -> T:
+        """Step until ``ticket`` has its answer, and return it, or raise its error; StuckError after so many steps."""
+        self.run(lambda: ticket.done, steps=steps)
+        return ticket.result()
+
+    def run(self, until: Callable[[], bool], *, steps: int = MAX_STEPS) -> None:
+        """Step until ``until()`` is true; StuckError after so many steps, or when nothing happens any more."""
+        self.exchange()
+        for _ in range(steps):
+            if until():
+                return
+            if not self.step():
+                break
+        if not until():
+            raise StuckError(f"nothing came of it, at {self.now:g} s")
+
+    def advance(self, seconds: float) -> None:
+        """Let that much time pass, with a step at each deadline on the way."""
+        end = self.now + seconds
+        self.exchange()
+        while (when := self.deadline()) is not None and when <= end:
+            self.step()
+        self.now = end
+        self.exchange()
+
+    def lose_link(self, reason: str = "the link broke") -> None:
+        """The link breaks: what is under way on it is lost, and both sides see the end."""
+        wire, self._wire = self._wire, None
+        if wire is None:
+            return
+        self._wires.remove(wire)
+        wire.session.receive_eof()
+        self.client.receive_eof(self.now, reason)
+        self.exchange()
+
+    # -- inside: each returns whether anything happened ----------------------------------------------------------------
+
+    def _dial(self) -> bool:
+        if self.client.connect_to is None:
+            return False
+        if not self.is_reachable:
+            self.client.connection_failed("the server cannot be reached", self.now)
+            return True
+        self._wire = _Wire(self.server.connect(self.now), *self.network.link())
+        self._wires.append(self._wire)
+        self.client.connection_made(self.now)
+        return True
+
+    def _client(self) -> bool:
+        client, wire = self.client, self._wire
+        happened = False
+        when = client.deadline()
+        if when is not None and when <= self.now:
+            client.handle_timeout(self.now)
+            happened = True
+        if wire is not None and (client.wants_send(self.now) or client.wants_close):
+            wire.up.send(b"".join(client.data_to_send()), self.now)
+            happened = True
+            if client.wants_close:
+                wire.up.end(self.now)
+                self._wire = None
+        for ticket in client.take_completed():
+            ticket.wake()
+            happened = True
+        self.events += client.events()
+        return happened
+
+    def _server(self) -> bool:
+        when = self.server.deadline()
+        if when is None or when > self.now:
+            return False
+        self.server.handle_timeout(self.now)
+        return True
+
+    def _carry(self) -> bool:
+        happened = False
+        for wire in list(self._wires):
+            session = wire.session
+            for piece in wire.up.arrived(self.now):
+                happened = True
+                if piece is None:
+                    session.receive_eof()
+                else:
+                    session.receive_data(piece, self.now)
+            for data in session.data_to_send():
+                happened = True
+                wire.down.send(data, self.now)
+            if session.wants_close and not wire.has_ended:
+                wire.has_ended = True
+                wire.down.end(self.now)
+            for piece in wire.down.arrived(self.now):
+                happened = True
+                if piece is None:
+                    self._wires.remove(wire)
+                if wire is not self._wire:
+                    continue  # the client has closed this link
+                if piece is None:
+                    self._wire = None
+                    self.client.receive_eof(self.now)
+                else:
+                    self.client.receive_data(piece, self.now)
+        return happened

@@ -1,0 +1,262 @@
+"""The client role and the server role against each other, in simulated time: every verb, bad weather, lost links."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.client.options import connect_options
+from jsproto.client.session import Session
+from jsproto.errors import (
+    APIError,
+    BatchLostError,
+    ConnectionLostError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NoRespondersError,
+    NoServersError,
+    NoStreamResponseError,
+    ServerError,
+    TimeoutError,
+)
+from jsproto.events import Connected, Disconnected
+from jsproto.grammar.config import StreamConfig
+from jsproto.outbox import Conversation
+from jsproto.server.server import Server
+from jsproto.testing.network import Network, Weather
+from jsproto.testing.pair import Pair, StuckError
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+from tests.server.harness import config
+
+ROUGH = Weather(latency=0.01, jitter=0.02, piece=50)
+STORMY = Weather(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
+
+
+def connected(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pair:
+    pair = Pair(connect_options(**options), network=Network(seed, weather))
+    pair.server.add_stream(config(), 0.0)
+    pair.connect()
+    return pair
+
+
+def stored(pair: Pair) -> list[bytes]:
+    return [message.payload for message in pair.server.stream("S")]
+
+
+def test_connecting_takes_the_time_of_the_way() -> None:
+    pair = connected(Weather(latency=0.5))
+    assert pair.now == 1.5  # INFO, then CONNECT and PING, then PONG
+    assert pair.is_linked
+    assert pair.client.server is not None
+    assert (pair.client.server.version, pair.client.server.jetstream) == ("2.15.1", True)
+    assert [type(event) for event in pair.events] == [Connected]
+
+
+def test_the_verbs_of_jetstream() -> None:
+    pair = connected(ROUGH)
+    js, run = pair.js, pair.run_until
+    made = run(js.create_stream(StreamConfig("T", subjects=["t.>"], storage="memory"), now=pair.now))
+    assert made.config.subjects == ["t.>"]
+    assert run(js.update_stream(StreamConfig("T", subjects=["t.*"], storage="memory"), now=pair.now)).created
+    assert run(js.change_stream("T", {"max_msgs": 5}, now=pair.now)).config.max_msgs == 5
+    assert run(js.publish("t.a", b"x", now=pair.now, msg_id="1")).seq == 1
+    assert run(js.publish("t.a", b"x", now=pair.now, msg_id="1")).duplicate
+    assert run(js.stream_info("T", now=pair.now)).state.messages == 1
+    assert run(js.account_info(now=pair.now)).streams == 2
+    assert run(js.delete_stream("T", now=pair.now)) is True
+    with pytest.raises(APIError, match="stream not found"):
+        run(js.stream_info("T", now=pair.now))
+    with pytest.raises(NoStreamResponseError):
+        run(js.publish("t.a", b"x", now=pair.now))
+    with pytest.raises(NoRespondersError):
+        run(pair.client.request("nobody", now=pair.now))
+    assert run(pair.client.ping(pair.now)) >= 2 * ROUGH.latency
+    with pytest.raises(JetStreamNotAvailableError):
+        run(js._ask("$JS.OTHER.INFO", b"", dict, pair.now, None))
+
+
+def test_fast_ingest() -> None:
+    pair = connected(ROUGH)
+    fast = pair.js.fast_publisher(flow=20)
+    messages = [("s.a", b"%d" % number) for number in range(500)]
+    while fast.sequence < len(messages):
+        if not fast.publish_many(messages[fast.sequence :], pair.now):
+            pair.run_until(fast.ready())
+    assert pair.run_until(fast.commit(pair.now)).count == 500
+    assert stored(pair) == [b"%d" % number for number in range(500)]
+
+
+def test_an_atomic_batch() -> None:
+    pair = connected(ROUGH)
+    batch = pair.js.atomic_batch(ack_every=3)
+    for number in range(10):
+        batch.add("s.a", b"%d" % number, now=pair.now)
+        pair.run_until(batch.ready())
+        assert stored(pair) == []
+    assert pair.run_until(batch.commit_eob(pair.now)).count == 10
+    assert batch.sequences == range(1, 11)
+    assert pair.run_until(pair.js.publish_batch([("s.b", b"x")] * 5, now=pair.now)).seq == 15
+
+
+def test_advisories_of_a_batch_that_is_left_alone() -> None:
+    pair = connected(ROUGH)
+    watch = pair.js.batch_advisories("S")
+    batch = pair.js.atomic_batch(batch_id="b")
+    batch.add("s.a", b"x", now=pair.now)
+    pair.run_until(batch.ready())
+    pair.run_until(watch.readable())
+    (advisory,) = watch.pop_many(10)
+    assert (advisory.batch_id, advisory.reason) == ("b", "timeout")
+
+
+def test_publishing_ahead_of_acknowledgements_in_bad_weather() -> None:
+    pair = connected(STORMY)
+    publisher = pair.js.async_publisher(timeout=1.0, max_pending=50)
+    messages = [("s.a", b"%d" % number) for number in range(400)]
+    while publisher.sequence < len(messages):
+        if not publisher.publish_many(messages[publisher.sequence :], pair.now):
+            pair.run_until(publisher.ready())
+    pair.run_until(publisher.answered())
+    failures = publisher.take_failures()
+    assert publisher.acked + publisher.failed == 400
+    assert len(failures) == publisher.failed > 0
+    assert all(isinstance(error, TimeoutError) for _, error in failures)
+    failed = {message[1] for message, _ in failures}
+    assert {payload for _, payload in messages} - failed <= set(stored(pair))
+    assert pair.network.interior.lost
+    assert pair.network.interior.doubled
+
+
+def test_the_same_seed_gives_the_same_times_and_messages() -> None:
+    def run(seed: int) -> tuple[float, list[bytes]]:
+        pair = connected(STORMY, seed)
+        publisher = pair.js.async_publisher(timeout=1.0)
+        publisher.publish_many([("s.a", b"%d" % number) for number in range(100)], pair.now)
+        pair.run_until(publisher.answered())
+        return pair.now, stored(pair)
+
+    assert run(5) == run(5)
+    assert run(5) != run(6)
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_link_is_dialled_again() -> None:
+    pair = connected(ROUGH, max_reconnect_attempts=-1)
+    fast = pair.js.fast_publisher(gap="ok")
+    lost = pair.js.fast_publisher()
+    for one in (fast, lost):
+        one.publish("s.a", b"1", now=pair.now)
+        pair.run_until(one.ready())
+    question = pair.client.request("nobody", now=pair.now)
+    pair.is_reachable = False
+    pair.lose_link()
+    pair.lose_link()
+    assert isinstance(question.error, ConnectionLostError)
+    assert isinstance(lost.error, BatchLostError)
+    pair.advance(3.0)
+    assert not pair.is_linked
+    pair.is_reachable = True
+    pair.run_until(fast.ready())
+    assert pair.is_linked
+    fast.publish("s.a", b"2", now=pair.now)
+    assert pair.run_until(fast.commit(pair.now)).count == 2
+    assert [type(event) for event in pair.events if isinstance(event, Connected | Disconnected)] == [
+        Connected, Disconnected, Connected,
+    ]  # fmt: skip
+    assert len(pair.server.sessions) == 1
+
+
+def test_nobody_answers() -> None:
+    pair = Pair()
+    pair.is_reachable = False
+    with pytest.raises(NoServersError):
+        pair.connect()
+    assert not pair.is_linked
+    assert pair.step() is False
+
+
+def test_the_client_closes_and_what_it_wrote_still_arrives() -> None:
+    pair = connected(ROUGH)
+    pair.client.publish_message("s.a", b"last")
+    pair.client.close(pair.now)
+    pair.exchange()
+    assert not pair.is_linked
+    assert stored(pair) == []
+    while pair.step():
+        pass
+    assert stored(pair) == [b"last"]
+    assert pair.server.sessions == []
+
+
+def test_the_server_closes() -> None:
+    pair = connected(Weather(latency=0.1))
+    (session,) = pair.server.sessions
+    session.receive_data(b"JUNK\r\n", pair.now)
+    pair.run(lambda: pair.client.closed)
+    assert isinstance(pair.client.error, ServerError)
+    assert "Unknown Protocol Operation" in str(pair.client.error)
+    assert not pair.is_linked
+
+
+def test_both_close_at_once() -> None:
+    pair = connected(Weather(latency=0.1))
+    (session,) = pair.server.sessions
+    session.receive_data(b"JUNK\r\n", pair.now)
+    pair.client.close(pair.now)
+    while pair.step():
+        pass
+    assert pair.client.error is None
+    assert pair.deadline() is None
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_waiting_is_bounded() -> None:
+    pair = connected(Weather(latency=0.01))
+    never: Ticket[None] = Ticket()
+    with pytest.raises(StuckError):
+        pair.run_until(never, steps=10)
+    pair.client.close(pair.now)
+    with pytest.raises(StuckError):
+        pair.run_until(never)
+    done: Ticket[int] = Ticket()
+    done.succeed(3)
+    assert pair.run_until(done, steps=0) == 3
+    with pytest.raises(LocalProtocolError):
+        pair.client.connection_made(pair.now)
+
+
+def test_a_moment_without_end() -> None:
+    class Restless(Conversation):
+        def receive(self, message: Msg, now: float) -> None:
+            raise AssertionError
+
+        def deadline(self) -> float | None:
+            return 0.0
+
+    pair = Pair(server=Server(token=b"t"))
+    pair.server.rearm(Restless())
+    with pytest.raises(StuckError, match="one moment"):
+        pair.exchange()
+
+
+def test_time_passes_with_nothing_to_do() -> None:
+    pair = Pair(server=Server(token=b"t"), now=5.0)
+    pair.client.close(pair.now)
+    pair.advance(10.0)
+    assert (pair.now, pair.deadline()) == (15.0, None)
+
+
+def test_keep_alive_on_both_sides() -> None:
+    pair = connected(Weather(latency=0.1), ping_interval=30.0)
+    pair.advance(1000.0)
+    assert pair.is_linked
+    assert isinstance(pair.client, Session)
+    with pytest.raises(Error):
+        pair.run_until(pair.client.request("nobody", now=pair.now))
