@@ -169,19 +169,24 @@ class Decoder:
         append, new, find = frames.append, object.__new__, data.find
         longest, max_payload = self._control_line - len(head), self._max_payload
         last, at = len(data) - 2, len(head)
+        read: dict[bytes, tuple[int, int]] = {}  # the same sizes come again and again
         while data.startswith(head, position):
             sizes = position + at
             line_end = find(b"\r\n", sizes, sizes + _TWO_SIZES)
             if line_end < 0 or line_end - sizes > longest:  # not there: all that follows must not be copied
                 break
-            header_digits, _, digits = data[sizes:line_end].partition(b" ")
-            if not (header_digits.isdigit() and digits.isdigit()):
-                break
-            if len(header_digits) > MAX_SIZE_DIGITS or len(digits) > MAX_SIZE_DIGITS:
-                break
+            text = data[sizes:line_end]
+            pair = read.get(text)
+            if pair is None:
+                header_digits, _, digits = text.partition(b" ")
+                if not (header_digits.isdigit() and digits.isdigit()):
+                    break
+                if len(header_digits) > MAX_SIZE_DIGITS or len(digits) > MAX_SIZE_DIGITS:
+                    break
+                pair = read[text] = int(header_digits), int(digits)
             body = line_end + 2
-            split = body + int(header_digits)
-            end = body + int(digits)
+            split = body + pair[0]
+            end = body + pair[1]
             if end > last or split > end or end - body > max_payload or data[end] != _CR or data[end + 1] != _LF:
                 break
             message = new(Msg)
