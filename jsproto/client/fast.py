@@ -639,7 +639,7 @@ class FastPublisher(Conversation):
 
     def _idle(self, now: float) -> None:
         """Half of the server's patience may be over: ping if it is, and look again."""
-        if now - self._sent_at >= self._idle_limit / 2:
+        if now >= self._sent_at + self._idle_limit / 2:  # in the words of the timer: a difference rounds otherwise
             self._send_ping(now)
         self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit / 2)
 

@@ -260,3 +260,15 @@ def test_keep_alive_on_both_sides() -> None:
     assert isinstance(pair.client, Session)
     with pytest.raises(Error):
         pair.run_until(pair.client.request("nobody", now=pair.now))
+
+
+def test_a_quiet_batch_is_pinged_at_times_that_floats_round() -> None:
+    """Found by the state machine: ``sent + 5.0 - sent < 5.0``, and the timer was set to the same moment for ever."""
+    for tenths in range(1, 200):
+        pair = Pair(server=Server(token=b"t"), now=tenths / 10)
+        pair.server.add_stream(config(), pair.now)
+        pair.connect()
+        fast = pair.js.fast_publisher()
+        fast.publish("s.a", b"x", now=pair.now)
+        pair.advance(12.0)
+        assert pair.run_until(fast.commit(pair.now)).count == 1
