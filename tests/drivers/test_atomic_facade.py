@@ -378,4 +378,6 @@ async def test_an_error_of_a_message_that_was_waited_for_by_others(connect: Conn
             async with anyio.create_task_group() as tasks:
                 for _ in range(2):
                     tasks.start_soon(add)
-            assert seen == [BatchMessageError, AtomicPublishIncompleteBatchError]
+            # Which of the two threads gets to note its error first is the scheduler's business.
+            assert len(seen) == 2
+            assert set(seen) == {BatchMessageError, AtomicPublishIncompleteBatchError}
