@@ -118,7 +118,20 @@ class Faults(RuleBasedStateMachine):
             self.let(parcels)
         raise AssertionError("there is no end to it")
 
-    @rule(seconds=st.sampled_from([0.1, 0.3, 0.9, 3.0, 6.0, 11.0]))
+    @precondition(lambda self: self.held.towards(True))
+    @rule(which=st.integers(0, 9), fate=st.sampled_from(["lost", "late", "twice"]))
+    def everything_arrives_but_one(self, which: int, fate: str) -> None:
+        """Everything that waits arrives, but one message to the stream is lost, or the last, or there twice."""
+        waiting = self.held.towards(True)
+        parcel = waiting[min(which, len(waiting) - 1)]
+        self.held.held = [kept for kept in self.held.held if kept is not parcel]
+        if fate != "twice":
+            self.everything_arrives()
+        if fate != "lost":
+            self.let([parcel] if fate == "late" or is_first(parcel) else [parcel, parcel])
+        self.everything_arrives()
+
+    @rule(seconds=st.sampled_from([0.1, 0.3, 0.9, 3.0, 4.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
         self.pair.advance(seconds)
 
@@ -264,6 +277,14 @@ class AtomicFaults(Faults):
             self.add(2)
             self.everything_arrives()
 
+    @precondition(lambda self: self.commit is None)
+    @rule(count=st.integers(0, 3), eob=st.booleans(), which=st.integers(0, 3), fate=st.sampled_from(["lost", "late"]))
+    def add_and_end_with_one_message_astray(self, count: int, eob: bool, which: int, fate: str) -> None:
+        self.add(count)
+        self.end(eob)
+        if self.held.towards(True):
+            self.everything_arrives_but_one(which, fate)
+
     @rule(count=st.integers(1, 5))
     def add(self, count: int) -> None:
         for _ in range(count):
@@ -314,9 +335,9 @@ class AtomicFaults(Faults):
 
 
 TestFastFaults = FastFaults.TestCase
-TestFastFaults.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestFastFaults.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestAtomicFaults = AtomicFaults.TestCase
-TestAtomicFaults.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestAtomicFaults.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 
 
 def test_a_doubled_first_message_behind_the_end_of_its_batch_is_stored_again() -> None:
