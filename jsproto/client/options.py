@@ -84,7 +84,7 @@ class ConnectOptions:
     timeout: float = 5.0
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
-    max_reconnect_attempts: int = 0
+    max_reconnect_attempts: int = 60
     reconnect_time_wait: float = 2.0
     inbox_prefix: str = "_INBOX"
     echo: bool = True

@@ -35,6 +35,7 @@ from jsproto.client.scripts import drain
 from jsproto.client.subscription import Subscription
 from jsproto.errors import (
     ConnectionClosedError,
+    ConnectionLostError,
     Error,
     LocalProtocolError,
     MaxPayloadError,
@@ -326,6 +327,11 @@ class Session:
         """End the session: open tickets fail, buffered bytes stay in ``data_to_send()`` for a last write."""
         if not self.closed:
             self._end(None, now)
+
+    def abort(self, reason: str, now: float) -> None:
+        """End the session with a ConnectionLostError: its carrier has failed for good. Nothing more is dialled."""
+        if not self.closed:
+            self._end(ConnectionLostError(reason), now)
 
     # -- outbox: what conversations call -------------------------------------------------------------------------------
 

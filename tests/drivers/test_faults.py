@@ -143,7 +143,7 @@ async def test_whoever_waits_when_the_server_goes_is_told(connect: Connect) -> N
         errors.append(caught.value)
 
     with FakeServer(script) as server:
-        async with connect(server.url, event_cb=events.append) as nc:
+        async with connect(server.url, event_cb=events.append, max_reconnect_attempts=0) as nc:
             sub = await nc.subscribe("a")
             js = nc.jetstream()
             batch = js.fast_publisher()
@@ -180,7 +180,7 @@ async def test_a_reset_is_an_end_too(connect: Connect) -> None:
         peer.reset()
 
     with FakeServer(script) as server:
-        async with connect(server.url) as nc:
+        async with connect(server.url, max_reconnect_attempts=0) as nc:
             with pytest.raises(ConnectionLostError):
                 await nc.request("a")
 
@@ -199,7 +199,7 @@ async def test_what_came_before_the_end_can_still_be_taken(connect: Connect) -> 
             got.append(message.data)
 
     with FakeServer(script) as server:
-        async with connect(server.url) as nc:
+        async with connect(server.url, max_reconnect_attempts=0) as nc:
             with pytest.raises(ConnectionLostError):
                 await take_all(nc)
     assert got == [b"%d" % number for number in range(100)]
@@ -215,7 +215,7 @@ async def test_an_error_of_the_server_says_why(connect: Connect) -> None:
 
     events: list[Event] = []
     with FakeServer(script) as server:
-        async with connect(server.url, event_cb=events.append) as nc:
+        async with connect(server.url, event_cb=events.append, max_reconnect_attempts=0) as nc:
             await nc.flush()
             with pytest.raises(ServerError, match="Slow Consumer"):
                 await nc.flush()
@@ -230,7 +230,7 @@ async def test_junk_in_the_middle(connect: Connect) -> None:
         peer.serve()
 
     with FakeServer(script) as server:
-        async with connect(server.url) as nc:
+        async with connect(server.url, max_reconnect_attempts=0) as nc:
             with pytest.raises(RemoteProtocolError):
                 await nc.flush()
 
@@ -241,7 +241,7 @@ async def test_missed_pongs_end_the_connection(connect: Connect) -> None:
         peer.serve(answer_pings=False)
 
     with FakeServer(script) as server:
-        async with connect(server.url, ping_interval=0.02) as nc:
+        async with connect(server.url, ping_interval=0.02, max_reconnect_attempts=0) as nc:
             sub = await nc.subscribe("a")
             with pytest.raises(StaleConnectionError):
                 await sub.next_msg()
@@ -260,7 +260,7 @@ async def test_pings_are_answered_while_the_application_is_busy(connect: Connect
         peer.serve()
 
     with FakeServer(script) as server:
-        async with connect(server.url):
+        async with connect(server.url, max_reconnect_attempts=0):
             assert await anyio.to_thread.run_sync(answered.wait, 10)
 
 

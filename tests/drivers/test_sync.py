@@ -128,13 +128,13 @@ def test_the_reader_is_roused_once_for_a_linger(server: Any, monkeypatch: pytest
     with connect(server.url, linger=30) as nc:
         assert nc._wire is not None
         roused: list[bool] = []
-        rouse = nc._wire.rouse
+        rouse = nc._sleeper.rouse
 
         def counted() -> None:
             roused.append(True)
             rouse()
 
-        monkeypatch.setattr(nc._wire, "rouse", counted)
+        monkeypatch.setattr(nc._sleeper, "rouse", counted)
         until(lambda: nc._asleep_until > 0)
         for _ in range(100):
             nc.publish("a", b"x")
@@ -299,7 +299,7 @@ def test_polling_without_waiting_gets_there(server: Any, reader_thread: bool) ->
 @MODES
 @pytest.mark.parametrize(
     "broken",
-    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "receive_eof")],
+    [("receive_data",), ("handle_timeout",), ("data_to_send",), ("take_completed",), ("receive_data", "abort")],
     ids=str,
 )
 def test_a_defect_fails_everybody_instead_of_hanging_them(

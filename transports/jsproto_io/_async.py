@@ -165,7 +165,7 @@ class Connection(ConnectionBase):
             self._bug = bug
             log_crash(bug)
         with suppress(Exception):
-            self._session.receive_eof(self._now(), f"interrupted by {type(bug).__name__}")
+            self._session.abort(f"interrupted by {type(bug).__name__}", self._now())
         for event in self._parked:
             event.set()
         self._abort()

@@ -197,6 +197,14 @@ class FastPublisherBase:
         return self._core.flow
 
     @property
+    def unacknowledged(self) -> list[OutgoingMessage]:
+        """The published messages that are not known to be stored, in order: what another batch would begin with.
+
+        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
+        """
+        return self._core.unacknowledged
+
+    @property
     def error(self) -> Error | None:
         """Why it failed; None while it has not."""
         return self._core.error

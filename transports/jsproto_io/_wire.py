@@ -1,61 +1,124 @@
-"""A TCP socket that never blocks, for the driver on threads.
+"""What the driver on threads sleeps on: a TCP socket that never blocks, and a sleep that others can end.
 
-Rules: only ``sleep`` waits, and another thread can end that. Nothing here takes a lock: the driver sees to it that one
-thread at a time sends, and one sleeps and receives.
+Rules: only ``Sleeper.sleep`` waits, and another thread can end that; only looking up a host's name blocks besides.
+Nothing here takes a lock: the driver sees to it that one thread at a time sends, and one sleeps, receives, and closes.
 
-Not here: what the bytes mean, who may call when (``sync``).
+Not here: what the bytes mean, who may call when, when to dial (``sync``).
 """
 
 from __future__ import annotations
 
 import selectors
 import socket
+import threading
+from collections import deque
 from contextlib import suppress
-from typing import Final
+from errno import EINPROGRESS, EWOULDBLOCK
+from math import inf
+from os import strerror
+from typing import Any, Final
 
 from jsproto.client.options import Address
+from jsproto.ticket import Ticket
 from jsproto_io._common import READ_SIZE, reason
 
 _READ: Final = selectors.EVENT_READ
-_READ_WRITE: Final = selectors.EVENT_READ | selectors.EVENT_WRITE
+_WRITE: Final = selectors.EVENT_WRITE
+_UNDER_WAY: Final = frozenset({0, EINPROGRESS, EWOULDBLOCK})
 
 
-class Wire:
-    """A connected socket that never blocks, and a sleep from which another thread can rouse."""
+class Sleeper:
+    """A sleep that ends when something comes, or when another thread wants it to."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        """Dial. OSError when that fails."""
-        self._socket = socket.create_connection((address.host, address.port), timeout)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setblocking(False)
+    def __init__(self) -> None:
         self._rouser, self._roused = socket.socketpair()
         self._rouser.setblocking(False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._socket, _READ)
-        self._selector.register(self._roused, _READ)
-        self._interest = _READ
-        self._hung_up = False
-        self.unsent = memoryview(b"")
-        self.blocked = False  # the socket takes no more for now
-        self.watching = False  # sleep() ends when it does again
-        self.over = False  # nothing will be received any more
-        self.why = "the server closed the connection"
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self._roused, _READ)
 
     def sleep(self, timeout: float) -> bool:
         """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""
-        interest = _READ_WRITE if self.watching else _READ
-        if interest != self._interest:
-            self._selector.modify(self._socket, interest)
-            self._interest = interest
         readable = False
-        for key, events in self._selector.select(timeout):
-            if key.fileobj is self._roused:
+        for key, events in self.selector.select(timeout):
+            if key.data is None:
                 self._roused.recv(READ_SIZE)
             else:
                 readable = bool(events & _READ)
-                if events & selectors.EVENT_WRITE:
-                    self.blocked = False
+                if events & _WRITE:
+                    key.data.blocked = False
         return readable
+
+    def rouse(self) -> None:
+        """End the sleep of another thread."""
+        with suppress(OSError):  # it sleeps no more, or is roused already
+            self._rouser.send(b"\0")
+
+    def close(self) -> None:
+        """Nobody sleeps any more."""
+        self.selector.close()
+        self._rouser.close()
+        self._roused.close()
+
+
+class Wire:
+    """A socket that never blocks: first dialling, one address of the host's name after the other, then connected.
+
+    Attributes: ``dialling``; ``dial_until`` (when the present attempt has taken too long; never once connected);
+    ``unsent``; ``blocked`` (the socket takes no more for now); ``watching`` (sleep ends when it does again);
+    ``why`` (the reason of the end).
+    """
+
+    def __init__(self, sleeper: Sleeper, address: Address, timeout: float, now: float) -> None:
+        """Begin to dial. OSError or UnicodeError when that fails at once; ``timeout`` seconds for each attempt."""
+        self._selector = sleeper.selector
+        self._timeout = timeout
+        self._hung_up = False
+        self.dialling = True
+        self.dial_until = inf
+        self.unsent = memoryview(b"")
+        self.blocked = True
+        self.watching = True
+        self.why = "the server closed the connection"
+        self._places = deque(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+        self._socket = self._dial_next(now)
+
+    def _dial_next(self, now: float) -> socket.socket:
+        while True:
+            family, kind, protocol, _, place = self._places.popleft()
+            attempt = socket.socket(family, kind, protocol)
+            attempt.setblocking(False)
+            failure = attempt.connect_ex(place)
+            if failure in _UNDER_WAY:
+                break
+            attempt.close()
+            if not self._places:
+                raise OSError(failure, strerror(failure))
+        self._selector.register(attempt, _WRITE, self)
+        self.blocked = True
+        self.dial_until = now + self._timeout
+        return attempt
+
+    def dialled(self, now: float) -> bool:
+        """Whether it is connected by now. OSError when it never will be."""
+        failure = 0 if self.blocked else self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if not self.blocked and not failure:
+            self.dialling, self.dial_until = False, inf
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.watch()
+            return True
+        if failure or now >= self.dial_until:
+            if not self._places:
+                raise OSError(failure, strerror(failure)) if failure else TimeoutError
+            self.close()
+            self._socket = self._dial_next(now)
+        return False
+
+    def watch(self) -> None:
+        """The next sleep ends when there is something to receive, or room for what was blocked."""
+        wanted = self.blocked
+        if wanted != self.watching:
+            self._selector.modify(self._socket, _READ | _WRITE if wanted else _READ, self)
+            self.watching = wanted
 
     def receive(self) -> bytes | None:
         """What has come; None when that is nothing, empty at the end, which ``why`` explains."""
@@ -78,11 +141,6 @@ class Wire:
         self.blocked = True
         return self.unsent
 
-    def rouse(self) -> None:
-        """End the sleep of another thread."""
-        with suppress(OSError):  # it sleeps no more, or is roused already
-            self._rouser.send(b"\0")
-
     def hang_up(self, *, abruptly: bool) -> None:
         """Tell the peer that nothing more comes; it ends its side then. ``abruptly``: do not wait for that."""
         if abruptly or not self._hung_up:
@@ -91,7 +149,15 @@ class Wire:
         self._hung_up = True
 
     def close(self) -> None:
-        self.over = True
-        self._selector.close()
-        for end in (self._socket, self._rouser, self._roused):
-            end.close()
+        """No effect the second time."""
+        if self._socket.fileno() >= 0:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+
+
+def event_of(ticket: Ticket[Any]) -> threading.Event:
+    """What whoever waits for ``ticket`` sleeps on. One that is set without an answer only asked for a new pump."""
+    event = ticket.event
+    if not isinstance(event, threading.Event) or event.is_set():
+        ticket.event = event = threading.Event()
+    return event

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Unpack, cast
 
-from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
+from jsproto.client.options import DEFAULT_URL, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
@@ -67,6 +67,7 @@ class Connection(_async.Connection):
         super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._dialling: asyncio.Task[None] | None = None
 
     def _new_event(self) -> asyncio.Event:
         return asyncio.Event()
@@ -95,6 +96,8 @@ class Connection(_async.Connection):
             self._timer = self._loop.call_at(deadline, self._time_out, deadline)
         if session.wants_close and self._link is not None:
             self._link.hang_up(abruptly=self._abruptly)
+        if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
+            self._dialling = self._loop.create_task(self._dial_all())
 
     def _is_due(self, now: float) -> bool:
         timer, session = self._timer, self._session
@@ -110,25 +113,32 @@ class Connection(_async.Connection):
             self._link.hang_up(abruptly=True)
 
     async def _open(self) -> None:
-        """Dial one address after the other, as the session says, until it is connected."""
-        session = self._session
-        while (address := session.connect_to) is not None:
-            try:
-                await self._dial(address)
-            except DIAL_ERRORS as error:
-                self._call(partial(session.connection_failed, reason(error)))
-        await self._wait(session.connected)
+        self._drive()
+        await self._wait(self._session.connected)
 
-    async def _dial(self, address: Address) -> None:
-        link = _Link(self)
-        self._session.connected.event = link.settled
-        async with asyncio.timeout(self._session.options.connect_timeout):
-            await self._loop.create_connection(lambda: link, address.host, address.port)
-        await link.settled.wait()
+    async def _dial_all(self) -> None:
+        """Dial one address after the other, as long as the session says so."""
+        session = self._session
+        try:
+            while (address := session.connect_to) is not None:
+                if self._link is not None:
+                    await self._link.lost.wait()
+                link = _Link(self)
+                try:
+                    async with asyncio.timeout(session.options.connect_timeout):
+                        await self._loop.create_connection(lambda link=link: link, address.host, address.port)
+                except DIAL_ERRORS as error:
+                    if self._link is not link and session.connect_to is not None:
+                        self._call(partial(session.connection_failed, reason(error)))
+        except Exception as bug:
+            self._crash(bug)
 
     async def _close(self) -> None:
         self._release(self._session.close)
         try:
+            if self._dialling is not None:
+                self._dialling.cancel()
+                await asyncio.wait([self._dialling])
             if self._link is not None:
                 await self._sleep(self._link.lost, self._session.options.timeout)
         finally:
@@ -148,7 +158,6 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._hung_up = False
         self.paused = True
-        self.settled = asyncio.Event()  # the handshake is done, or never will be
         self.lost = asyncio.Event()
 
     def write(self, data: list[bytes]) -> None:
@@ -169,7 +178,10 @@ class _Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._connection._link = self
         self.paused = False
-        self._connection._receive(self._session.connection_made)
+        if self._session.connect_to is None:  # closed meanwhile
+            self.hang_up(abruptly=True)
+        else:
+            self._connection._receive(self._session.connection_made)
 
     def data_received(self, data: bytes) -> None:
         self._connection._receive(partial(self._session.receive_data, data))
@@ -182,7 +194,6 @@ class _Link(asyncio.Protocol):
         verb = self._session.receive_eof
         self._connection._receive(verb if error is None else lambda now: verb(now, reason(error)))
         self.lost.set()
-        self.settled.set()
 
     def pause_writing(self) -> None:
         self.paused = True

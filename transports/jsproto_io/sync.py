@@ -41,7 +41,7 @@ from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message,
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import DIAL_ERRORS, EventCallback, log_crash, nap, new_session, reason
-from jsproto_io._wire import Wire
+from jsproto_io._wire import Sleeper, Wire, event_of
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
@@ -78,7 +78,8 @@ class Connection(_blocking.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, monotonic)
         self._lock = threading.Lock()  # guards the session and all that follows
-        self._wire: Wire | None = None
+        self._sleeper = Sleeper()
+        self._wire: Wire | None = None  # None: no link, and none is dialled
         self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
         self._pump_by: int | None = None  # the thread that is the pump
         self._asleep_until = -inf  # when the pump wakes by itself
@@ -122,7 +123,7 @@ class Connection(_blocking.Connection):
                         self._pump_by = me
                         took_over = True
                     elif self._pump_by != me:
-                        event = self._parked[me] = _event_of(ticket)
+                        event = self._parked[me] = event_of(ticket)
                 if event is None:
                     self._pump(until)
                 else:
@@ -140,39 +141,30 @@ class Connection(_blocking.Connection):
             self._parked.pop(me, None)
             if took_over:
                 self._pump_by = None
-            if self._pump_by is None and self._parked:
+            if self._pump_by is None and self._ended.done:
+                self._shut()
+            elif self._pump_by is None and self._parked:
                 next(iter(self._parked.values())).set()
 
     def _open(self, reader_thread: bool) -> None:
-        """Dial one address after the other, as the session says, until it is connected."""
+        """Pump until the session is connected."""
         session = self._session
         self._pump_by = threading.get_ident()
         try:
-            while (address := session.connect_to) is not None:
-                try:
-                    wire = Wire(address, session.options.connect_timeout)
-                except DIAL_ERRORS as error:
-                    self._call(partial(session.connection_failed, reason(error)))
-                    continue
-                self._wire = wire
-                self._call(session.connection_made)
-                while not (session.connected.done or wire.over):
-                    self._pump()
-                if not session.connected.done:
-                    wire.close()
+            while not session.connected.done:
+                self._pump()
             session.connected.result()
         except BaseException:
-            if self._wire is not None:
-                self._wire.close()
+            self._shut()
             raise
         self._pump_by = None
         if reader_thread:
-            self._thread = threading.Thread(target=self._read, args=(self._wire,), name="jsproto-reader", daemon=True)
+            self._thread = threading.Thread(target=self._read, name="jsproto-reader", daemon=True)
             with self._lock:  # which the thread needs before it does anything
                 self._thread.start()
                 self._pump_by = self._thread.ident
 
-    def _read(self, wire: Wire) -> None:
+    def _read(self) -> None:
         try:
             while not self._ended.done:
                 self._pump()
@@ -180,43 +172,49 @@ class Connection(_blocking.Connection):
             with self._lock:
                 self._crash(bug)
         finally:
-            wire.close()
+            self._shut()
 
     def _close(self) -> None:
-        wire, limit = self._wire, self._session.options.timeout
-        assert wire is not None
+        limit = self._session.options.timeout
         self._release(self._session.close)
         with suppress(TimeoutError):
             self._wait(self._ended, limit)
         if not self._ended.done:
-            wire.hang_up(abruptly=True)
+            self._hang_up()
             with suppress(TimeoutError):
                 self._wait(self._ended, limit)
         if self._thread is None:
-            wire.close()
+            with self._lock:
+                if self._pump_by is None:  # else the pump does it when it leaves
+                    self._shut()
         elif self._thread.ident != threading.get_ident():
             self._thread.join(limit)
 
     def _pump(self, until: float = inf) -> None:
-        """Sleep until there is something to do, put it in, drain."""
-        wire, session = self._wire, self._session
-        assert wire is not None
+        """Sleep until there is something to do, put it in, drain. Without a link: dial when the session says so."""
+        session = self._session
+        wire = self._dial()
         with self._lock:
             deadline = session.deadline()
-            self._asleep_until = until if deadline is None else min(until, deadline)
+            self._asleep_until = min(until, inf if deadline is None else deadline)
+            if wire is not None:
+                self._asleep_until = min(self._asleep_until, wire.dial_until)
+                wire.watch()
+            if wire is None and session.connect_to is not None:
+                self._asleep_until = 0.0  # there is something to dial: only look
             timeout = nap(self._asleep_until - monotonic())
-            wire.watching = wire.blocked
-        readable = wire.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
+        readable = self._sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
         try:
-            data = wire.receive() if readable else None
+            data = wire.receive() if readable and wire is not None else None
             with self._lock:
                 self._asleep_until = -inf
                 now = monotonic()
+                if wire is not None and wire.dialling:
+                    self._dialled(wire, now)
                 if data:
                     session.receive_data(data, now)
-                elif data is not None:
+                elif data is not None and wire is not None:
                     session.receive_eof(now, wire.why)
-                    wire.over = True
                     if session.closed:
                         self._end()
                 if deadline is not None and deadline <= now:
@@ -227,6 +225,38 @@ class Connection(_blocking.Connection):
             raise
         finally:
             self._drive()
+
+    def _dial(self) -> Wire | None:
+        """The wire, which may be one that begins to dial; None during a pause, and after the end."""
+        session, wire = self._session, self._wire
+        with self._lock:
+            if wire is not None and session.wants_close and not session.closed and not wire.dialling:
+                if self._sender is not None:
+                    return None  # for an instant
+                wire.close()
+                wire = self._wire = None
+            address = session.connect_to
+        if wire is None and address is not None:
+            try:
+                wire = Wire(self._sleeper, address, session.options.connect_timeout, monotonic())
+            except DIAL_ERRORS as error:
+                self._call(partial(self._failed, reason(error)))
+            self._wire = wire
+        return wire
+
+    def _dialled(self, wire: Wire, now: float) -> None:
+        """See how far ``wire`` has got. The lock is held."""
+        try:
+            if wire.dialled(now) and self._session.connect_to is not None:
+                self._session.connection_made(now)
+        except DIAL_ERRORS as error:
+            wire.close()
+            self._wire = None
+            self._failed(reason(error), now)
+
+    def _failed(self, why: str, now: float) -> None:
+        if self._session.connect_to is not None:  # else it was closed meanwhile
+            self._session.connection_failed(why, now)
 
     def _drive(self) -> None:
         """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
@@ -256,20 +286,22 @@ class Connection(_blocking.Connection):
                 if wire.unsent and not wire.blocked:
                     self._sender = threading.get_ident()
                     send = True
-                elif session.wants_close and (self._abruptly or not wire.unsent):
+                elif session.closed and not wire.dialling and (self._abruptly or not wire.unsent):
                     wire.hang_up(abruptly=self._abruptly)
             completed = session.take_completed()
             self._teller.add(session.events())
-            if self._asleep_until > -inf and wire is not None:
+            if session.closed and (wire is None or wire.dialling):
+                self._end()
+            if self._asleep_until > -inf:
                 deadline = session.deadline()
-                sleeps_too_long = deadline is not None and deadline < self._asleep_until
-                if sleeps_too_long or wire.blocked > wire.watching:
+                sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
+                if sleeps_too_long or (wire is not None and wire.blocked > wire.watching):
                     self._asleep_until = -inf
                     rouse = True
         for ticket in completed:
             ticket.wake()
-        if rouse and wire is not None:
-            wire.rouse()
+        if rouse:
+            self._sleeper.rouse()
         return wire if send else None
 
     def _end(self) -> None:
@@ -285,15 +317,17 @@ class Connection(_blocking.Connection):
             self._bug = bug
             log_crash(bug)
         with suppress(Exception):
-            self._session.receive_eof(monotonic(), f"interrupted by {type(bug).__name__}")
+            self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())
         self._end()
+        self._hang_up()
+        self._sleeper.rouse()
+
+    def _hang_up(self) -> None:
         if self._wire is not None:
             self._wire.hang_up(abruptly=True)
 
-
-def _event_of(ticket: Ticket[T]) -> threading.Event:
-    """What whoever waits for ``ticket`` sleeps on. One that is set without an answer only asked for a new pump."""
-    event = ticket.event
-    if not isinstance(event, threading.Event) or event.is_set():
-        ticket.event = event = threading.Event()
-    return event
+    def _shut(self) -> None:
+        """Close what is open. No effect the second time."""
+        if self._wire is not None:
+            self._wire.close()
+        self._sleeper.close()

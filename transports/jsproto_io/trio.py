@@ -5,9 +5,9 @@
     async with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-The context manager holds a nursery with two tasks. The reader receives and owns the deadline: a cancel scope around
-its ``receive_some``, whose deadline others move. The writer alone sends, so that cancelling an application's task never
-cuts a message in half.
+The context manager holds a nursery with the tasks of the connection. One of them lets time pass: it receives, dials or
+waits until it is time to dial again, always within a cancel scope whose deadline others move. The writer of a link
+alone sends, so that cancelling an application's task never cuts a message in half.
 
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
 the block as they are, not in a group.
@@ -91,6 +91,9 @@ class Connection(_async.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, trio.current_time)
         self._link: _Link | None = None
+        self._scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
+        self._gap = trio.CancelScope()  # the time in which there is no link
+        self._over = trio.Event()  # nothing will be received any more
 
     def _new_event(self) -> trio.Event:
         return trio.Event()
@@ -110,67 +113,99 @@ class Connection(_async.Connection):
             self._link.due.set()
 
     def _rearm(self) -> None:
-        session, link = self._session, self._link
-        if link is None:
-            return
+        session = self._session
         deadline = session.deadline()
-        if deadline is not None and deadline < link.scope.deadline:
-            link.scope.deadline = deadline
+        if deadline is not None and deadline < self._scope.deadline:
+            self._scope.deadline = deadline
         if session.wants_close and self._abruptly:
             self._abort()
+        if session.closed:
+            self._gap.cancel()
 
     def _is_due(self, now: float) -> bool:
         link, session = self._link, self._session
         if link is not None and link.due.is_set():
             return False  # the writer will run, and then drain
-        return session.wants_send(now) or link is None or link.scope.deadline > now + session.options.linger
+        return session.wants_send(now) or self._scope.deadline > now + session.options.linger
 
     def _abort(self) -> None:
         if self._link is not None:
             self._link.stream.socket.close()
 
     async def _open(self, nursery: trio.Nursery) -> None:
-        """Dial one address after the other, as the session says, until it is connected."""
-        session = self._session
-        while (address := session.connect_to) is not None:
-            try:
-                with trio.fail_after(session.options.connect_timeout):
-                    stream = await trio.open_tcp_stream(address.host, address.port)
-            except (*DIAL_ERRORS, trio.TooSlowError) as error:
-                why = "timed out" if isinstance(error, trio.TooSlowError) else reason(error)
-                self._call(partial(session.connection_failed, why))
-                continue
-            link = self._link = _Link(stream)
-            session.connected.event = link.settled
-            self._call(session.connection_made)
-            nursery.start_soon(self._run, link, name="jsproto link")
-            await link.settled.wait()
-        await self._wait(session.connected)
+        nursery.start_soon(self._run, name="jsproto connection")
+        await self._wait(self._session.connected)
 
     async def _close(self) -> None:
         self._release(self._session.close)
         try:
-            if self._link is not None:
-                await self._sleep(self._link.lost, self._session.options.timeout)
+            await self._sleep(self._over, self._session.options.timeout)
         finally:
-            if self._link is not None and not self._link.lost.is_set():
+            if not self._over.is_set():
                 self._abort()
                 with trio.CancelScope(shield=True):
-                    await self._link.lost.wait()
+                    await self._over.wait()
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     @trio.lowlevel.enable_ki_protection
-    async def _run(self, link: _Link) -> None:
+    async def _run(self) -> None:
+        """One link after the other, as the session says."""
+        session = self._session
         # Shielded: when the application's block is cancelled, what is pending is still to be sent, and whole.
         with trio.CancelScope(shield=True):
+            try:
+                while not session.closed and self._bug is None:
+                    stream = await self._dial()
+                    if stream is not None:
+                        await self._carry(stream)
+            except Exception as bug:
+                self._crash(bug)
+        self._over.set()
+
+    @trio.lowlevel.enable_ki_protection
+    async def _dial(self) -> trio.SocketStream | None:
+        """Wait until an address is due and dial it, unless the session ends meanwhile. None when that fails."""
+        session, stream = self._session, None
+        with trio.CancelScope() as self._gap:
+            while (address := session.connect_to) is None:
+                await self._tick()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._send, link)
-                await self._read(link)
+                nursery.start_soon(self._tick_on)
+                try:
+                    with trio.fail_after(session.options.connect_timeout):
+                        stream = await trio.open_tcp_stream(address.host, address.port)
+                except (*DIAL_ERRORS, trio.TooSlowError) as error:
+                    why = "timed out" if isinstance(error, trio.TooSlowError) else reason(error)
+                    self._call(partial(session.connection_failed, why))
                 nursery.cancel_scope.cancel()
-        link.stream.socket.close()
-        link.lost.set()
-        link.settled.set()
+        if stream is not None and session.closed:
+            stream.socket.close()
+            return None
+        return stream
+
+    async def _tick_on(self) -> None:
+        while True:
+            await self._tick()
+
+    async def _tick(self) -> None:
+        """Let time pass until the deadline."""
+        deadline = self._session.deadline()
+        with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
+            await trio.sleep_forever()
+        self._receive(partial(self._time_out, self._scope.deadline))
+
+    @trio.lowlevel.enable_ki_protection
+    async def _carry(self, stream: trio.SocketStream) -> None:
+        """Move the bytes of one link, until it ends."""
+        link = self._link = _Link(stream)
+        self._receive(self._session.connection_made)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._send, link)
+            await self._read(link)
+            nursery.cancel_scope.cancel()
+        stream.socket.close()
+        self._link = None
 
     @trio.lowlevel.enable_ki_protection
     async def _read(self, link: _Link) -> None:
@@ -180,7 +215,7 @@ class Connection(_async.Connection):
         while why is None:
             data: bytes | None = None
             deadline = session.deadline()
-            with trio.CancelScope(deadline=inf if deadline is None else deadline) as link.scope:
+            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
                 try:
                     data = await link.stream.receive_some(READ_SIZE)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -189,8 +224,8 @@ class Connection(_async.Connection):
                 self._receive(partial(session.receive_data, data))
             elif data is not None:
                 why = "the server closed the connection"
-            if link.scope.cancelled_caught or link.scope.deadline <= self._now():
-                self._receive(partial(self._time_out, link.scope.deadline))
+            if self._scope.cancelled_caught or self._scope.deadline <= self._now():
+                self._receive(partial(self._time_out, self._scope.deadline))
         self._receive(lambda now: session.receive_eof(now, why))
 
     def _time_out(self, deadline: float, now: float) -> None:
@@ -222,7 +257,4 @@ class _Link:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
-        self.scope = trio.CancelScope()  # the reader's present sleep: its deadline is when the reader wakes by itself
         self.due = trio.Event()  # something is to be written
-        self.settled = trio.Event()  # the handshake is done, or never will be
-        self.lost = trio.Event()

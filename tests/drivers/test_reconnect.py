@@ -1,0 +1,316 @@
+"""What every driver must do when its server goes and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from jsproto.errors import (
+    BatchLostError,
+    BatchUnknownError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    Error,
+    NoServersError,
+    TimeoutError,
+)
+from jsproto.events import Connected, Disconnected, Event
+from jsproto.wire.frames import Ping, Pub, Sub
+from jsproto_io.nats_server import NatsServer
+from tests.drivers.conftest import Connect
+from tests.drivers.fake import FakeServer, Peer, ack
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.02  # seconds between two rounds of attempts
+
+
+@pytest.fixture
+def own_server() -> Iterator[NatsServer]:
+    """A server that the test may stop."""
+    with NatsServer() as running:
+        yield running
+
+
+async def run(call: Callable[[], object]) -> None:
+    await anyio.to_thread.run_sync(call)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells of."""
+    while not condition():
+        await anyio.sleep(0.002)
+
+
+async def make_stream(nc: Any) -> tuple[Any, str]:
+    js, name = nc.jetstream(), f"S{uuid4().hex[:12]}"
+    await js.create_stream(name, subjects=[f"{name}.>"], storage="file", allow_batched=True, allow_direct=True)
+    return js, name
+
+
+# -- with a real server ------------------------------------------------------------------------------------------------
+
+
+async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -> None:
+    events: list[Event] = []
+    async with connect(own_server.url, event_cb=events.append, reconnect_time_wait=SOON) as nc:
+        sub = await nc.subscribe("a")
+        queued = await nc.subscribe("a", queue="q")
+        limited = await nc.subscribe("b")
+        await limited.unsubscribe(1)
+        await nc.publish("a", b"before")
+        assert (await sub.next_msg()).data == b"before"
+        assert (await queued.next_msg()).data == b"before"
+        await run(own_server.kill)
+        async with anyio.create_task_group() as tasks:
+            got: list[bytes] = []
+
+            async def take() -> None:
+                got.append((await sub.next_msg()).data)
+
+            tasks.start_soon(take)
+            tasks.start_soon(run, own_server.start)
+            await until(lambda: len(events) >= 3)
+            await nc.publish("a", b"after")
+        assert got == [b"after"]
+        assert (await queued.next_msg()).data == b"after"
+        await nc.publish("b", b"the only one")
+        await nc.publish("b", b"one too many")
+        assert [message.data async for message in limited] == [b"the only one"]
+        assert not nc.is_closed
+    assert [type(event) for event in events] == [Connected, Disconnected, Connected, Disconnected]
+
+
+async def test_requests_under_way_fail_and_later_ones_are_answered(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
+        await nc.subscribe("silence")
+        async with anyio.create_task_group() as tasks:
+            errors: list[Error] = []
+
+            async def ask() -> None:
+                with pytest.raises(Error) as caught:
+                    await nc.request("silence", timeout=20)
+                errors.append(caught.value)
+
+            tasks.start_soon(ask)
+            tasks.start_soon(ask)
+            await until(lambda: len(nc._session.requests) == 2)
+            await nc.flush()
+            await run(own_server.restart)
+        assert [type(error) for error in errors] == [ConnectionLostError] * 2
+        assert (await nc.jetstream().account_info()).streams == 0
+
+
+async def test_what_is_published_meanwhile_arrives(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        with pytest.raises(TimeoutError):
+            await sub.next_msg(timeout=0.05)  # so that the loss is noticed, whoever reads
+        for number in range(100):
+            await nc.publish("a", b"%d" % number)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, own_server.start)
+            assert await nc.flush(timeout=20) >= 0
+        assert [(await sub.next_msg()).data for _ in range(100)] == [b"%d" % number for number in range(100)]
+
+
+async def test_a_request_during_the_outage_ends_in_time(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, reconnect_time_wait=60) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        with pytest.raises(TimeoutError):
+            await sub.next_msg(timeout=0.05)
+        with pytest.raises(TimeoutError):
+            await nc.request("a", timeout=0.05)
+        with pytest.raises(TimeoutError):
+            await nc.flush(timeout=0.05)
+
+
+async def test_a_lossless_batch_ends_with_the_link_and_is_published_again(
+    own_server: NatsServer, connect: Connect
+) -> None:
+    async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
+        js, name = await make_stream(nc)
+        todo: list[Any] = [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(20_000)]
+        restarted = losses = 0
+        while todo:
+            batch = js.fast_publisher(flow=50)
+            try:
+                while todo:
+                    count = await batch.publish_many(todo[:200])
+                    del todo[:count]
+                    if len(todo) <= 10_000 and not restarted:
+                        restarted = 1
+                        await run(own_server.kill)
+                        await run(own_server.start)
+                assert (await batch.commit()).count == batch.sequence
+            except BatchLostError as error:
+                losses += 1
+                todo[:0] = batch.unacknowledged
+                assert error.acked == batch.acked
+                await nc.flush(timeout=20)
+        assert losses == 1
+        stored = [int(message.data) async for message in js.get_batch(name)]
+        assert stored == list(range(20_000))
+
+
+async def test_a_batch_that_may_lose_is_forgotten_by_a_restarted_server(
+    own_server: NatsServer, connect: Connect
+) -> None:
+    """A stream with one replica keeps its batches in the memory of its server."""
+    async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
+        js, name = await make_stream(nc)
+        batch = js.fast_publisher(gap="ok", flow=10)
+        assert await batch.publish_many([(f"{name}.a", b"%d" % number) for number in range(5)]) == 5
+        await batch.ping()
+        await until_acked(nc, batch, 0)
+        await run(own_server.restart)
+        with pytest.raises(BatchUnknownError):
+            for _ in range(10_000):
+                await batch.publish(f"{name}.a", b"more")
+
+
+async def until_acked(nc: Any, batch: Any, sequence: int) -> None:
+    while batch.acked < sequence:
+        await nc.flush()
+
+
+async def test_another_server_of_the_list_is_used(own_server: NatsServer, connect: Connect) -> None:
+    with NatsServer() as other:
+        async with connect([own_server.url, other.url]) as nc:
+            sub = await nc.subscribe("a")
+            await nc.flush()
+            assert nc.connected_url == own_server.url
+            await run(own_server.kill)
+            await until_lost(nc, sub, own_server.url)
+            await nc.publish("a", b"there")
+            assert (await sub.next_msg()).data == b"there"
+            assert nc.connected_url == other.url
+
+
+async def until_lost(nc: Any, sub: Any, url: str) -> None:
+    """Whoever has no reader must wait for something to notice."""
+    while nc.connected_url == url:
+        with pytest.raises(TimeoutError):
+            await sub.next_msg(timeout=0.01)
+    await nc.flush()
+
+
+async def test_attempts_come_to_an_end(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, max_reconnect_attempts=3, reconnect_time_wait=SOON) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        with pytest.raises(NoServersError) as caught:
+            await sub.next_msg()
+        assert [url for url, _ in caught.value.attempts] == [own_server.url] * 3
+        assert nc.is_closed
+        with pytest.raises(ConnectionClosedError):
+            await nc.publish("a")
+
+
+@pytest.mark.parametrize("pause", [60, 0.001], ids=["pausing", "dialling"])
+async def test_closing_during_the_outage(own_server: NatsServer, connect: Connect, pause: float) -> None:
+    """It ends whoever waits, and takes no time."""
+    options = {"max_reconnect_attempts": -1, "reconnect_time_wait": pause, "timeout": 60}
+    async with connect(own_server.url, **options) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        with pytest.raises(TimeoutError):
+            await sub.next_msg(timeout=0.05)
+        async with anyio.create_task_group() as tasks:
+
+            async def wait(verb: Callable[[], Any]) -> None:
+                with pytest.raises(ConnectionClosedError):
+                    await verb()
+
+            tasks.start_soon(wait, sub.next_msg)
+            tasks.start_soon(wait, nc.flush)
+            tasks.start_soon(wait, lambda: nc.request("a"))
+            await until(lambda: len(nc._session.requests) == 1)
+            await nc.close()
+        assert nc.is_closed
+
+
+# -- with a scripted one -----------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_that_may_lose_goes_on(connect: Connect) -> None:
+    """The server (one of a cluster, say) still knows it: the answer to a ping on the new link opens the window."""
+    def reply_to(peer: Peer, frame: Pub, payload: bytes) -> None:
+        assert frame.reply is not None
+        peer.deliver(frame.reply, payload, sid=next(iter(peer.subs.values())))
+
+    def first(peer: Peer) -> None:
+        peer.handshake()
+        start = peer.expect(Pub)
+        reply_to(peer, start, ack(start, 0, 2))
+        for _ in range(2):
+            peer.expect(Pub)
+
+    def second(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        ping = peer.expect(Pub)
+        assert ping.reply is not None
+        assert ping.reply.endswith(b".4.$FI")
+        reply_to(peer, ping, ack(ping, 3, 2))
+        more = peer.expect(Pub)
+        assert more.payload == b"later"
+        commit = peer.expect(Pub)
+        reply_to(peer, commit, b'{"stream":"S","seq":4,"batch":"b","count":4}')
+        peer.serve()
+
+    with FakeServer(first, second) as server:
+        async with connect(server.url, reconnect_time_wait=SOON) as nc:
+            batch = nc.jetstream().fast_publisher(gap="ok", flow=2, batch_id="b")
+            for number in range(3):
+                await batch.publish("s.a", b"%d" % number)
+            await batch.publish("s.a", b"later")
+            assert (await batch.commit()).count == 4
+
+
+async def test_a_dead_link_is_replaced(connect: Connect) -> None:
+    """One that does not answer PINGs, one that talks nonsense: both are closed, and the next one is dialled."""
+
+    def silent(peer: Peer) -> None:
+        peer.handshake()
+        peer.serve(answer_pings=False)
+
+    def babbling(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        peer.send(b"MSG a 1 banana\r\n")
+        peer.serve()
+
+    def good(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        peer.deliver(b"a", b"alive")
+        peer.serve()
+
+    with FakeServer(silent, babbling, good) as server:
+        async with connect(server.url, ping_interval=0.05, reconnect_time_wait=SOON) as nc:
+            sub = await nc.subscribe("a")
+            assert (await sub.next_msg()).data == b"alive"
+
+
+async def test_a_handshake_on_the_new_link_that_does_not_end(connect: Connect) -> None:
+    """It counts as an attempt; closing meanwhile does not wait for it."""
+
+    def first(peer: Peer) -> None:
+        peer.handshake()
+
+    with FakeServer(first, Peer.serve, Peer.serve) as server:
+        async with connect(server.url, connect_timeout=0.1, reconnect_time_wait=SOON) as nc:
+            with pytest.raises(TimeoutError):
+                await nc.flush(timeout=0.25)
