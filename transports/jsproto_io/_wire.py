@@ -3,7 +3,7 @@
 Rules: only ``Sleeper.sleep`` waits, and another thread can end that; only looking up a host's name blocks besides.
 Nothing here takes a lock: the driver sees to it that one thread at a time sends, and one sleeps, receives, and closes.
 
-Not here: what the bytes mean, who may call when, when to dial (``sync``).
+Not here: what the bytes mean, who may call when (``sync``).
 """
 
 from __future__ import annotations
@@ -16,21 +16,36 @@ from contextlib import suppress
 from errno import EINPROGRESS, EWOULDBLOCK
 from math import inf
 from os import strerror
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from jsproto.client.options import Address
+from jsproto.client.session import Session
 from jsproto.ticket import Ticket
-from jsproto_io._common import READ_SIZE, reason
+from jsproto_io._common import DIAL_ERRORS, READ_SIZE, reason
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
+Place: TypeAlias = tuple[Any, Any, int, str, Any]  # as ``socket.getaddrinfo`` has it
+
 _UNDER_WAY: Final = frozenset({0, EINPROGRESS, EWOULDBLOCK})
 
 
+def look_up(address: Address) -> list[Place] | Exception:
+    """Where to dial; or why there is nothing. A name may take a while: call it without a lock."""
+    try:
+        return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except DIAL_ERRORS as error:
+        return error
+
+
 class Sleeper:
-    """A sleep that ends when something comes, or when another thread wants it to."""
+    """A sleep that ends when something comes, or when another thread wants it to.
+
+    Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither).
+    """
 
     def __init__(self) -> None:
+        self.wire: Wire | None = None
         self._rouser, self._roused = socket.socketpair()
         self._rouser.setblocking(False)
         self.selector = selectors.DefaultSelector()
@@ -53,8 +68,44 @@ class Sleeper:
         with suppress(OSError):  # it sleeps no more, or is roused already
             self._rouser.send(b"\0")
 
+    def dial(self, session: Session, places: list[Place] | Exception, now: float) -> None:
+        """Begin to dial what was looked up for ``session``, or tell it that nothing was found."""
+        try:
+            if isinstance(places, Exception):
+                raise places
+            if session.connect_to is not None:  # else it was closed meanwhile
+                self.wire = Wire(self.selector, places, session.options.connect_timeout, now)
+        except DIAL_ERRORS as error:
+            self._failed(session, error, now)
+
+    def see_to_dialling(self, session: Session, now: float) -> None:
+        """Tell ``session`` how it ended, if it has."""
+        wire = self.wire
+        try:
+            if wire is not None and wire.dialling and wire.dialled(now) and session.connect_to is not None:
+                session.connection_made(now)
+        except DIAL_ERRORS as error:
+            self.drop()
+            self._failed(session, error, now)
+
+    def _failed(self, session: Session, error: Exception, now: float) -> None:
+        if session.connect_to is not None:
+            session.connection_failed(reason(error), now)
+
+    def hang_up(self) -> None:
+        """End the link without ceremony."""
+        if self.wire is not None:
+            self.wire.hang_up(abruptly=True)
+
+    def drop(self) -> None:
+        """Be without a wire."""
+        if self.wire is not None:
+            self.wire.close()
+        self.wire = None
+
     def close(self) -> None:
-        """Nobody sleeps any more."""
+        """Nobody sleeps any more. No effect the second time."""
+        self.drop()
         self.selector.close()
         self._rouser.close()
         self._roused.close()
@@ -68,9 +119,9 @@ class Wire:
     ``why`` (the reason of the end).
     """
 
-    def __init__(self, sleeper: Sleeper, address: Address, timeout: float, now: float) -> None:
-        """Begin to dial. OSError or UnicodeError when that fails at once; ``timeout`` seconds for each attempt."""
-        self._selector = sleeper.selector
+    def __init__(self, selector: selectors.BaseSelector, places: list[Place], timeout: float, now: float) -> None:
+        """Begin to dial. OSError when that fails at once; ``timeout`` seconds for each of ``places``."""
+        self._selector = selector
         self._timeout = timeout
         self._hung_up = False
         self.dialling = True
@@ -79,7 +130,7 @@ class Wire:
         self.blocked = True
         self.watching = True
         self.why = "the server closed the connection"
-        self._places = deque(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+        self._places = deque(places)
         self._socket = self._dial_next(now)
 
     def _dial_next(self, now: float) -> socket.socket:

@@ -23,7 +23,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Unpack, cast
 
-from jsproto.client.options import DEFAULT_URL, ConnectKeywords
+from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
@@ -123,15 +123,18 @@ class Connection(_async.Connection):
             while (address := session.connect_to) is not None:
                 if self._link is not None:
                     await self._link.lost.wait()
-                link = _Link(self)
-                try:
-                    async with asyncio.timeout(session.options.connect_timeout):
-                        await self._loop.create_connection(lambda link=link: link, address.host, address.port)
-                except DIAL_ERRORS as error:
-                    if self._link is not link and session.connect_to is not None:
-                        self._call(partial(session.connection_failed, reason(error)))
+                await self._dial(address)
         except Exception as bug:
             self._crash(bug)
+
+    async def _dial(self, address: Address) -> None:
+        session, link = self._session, _Link(self)
+        try:
+            async with asyncio.timeout(session.options.connect_timeout):
+                await self._loop.create_connection(lambda: link, address.host, address.port)
+        except DIAL_ERRORS as error:
+            if self._link is not link and session.connect_to is not None:
+                self._call(partial(session.connection_failed, reason(error)))
 
     async def _close(self) -> None:
         self._release(self._session.close)

@@ -40,8 +40,8 @@ from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._common import DIAL_ERRORS, EventCallback, log_crash, nap, new_session, reason
-from jsproto_io._wire import Sleeper, Wire, event_of
+from jsproto_io._common import EventCallback, log_crash, nap, new_session
+from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
@@ -79,7 +79,6 @@ class Connection(_blocking.Connection):
         super().__init__(session, event_cb, monotonic)
         self._lock = threading.Lock()  # guards the session and all that follows
         self._sleeper = Sleeper()
-        self._wire: Wire | None = None  # None: no link, and none is dialled
         self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
         self._pump_by: int | None = None  # the thread that is the pump
         self._asleep_until = -inf  # when the pump wakes by itself
@@ -142,7 +141,7 @@ class Connection(_blocking.Connection):
             if took_over:
                 self._pump_by = None
             if self._pump_by is None and self._ended.done:
-                self._shut()
+                self._sleeper.close()
             elif self._pump_by is None and self._parked:
                 next(iter(self._parked.values())).set()
 
@@ -155,7 +154,7 @@ class Connection(_blocking.Connection):
                 self._pump()
             session.connected.result()
         except BaseException:
-            self._shut()
+            self._sleeper.close()
             raise
         self._pump_by = None
         if reader_thread:
@@ -172,7 +171,7 @@ class Connection(_blocking.Connection):
             with self._lock:
                 self._crash(bug)
         finally:
-            self._shut()
+            self._sleeper.close()
 
     def _close(self) -> None:
         limit = self._session.options.timeout
@@ -180,37 +179,43 @@ class Connection(_blocking.Connection):
         with suppress(TimeoutError):
             self._wait(self._ended, limit)
         if not self._ended.done:
-            self._hang_up()
+            self._sleeper.hang_up()
             with suppress(TimeoutError):
                 self._wait(self._ended, limit)
         if self._thread is None:
             with self._lock:
                 if self._pump_by is None:  # else the pump does it when it leaves
-                    self._shut()
+                    self._sleeper.close()
         elif self._thread.ident != threading.get_ident():
             self._thread.join(limit)
 
     def _pump(self, until: float = inf) -> None:
         """Sleep until there is something to do, put it in, drain. Without a link: dial when the session says so."""
-        session = self._session
-        wire = self._dial()
+        session, sleeper = self._session, self._sleeper
         with self._lock:
+            wire = sleeper.wire
+            if wire is not None and session.wants_close and not (session.closed or wire.dialling or self._sender):
+                sleeper.drop()
+        address = session.connect_to
+        if sleeper.wire is None and address is not None:
+            self._call(partial(sleeper.dial, session, look_up(address)))
+        with self._lock:
+            wire = sleeper.wire
             deadline = session.deadline()
             self._asleep_until = min(until, inf if deadline is None else deadline)
             if wire is not None:
                 self._asleep_until = min(self._asleep_until, wire.dial_until)
                 wire.watch()
-            if wire is None and session.connect_to is not None:
-                self._asleep_until = 0.0  # there is something to dial: only look
+            if session.connect_to is not None and (wire is None or not wire.dialling):
+                self._asleep_until = 0.0  # there is something to dial, now or as soon as nobody sends: only look
             timeout = nap(self._asleep_until - monotonic())
-        readable = self._sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
+        readable = sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
         try:
             data = wire.receive() if readable and wire is not None else None
             with self._lock:
                 self._asleep_until = -inf
                 now = monotonic()
-                if wire is not None and wire.dialling:
-                    self._dialled(wire, now)
+                sleeper.see_to_dialling(session, now)
                 if data:
                     session.receive_data(data, now)
                 elif data is not None and wire is not None:
@@ -225,38 +230,6 @@ class Connection(_blocking.Connection):
             raise
         finally:
             self._drive()
-
-    def _dial(self) -> Wire | None:
-        """The wire, which may be one that begins to dial; None during a pause, and after the end."""
-        session, wire = self._session, self._wire
-        with self._lock:
-            if wire is not None and session.wants_close and not session.closed and not wire.dialling:
-                if self._sender is not None:
-                    return None  # for an instant
-                wire.close()
-                wire = self._wire = None
-            address = session.connect_to
-        if wire is None and address is not None:
-            try:
-                wire = Wire(self._sleeper, address, session.options.connect_timeout, monotonic())
-            except DIAL_ERRORS as error:
-                self._call(partial(self._failed, reason(error)))
-            self._wire = wire
-        return wire
-
-    def _dialled(self, wire: Wire, now: float) -> None:
-        """See how far ``wire`` has got. The lock is held."""
-        try:
-            if wire.dialled(now) and self._session.connect_to is not None:
-                self._session.connection_made(now)
-        except DIAL_ERRORS as error:
-            wire.close()
-            self._wire = None
-            self._failed(reason(error), now)
-
-    def _failed(self, why: str, now: float) -> None:
-        if self._session.connect_to is not None:  # else it was closed meanwhile
-            self._session.connection_failed(why, now)
 
     def _drive(self) -> None:
         """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
@@ -273,10 +246,11 @@ class Connection(_blocking.Connection):
 
     def _settle(self) -> Wire | None:
         """Drain all but the bytes; those this thread is to send now are ``unsent`` on the wire that it returns."""
-        wire, session = self._wire, self._session
+        session = self._session
         if self._bug is not None:
             return None
         with self._lock:
+            wire = self._sleeper.wire
             send = rouse = False
             while self._orphans:
                 self._orphans.popleft()(monotonic())
@@ -319,15 +293,5 @@ class Connection(_blocking.Connection):
         with suppress(Exception):
             self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())
         self._end()
-        self._hang_up()
+        self._sleeper.hang_up()
         self._sleeper.rouse()
-
-    def _hang_up(self) -> None:
-        if self._wire is not None:
-            self._wire.hang_up(abruptly=True)
-
-    def _shut(self) -> None:
-        """Close what is open. No effect the second time."""
-        if self._wire is not None:
-            self._wire.close()
-        self._sleeper.close()
