@@ -1,0 +1,80 @@
+"""Three nats-servers that form one cluster on loopback, for tests of what happens when a leader goes.
+
+Rules: a cluster is ready when all three answer for JetStream, which takes a meta leader. Each node is a ``NatsServer``
+of its own: kill and start them as you like.
+
+Not here: what is tested.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Final, Self
+
+from jsproto.errors import Error
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import connect
+
+SIZE: Final = 3
+READY_WITHIN: Final = 30.0  # seconds
+
+
+class Cluster:
+    """Three nodes. ``with Cluster() as cluster: connect(cluster.urls)``."""
+
+    def __init__(self) -> None:
+        routes = _free_ports(SIZE)
+        others = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+        self.nodes = [
+            NatsServer(
+                config=f'server_name: n{number}\ncluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{others}] }}'
+            )
+            for number, port in enumerate(routes)
+        ]
+        self._stack = ExitStack()
+
+    @property
+    def urls(self) -> list[str]:
+        """Where clients connect."""
+        return [node.url for node in self.nodes]
+
+    def node(self, name: str) -> NatsServer:
+        """The node of that server name, such as the leader of a stream."""
+        return self.nodes[int(name.removeprefix("n"))]
+
+    def wait_until_ready(self) -> None:
+        """Until every node knows a meta leader, and so answers for JetStream."""
+        until = monotonic() + READY_WITHIN
+        for node in self.nodes:
+            while True:
+                try:
+                    with connect(node.url, max_reconnect_attempts=0) as nc:
+                        nc.jetstream(timeout=1).account_info()
+                    break
+                except Error:
+                    if monotonic() > until:
+                        raise
+                    sleep(0.05)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for node in self.nodes:
+                stack.enter_context(node)
+            self.wait_until_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago: routes must be known before the servers start."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [bound.getsockname()[1] for bound in sockets]
