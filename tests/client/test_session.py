@@ -756,3 +756,15 @@ def test_servers_of_the_cluster_are_dialled_too() -> None:
     harness.lose()
     assert harness.session.connect_to is not None
     assert harness.session.connect_to.url == "nats://other:4333"
+
+
+def test_a_carrier_that_fails_for_good() -> None:
+    """No new link is asked for; who waits is told why; the second time nothing happens."""
+    client = Harness(max_reconnect_attempts=-1)
+    waiting = Subscription(client.session, "a").readable()
+    client.session.abort("the roof fell in", client.now)
+    assert (client.session.closed, client.session.connect_to) == (True, None)
+    client.session.abort("again", client.now)
+    assert str(client.session.error) == "the roof fell in"
+    with pytest.raises(ConnectionLostError, match="the roof fell in"):
+        waiting.result()

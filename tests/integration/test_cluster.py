@@ -71,7 +71,7 @@ def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) 
                 with suppress(Error):
                     nc.flush()
         assert (acknowledged, faults) == (COUNT, {})
-        assert 1 < batches
+        assert batches > 1
         killed[0].start()
         cluster.wait_until_ready()
         assert leader_of(js, "S")
