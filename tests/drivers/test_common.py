@@ -20,7 +20,6 @@ from jsproto_io._common import (
     SLOW_PULL,
     EventTeller,
     nap,
-    new_session,
     next_chunk,
     reason,
     seconds,
@@ -141,9 +140,3 @@ def test_a_slow_callback_does_not_make_events_pile_up() -> None:
 def test_an_empty_reply_is_none() -> None:
     for reply, expected in ((None, None), (b"", None), (b"r", "r")):
         assert MessageBase(Msg(b"a", b"1", reply, None, b"")).reply == expected
-
-
-def test_a_session_that_would_dial_again_is_refused() -> None:
-    assert new_session("h", {}).options.servers[0].host == "h"
-    with pytest.raises(LocalProtocolError, match="dial again"):
-        new_session("h", {"max_reconnect_attempts": 5})

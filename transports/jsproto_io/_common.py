@@ -42,13 +42,8 @@ _log.addHandler(logging.NullHandler())
 
 
 def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
-    """A session with the operating system's entropy. LocalProtocolError for what these drivers cannot do."""
-    chosen = connect_options(servers, **options)
-    if chosen.max_reconnect_attempts:
-        raise LocalProtocolError(
-            "max_reconnect_attempts must be 0: the session can dial again, these drivers cannot yet"
-        )
-    return Session(chosen, token=os.urandom(16))
+    """A session with the operating system's entropy."""
+    return Session(connect_options(servers, **options), token=os.urandom(16))
 
 
 def seconds(timeout: Timeout | None) -> float | None:
