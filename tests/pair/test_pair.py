@@ -194,7 +194,7 @@ def test_the_client_closes_and_what_it_wrote_still_arrives() -> None:
 
 
 def test_the_server_closes() -> None:
-    pair = connected(Weather(latency=0.1))
+    pair = connected(Weather(latency=0.1), max_reconnect_attempts=0)
     (session,) = pair.server.sessions
     session.receive_data(b"JUNK\r\n", pair.now)
     pair.run(lambda: pair.client.closed)
