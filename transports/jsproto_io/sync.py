@@ -8,8 +8,8 @@
 A connection and everything made from it may be used from any thread. By default a reader thread serves the server's
 PINGs and timers while the application is busy elsewhere. With ``reader_thread=False`` there is none: whoever waits
 moves the bytes, and dials again after a lost link. While nobody waits nothing is read then, so an application that
-stays away for minutes is cut off by the server. Small messages leave at once, unless ``linger`` is given; what the socket does not take at once
-leaves with the next wait, such as ``flush()``.
+stays away for minutes is cut off by the server. Small messages leave at once, unless ``linger`` is given; what the
+socket does not take at once leaves with the next wait, such as ``flush()``.
 
 How it works. One lock guards the session. It is held for changes of state only: never in ``send``, never while the
 application's iterator or callback runs. All sockets are non-blocking. Whoever causes output sends it, one thread at a
