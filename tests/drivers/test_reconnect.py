@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from select import select
 from typing import Any
 from uuid import uuid4
 
@@ -231,6 +234,51 @@ async def test_closing_during_the_outage(own_server: NatsServer, connect: Connec
             await until(lambda: len(nc._session.requests) == 1)
             await nc.close()
         assert nc.is_closed
+
+
+@pytest.fixture
+def mute_port() -> Iterator[int]:
+    """A port where dialling never ends: it has a listener, and no room for one more to wait for it."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        while True:
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(place)
+            if not select([], [caller], [], 0.1)[1]:
+                break
+        yield place[1]
+
+
+async def test_closing_while_dialling_is_not_answered(own_server: NatsServer, connect: Connect, mute_port: int) -> None:
+    """It ends at once whoever waits for the link, and the verbs that need none go on until then."""
+    servers = [own_server.url, f"nats://127.0.0.1:{mute_port}"]
+    async with connect(servers, connect_timeout=60, timeout=60, reconnect_time_wait=SOON) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        with pytest.raises(TimeoutError):
+            await sub.next_msg(timeout=0.2)
+        await nc.publish("a", b"kept for the next link")
+        async with anyio.create_task_group() as tasks:
+
+            async def wait() -> None:
+                with pytest.raises(ConnectionClosedError):
+                    await sub.next_msg()
+
+            tasks.start_soon(wait)
+            await nc.close()
+        assert nc.is_closed
+
+
+async def test_a_server_that_does_not_answer_is_passed_over(
+    own_server: NatsServer, connect: Connect, mute_port: int
+) -> None:
+    async with connect([f"nats://127.0.0.1:{mute_port}", own_server.url], connect_timeout=0.1) as nc:
+        assert nc.connected_url == own_server.url
 
 
 # -- with a scripted one -----------------------------------------------------------------------------------------------
