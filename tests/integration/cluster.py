@@ -8,8 +8,11 @@ Not here: what is tested.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
@@ -71,6 +74,17 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+@contextmanager
+def paused(node: NatsServer) -> Iterator[None]:
+    """The node stands still (SIGSTOP), its connections open, and goes on behind the block."""
+    pid = node.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def _free_ports(count: int) -> list[int]:
