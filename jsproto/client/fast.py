@@ -71,6 +71,7 @@ SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-serv
 ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a leader (measured: 4 to 8)
 PINGS_PER_TIMEOUT: Final = 10
 UNKNOWN_BATCH: Final = 10208
+COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
 # Answers that end a batch whatever message they answer; any other error refuses one message (server facts, section 2).
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
 
@@ -384,7 +385,8 @@ class FastPublisher(Conversation):
         """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here."""
         if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return
-        if self._gap == "ok" and self._outbox.closed_error is None and self.phase is not FastPhase.STARTING:
+        opened = self.phase is not FastPhase.STARTING and self._commit_sequence != 1
+        if self._gap == "ok" and self._outbox.closed_error is None and opened:
             self._is_linked = False
             self._limit = 0
             self._timers.clear()
@@ -443,8 +445,11 @@ class FastPublisher(Conversation):
         """Ask for the latest answer. A ping carries the highest sequence sent; it takes no sequence of its own.
 
         A commit that stores nothing is asked for again instead: should the first one be lost, a ping would count it
-        as a lost message, while a second one is either the first to arrive or finds no batch any more.
+        as a lost message, while a second one is either the first to arrive or finds no batch any more. A commit that is
+        the only message opens no batch: a ping would be told so, or open one (2.14.0 to 2.15.0), and prove nothing.
         """
+        if self._commit_sequence == 1:
+            return
         highest = max(self.sequence, self._commit_sequence)
         operation = FastOp.COMMIT_EOB if self._ends_with_eob else FastOp.PING
         assert self._subject is not None
@@ -501,7 +506,9 @@ class FastPublisher(Conversation):
             self._forget(window.acked)
         if self.phase is FastPhase.OPEN:
             self._limit = window.limit
-        if self.sequence < self._limit:
+        if self._cause is not None and self._leaves_commits_open():
+            self._fail(self._cause)
+        elif self.sequence < self._limit:
             self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
             if self._ready is not None:
                 self._ready.succeed(None)
@@ -541,7 +548,13 @@ class FastPublisher(Conversation):
         self._outbox.emit(MessageRefused(self.batch_id, sequence, error))
         refused_commit = self.phase is FastPhase.COMMITTING and sequence == self._commit_sequence
         if self._gap == "fail" or refused_commit:
-            self._break(self._refused(sequence, error), now)
+            refused = self._refused(sequence, error)
+            self._break(refused, now)
+            if refused_commit and self._leaves_commits_open():
+                if sequence == 1:
+                    self._fail(refused)
+                else:
+                    self._send_ping(now)  # the answer says what is stored; it is the last one
 
     def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
         """An error in the shape of a publish acknowledgement."""
@@ -649,7 +662,10 @@ class FastPublisher(Conversation):
         self._fail(BatchExpiredError(text, **self._facts()))
 
     def _stalled(self) -> None:
-        text = f"no answer from the server within {self._ack_timeout:g} s"
+        missing = f"no answer from the server within {self._ack_timeout:g} s"
+        text = f"{missing}: what is stored behind message {self.acked} is not known"
+        if self.phase is FastPhase.COMMITTING and self._leaves_commits_open():
+            text += f"; before {COMMITS_ANSWERED_SINCE} nats-server answers no commit whose message is a duplicate"
         self._fail(self._cause or BatchStalledError(text, **self._facts()))
 
     def _fail(self, error: Error) -> None:
@@ -688,6 +704,11 @@ class FastPublisher(Conversation):
         return {
             "batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._terminal,
         }  # fmt: skip
+
+    def _leaves_commits_open(self) -> bool:
+        """The server ends no batch whose last message it did not store, and says nothing more (gap mode ok)."""
+        server = self._outbox.server
+        return self._gap == "ok" and server is not None and server.is_before(COMMITS_ANSWERED_SINCE)
 
     def _next(self, step: FastStep) -> FastPhase | None:
         return FAST.get((self.phase, step))

@@ -452,6 +452,59 @@ def test_a_refused_commit_without_a_last_word() -> None:
     assert isinstance(ticket.error, BatchMessageError)
 
 
+OLD: dict[str, Any] = {"version": "2.14.0", "api_lvl": 4}
+
+
+def test_2_14_0_says_nothing_more_after_a_refused_commit_so_a_ping_asks_what_is_stored() -> None:
+    batch = Batch(Harness(info=OLD), gap="ok").start(10)
+    batch.fill(2)
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"last")
+    batch.h.sent()
+    batch.say({"type": "err", "seq": 4, "error": WRONG_SEQUENCE}, 4, 2)
+    assert operations(batch.h.published()) == [(4, 4)]
+    assert not ticket.done
+    batch.say({"type": "ack", "seq": 3, "msgs": 10}, 4, 4)
+    error = ticket.error
+    assert isinstance(error, BatchMessageError)
+    assert (error.message_sequence, error.acked, error.ack) == (4, 3, None)
+    assert batch.fast.unacknowledged == [("e.a", b"last", None)]
+
+
+def test_2_14_0_says_nothing_more_after_a_refused_commit_that_is_all_of_the_batch() -> None:
+    batch = Batch(Harness(info=OLD), gap="ok")
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"only")
+    batch.h.sent()
+    batch.say({"type": "err", "seq": 1, "error": WRONG_SEQUENCE}, 1, 2)
+    assert isinstance(ticket.error, BatchMessageError)
+    assert batch.h.published() == []
+
+
+@pytest.mark.parametrize(("gap", "named"), [("ok", True), ("fail", False)])
+def test_2_14_0_answers_no_commit_of_a_duplicate_and_the_error_says_so(gap: str, named: bool) -> None:
+    batch = Batch(Harness(info=OLD), gap=gap).start(10)
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"last")
+    batch.h.sent()
+    batch.h.advance(1.0)
+    assert operations(batch.h.published()) == [(2, 4)]
+    batch.say({"type": "ack", "seq": 1, "msgs": 10}, 2, 4)
+    batch.h.advance(10.1)
+    assert isinstance(ticket.error, BatchStalledError)
+    assert "within 10 s: what is stored behind message 1 is not known" in str(ticket.error)
+    assert ("2.14.3" in str(ticket.error)) is named
+
+
+def test_a_batch_of_one_message_is_not_pinged() -> None:
+    """Released servers would open one for the ping, and report as lost what they have stored (server fact)."""
+    batch = Batch()
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"only")
+    batch.fast.ping(batch.h.now)
+    batch.h.advance(9.9)
+    assert operations(batch.h.published()) == [(1, 2)]
+    assert not ticket.done
+    batch.h.advance(0.2)
+    assert isinstance(ticket.error, BatchStalledError)
+
+
 def test_a_refused_commit_that_stores_nothing() -> None:
     batch = started()
     ticket = batch.fast.commit(batch.h.now)
@@ -854,6 +907,17 @@ def test_gap_ok_commits_over_a_new_link() -> None:
     assert operations(batch.h.published()) == [(2, 3)]
     batch.pub_ack(1, 2, 3)
     assert ticket.result().count == 1
+
+
+def test_gap_ok_does_not_ask_after_a_batch_of_one_message() -> None:
+    """Whether it was stored cannot be asked: if it was, there is no batch any more."""
+    batch = reconnecting(gap="ok")
+    ticket = batch.fast.commit(batch.h.now, "e.a", b"only")
+    batch.h.sent()
+    batch.h.lose()
+    assert isinstance(ticket.error, BatchLostError)
+    batch.h.connect()
+    assert batch.h.published() == []
 
 
 def test_gap_ok_notices_that_the_commit_message_was_lost() -> None:
