@@ -48,6 +48,13 @@ class Cluster:
         """The node of that server name, such as the leader of a stream."""
         return self.nodes[int(name.removeprefix("n"))]
 
+    def heal(self) -> None:
+        """Start what is down, and wait until all are ready."""
+        for node in self.nodes:
+            if not node.running:
+                node.start()
+        self.wait_until_ready()
+
     def wait_until_ready(self) -> None:
         """Until every node knows a meta leader, and so answers for JetStream."""
         until = monotonic() + READY_WITHIN

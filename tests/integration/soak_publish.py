@@ -76,7 +76,7 @@ class History:
     size: int = 1  # messages that belong together
     batches: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    longest: float = 0.0  # seconds between two batches that ended well
+    longest: float = 0.0  # seconds without an acknowledgement that got further, seen at the end of a batch
 
     def violations(self, stored: Sequence[int]) -> list[str]:
         """What is not as it must be when these numbers are stored, in this order."""
@@ -126,7 +126,7 @@ class Publisher:
         self.ending = Event()
         self.random = random.Random(seed)
         self._pause = 1 / rate
-        self._progress = monotonic()
+        self._acked, self._progress = 0, monotonic()
         self.thread = Thread(target=self._run, name=name, daemon=True)
 
     def publish(self) -> None:
@@ -154,10 +154,10 @@ class Publisher:
         """Count an outcome; after a failure, wait for a link, and for a moment."""
         self.history.batches += 1
         self.history.outcomes["committed" if error is None else type(error).__name__] += 1
-        if error is None:
+        if len(self.history.acked) > self._acked:
             self.history.longest = max(self.history.longest, monotonic() - self._progress)
-            self._progress = monotonic()
-        else:
+            self._acked, self._progress = len(self.history.acked), monotonic()
+        if error is not None:
             with suppress(Error):
                 self.connection.flush()
             sleep(SOON)
@@ -435,14 +435,19 @@ def judge(publisher: Publisher) -> list[str]:
     wrong = history.violations(stored)
     if messages != len(stored):
         wrong.append(f"the stream has {messages} messages, {len(stored)} were read")
-    found = set(stored)
-    print(
-        f"{publisher.name}: {history.attempted} published in {history.batches} batches, {len(history.acked)}"
-        f" acknowledged, {len(stored)} stored; {len(history.lost)} reported as lost ({len(history.lost & found)} of them"
-        f" stored), {len(history.unknown)} given up ({len(history.unknown & found)} stored); longest wait"
-        f" {history.longest:.1f} s; {'; '.join(wrong) or 'no violation'}\n    {told(history.outcomes)}",
-        flush=True,
-    )
+    numbers = {
+        "published": history.attempted,
+        "batches": history.batches,
+        "acknowledged": len(history.acked),
+        "stored": len(stored),
+        "reported as lost": len(history.lost),
+        "of them stored": len(history.lost.intersection(stored)),
+        "given up": len(history.unknown),
+        "of these stored": len(history.unknown.intersection(stored)),
+    }
+    print(f"{publisher.name}: {', '.join(f'{number} {what}' for what, number in numbers.items())}")
+    print(f"    {told(history.outcomes)}; at most {history.longest:.1f} s without progress")
+    print(f"    {'; '.join(wrong) or 'no violation'}", flush=True)
     return wrong
 
 

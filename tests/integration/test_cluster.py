@@ -1,25 +1,45 @@
-"""Fast ingest without loss while the stream's leader changes: by a step-down, and by SIGKILL."""
+"""Publishing while a stream's leader changes, by a step-down, SIGKILL or SIGSTOP, and while the client's node goes.
+
+Every test asserts the same: what was acknowledged is stored, nothing is stored twice or out of order, and what is
+missing was reported. How much that is, is up to the moment. ``soak_publish`` does this at length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
-from jsproto.errors import Error
+from jsproto.api_errors import AtomicPublishIncompleteBatchError
+from jsproto.errors import BatchError, BatchGapError, BatchLostError, BatchMessageError, Error
+from jsproto.events import Event, GapReported
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
-from tests.integration.cluster import Cluster
+from jsproto_io.sync import AtomicBatch, Connection, connect
+from tests.integration.cluster import Cluster, paused
 
 COUNT = 30_000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as running:
+def running() -> Iterator[Cluster]:
+    """All streams are made at first: for some seconds after a node was down none can be placed on it."""
+    with Cluster() as running, connect(running.urls) as nc:
+        js = nc.jetstream()
+        for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC"):
+            js.create_stream(
+                name, subjects=[f"{name}.>"], storage="file", num_replicas=3, duplicate_window=120, allow_direct=True,
+                allow_batched=name != "ATOMIC", allow_atomic=name == "ATOMIC",
+            )  # fmt: skip
         yield running
+
+
+@pytest.fixture
+def cluster(running: Cluster) -> Iterator[Cluster]:
+    """The same one for all tests, whole again after each."""
+    yield running
+    running.heal()
 
 
 def leader_of(js: Any, name: str) -> str:
@@ -30,50 +50,172 @@ def leader_of(js: Any, name: str) -> str:
                 return str(leader)
 
 
+def step_down(nc: Connection, name: str) -> None:
+    nc.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{name}")
+
+
+def follower_first(cluster: Cluster, name: str) -> list[str]:
+    """Addresses for a client that is to be connected to a follower of the stream's leader."""
+    with connect(cluster.urls) as nc:
+        leader = cluster.node(leader_of(nc.jetstream(), name))
+    return sorted(cluster.urls, key=lambda url: url == leader.url)
+
+
+def interrupted(messages: list[Any], faults: dict[int, Callable[[], object]]) -> Iterator[Any]:
+    """The messages, with a fault before some of them; each fault happens once."""
+    for message in messages:
+        fault = faults.pop(int(message[1]), None)
+        if fault is not None:
+            fault()
+        yield message
+
+
+def stored(js: Any, name: str) -> list[int]:
+    leader_of(js, name)
+    return [int(message.data) for message in js.get_batch(name)]
+
+
+def publish_all(nc: Connection, todo: list[Any], faults: dict[int, Callable[[], object]]) -> list[Error]:
+    """Gap mode fail, a new batch after each failure; returns the failures."""
+    js, failures = nc.jetstream(), []
+    while todo:
+        batch = js.fast_publisher(flow=100)
+        try:
+            batch.publish_many(interrupted(todo, faults))
+            batch.commit()
+            todo = []
+        except Error as error:
+            failures.append(error)
+            todo = batch.unacknowledged + todo[batch.sequence :]
+            with suppress(Error):
+                nc.flush()
+    assert faults == {}
+    return failures
+
+
+def numbered(name: str, count: int = COUNT) -> list[Any]:
+    return [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(count)]
+
+
+def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:
+    """No message ids are needed to go on behind it."""
+    with connect(follower_first(cluster, "COUNT")) as nc:
+        js = nc.jetstream()
+        todo: list[Any] = [("COUNT.a", b"%d" % number) for number in range(COUNT)]
+        faults: dict[int, Callable[[], object]] = {
+            number: lambda: step_down(nc, "COUNT") for number in range(10_000, COUNT, 10_000)
+        }
+        ends: list[BatchError] = []
+        while todo:
+            batch = js.fast_publisher(flow=100)
+            try:
+                batch.publish_many(interrupted(todo, faults))
+                count = batch.commit().count or 0
+            except BatchError as error:
+                ends.append(error)
+                count = -1 if error.ack is None else error.ack.count or 0
+            assert batch.acked <= count <= batch.sequence
+            assert [*batch.unacknowledged, *todo[batch.sequence :]] == todo[count:]
+            todo = todo[count:]
+        assert {type(error) for error in ends} == {BatchGapError}
+        assert stored(js, "COUNT") == list(range(COUNT))
+
+
+def test_gap_ok_goes_on_under_a_new_leader_and_reports_what_is_missing(cluster: Cluster) -> None:
+    events: list[Event] = []
+    with connect(follower_first(cluster, "OK"), event_cb=events.append) as nc:
+        js = nc.jetstream()
+        messages = [("OK.a", b"%d" % number) for number in range(COUNT)]
+        faults: dict[int, Callable[[], object]] = {
+            number: lambda: step_down(nc, "OK") for number in (COUNT // 3, 2 * COUNT // 3)
+        }
+        with js.fast_publisher(gap="ok", flow=100) as batch:
+            assert batch.publish_many(interrupted(messages, faults)) == COUNT
+            assert batch.commit().count == batch.acked == COUNT
+        assert stored(js, "OK") == [number for number in range(COUNT) if number not in lost(events)]
+
+
+def lost(events: list[Event]) -> set[int]:
+    """The numbers of the messages reported as lost: the first message of the batch is number 0."""
+    gaps = [event for event in events if isinstance(event, GapReported)]
+    return {sequence - 1 for gap in gaps for sequence in range(gap.first_missing, gap.last_missing + 1)}
+
+
+def test_an_atomic_batch_does_not_outlive_its_leader(cluster: Cluster) -> None:
+    """Nothing of it is stored; published again it is stored whole."""
+    with connect(cluster.urls) as nc:
+        js = nc.jetstream()
+        messages = [("ATOMIC.a", b"%d" % number) for number in range(500)]
+        old = leader_of(js, "ATOMIC")
+        with js.atomic_batch() as batch:
+            for subject, payload in messages:
+                batch.add(subject, payload)
+            step_down(nc, "ATOMIC")
+            while leader_of(js, "ATOMIC") == old:
+                pass
+            with pytest.raises(AtomicPublishIncompleteBatchError):
+                commit(batch)
+        assert js.stream_info("ATOMIC").state.messages == 0
+        assert js.publish_batch(messages).sequences == range(1, 501)
+        assert stored(js, "ATOMIC") == list(range(500))
+
+
+def commit(batch: AtomicBatch) -> None:
+    """Until somebody takes it: while there is no leader, the batch is as it was."""
+    while True:
+        with suppress(BatchMessageError):
+            batch.commit()
+            return
+
+
+def test_a_leader_that_stood_still_until_there_was_another(cluster: Cluster) -> None:
+    """Nobody says a word meanwhile; later it answers what the new one has answered."""
+    with connect(follower_first(cluster, "STOP")) as nc, ExitStack() as until_then:
+        js = nc.jetstream()
+        leader = cluster.node(leader_of(js, "STOP"))
+        failures = publish_all(nc, numbered("STOP"), {COUNT // 2: lambda: until_then.enter_context(paused(leader))})
+        assert {type(error) for error in failures} <= {BatchGapError}
+        until_then.close()
+        assert publish_all(nc, numbered("STOP", COUNT + 1_000)[COUNT:], {}) == []
+        assert stored(js, "STOP") == list(range(COUNT + 1_000))
+
+
 def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) -> None:
     with connect(cluster.urls, reconnect_time_wait=0.1) as nc:
         js = nc.jetstream()
-        js.create_stream(
-            "S", subjects=["s.>"], storage="file", num_replicas=3, allow_batched=True, allow_direct=True,
-            duplicate_window=120,
-        )  # fmt: skip
         killed: list[NatsServer] = []
 
-        def step_down() -> None:
-            nc.request("$JS.API.STREAM.LEADER.STEPDOWN.S")
-
         def kill() -> None:
-            killed.append(cluster.node(leader_of(js, "S")))
+            killed.append(cluster.node(leader_of(js, "FAIL")))
             killed[0].kill()
 
-        todo: list[Any] = [("s.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(COUNT)]
-        faults = {COUNT // 3: step_down, 2 * COUNT // 3: kill}
-        acknowledged = batches = 0
+        faults: dict[int, Callable[[], object]] = {COUNT // 3: lambda: step_down(nc, "FAIL"), 2 * COUNT // 3: kill}
+        assert publish_all(nc, numbered("FAIL"), faults)
+        cluster.heal()
+        assert stored(js, "FAIL") == list(range(COUNT))
 
-        def upcoming(queue: list[Any]) -> Iterator[Any]:
-            for message in queue:
-                fault = faults.pop(int(message[1]), None)
-                if fault is not None:
-                    fault()
-                yield message
 
-        while todo:
-            batches += 1
-            batch = js.fast_publisher(flow=100)
-            try:
-                batch.publish_many(upcoming(todo))
-                batch.commit()
-                todo = []
-            except Error:
-                todo = batch.unacknowledged + todo[batch.sequence :]
-            acknowledged = COUNT - len(todo)
-            if todo:
-                with suppress(Error):
-                    nc.flush()
-        assert (acknowledged, faults) == (COUNT, {})
-        assert batches > 1
-        killed[0].start()
-        cluster.wait_until_ready()
-        assert leader_of(js, "S")
-        stored = [int(message.data) for message in js.get_batch("S")]
-        assert stored == list(range(COUNT))
+def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Cluster) -> None:
+    events: list[Event] = []
+    urls = follower_first(cluster, "LINK")
+    with connect(urls, event_cb=events.append, reconnect_time_wait=0.1) as nc:
+        js = nc.jetstream()
+        mine = next(node for node in cluster.nodes if node.url == nc.connected_url)
+        messages = [("LINK.a", b"%d" % number) for number in range(COUNT)]
+        with js.fast_publisher(gap="ok", flow=100) as batch:
+            assert batch.publish_many(interrupted(messages, {COUNT // 2: mine.kill})) == COUNT
+            assert batch.commit().count == batch.acked == COUNT
+        assert nc.connected_url != mine.url
+        cluster.heal()
+        assert stored(js, "LINK") == [number for number in range(COUNT) if number not in lost(events)]
+
+
+def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
+    with connect(follower_first(cluster, "LOST"), reconnect_time_wait=0.1) as nc:
+        mine = next(node for node in cluster.nodes if node.url == nc.connected_url)
+        failures = publish_all(nc, numbered("LOST"), {COUNT // 2: mine.kill})
+        first = failures[0]
+        assert isinstance(first, BatchLostError)
+        assert 0 < first.acked <= first.sequence <= first.acked + 200
+        cluster.heal()
+        assert stored(nc.jetstream(), "LOST") == list(range(COUNT))
