@@ -523,7 +523,7 @@ class FastPublisher(Conversation):
         """The server missed messages; informational, it acknowledges nothing."""
         highest = max(self.sequence, self._commit_sequence)
         last_missing = min(gap.seq - 1, highest)
-        if not 0 < gap.first_missing <= last_missing or self.phase in (FastPhase.IDLE, FastPhase.STARTING):
+        if not 0 < gap.first_missing <= last_missing:
             self._ignore(message, "a gap that does not fit what was sent")
             return
         self._outbox.emit(GapReported(self.batch_id, gap.first_missing, last_missing))
@@ -559,15 +559,14 @@ class FastPublisher(Conversation):
     def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
         """An error in the shape of a publish acknowledgement."""
         sequence = self._sequence_of(message)
+        starts = self.phase is FastPhase.STARTING or self._commit_sequence == 1
         if sequence is None:
             self._ignore(message, "an error on a subject that is not a reply of this batch")
-        elif self.phase is FastPhase.STARTING or (self.phase is FastPhase.COMMITTING and self._commit_sequence == 1):
-            self._fail(error)
-        elif error.err_code == UNKNOWN_BATCH:
+        elif error.err_code == UNKNOWN_BATCH:  # to a ping, too, while the answer to the first message is awaited
             unknown = BatchUnknownError("the server does not know the batch any more", **self._facts())
             unknown.__cause__ = error
             self._fail(self._cause or unknown)
-        elif error.err_code in ENDING_CODES or (sequence == 1 and self._gap == "fail"):
+        elif starts or error.err_code in ENDING_CODES or (sequence == 1 and self._gap == "fail"):
             self._fail(error)
         elif sequence > self.sequence:  # a commit that stores nothing
             self._fail(self._cause or error)

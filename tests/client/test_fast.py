@@ -312,6 +312,34 @@ def test_an_ack_that_leaves_the_window_closed_is_progress_but_a_pings_answer_is_
         batch.fast.publish("e.a", now=batch.h.now)
 
 
+def test_a_start_that_was_lost_is_noticed_by_the_answer_to_a_ping() -> None:
+    """Such as under a leader that stands still until there is another."""
+    batch = Batch()
+    batch.fast.publish("e.a", b"1", now=batch.h.now)
+    batch.h.sent()
+    batch.h.advance(5.0)
+    assert operations(batch.h.published()) == [(1, 4)]
+    batch.error(UNKNOWN, 1, 4)
+    assert isinstance(batch.fast.error, BatchUnknownError)
+    assert batch.fast.unacknowledged == [("e.a", b"1", None)]
+
+
+def test_before_2_15_1_the_ping_starts_a_batch_whose_first_message_is_missing() -> None:
+    for gap in ("ok", "fail"):
+        batch = Batch(gap=gap)
+        batch.fast.publish("e.a", b"1", now=batch.h.now)
+        batch.h.sent()
+        batch.h.advance(5.0)
+        batch.say({"type": "gap", "last_seq": 1, "seq": 2}, 1, 4)
+        assert batch.h.events() == [GapReported("b1", 1, 1)]
+        if gap == "ok":
+            batch.ack(1, 10)
+            assert batch.fast.publish("e.a", now=batch.h.now) == 2
+        else:
+            batch.pub_ack(0, 1, 4)
+            assert isinstance(batch.fast.error, BatchGapError)
+
+
 # -- committing --------------------------------------------------------------------------------------------------------
 
 
