@@ -17,6 +17,7 @@ from jsproto.api_errors import (
     AtomicPublishUnsupportedHeaderBatchError,
     StreamWrongLastSequenceError,
 )
+from jsproto.client.fast import Message
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, JetStream, connect
@@ -24,6 +25,7 @@ from jsproto_io.sync import AtomicBatch, JetStream, connect
 ServerFor = Callable[..., NatsServer]
 
 ATOMIC = ("2.12.8", "2.14.6", "2.15.1")
+FIRST = ("2.12.0", "2.12.1")
 EOB = ("2.14.6", "2.15.1")
 
 pytestmark = pytest.mark.versions
@@ -137,6 +139,58 @@ def test_before_2_14_behind_a_newer_server_nothing_is_stored(
             with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14.*nothing is stored"):
                 batch.commit()
         assert js.stream_info("S").state.messages == 0
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_the_first_releases_would_lose_a_member_in_silence(
+    version: str, server_for: ServerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They drop one with Nats-Expected-Last-Msg-Id and acknowledge the batch as complete. So it is never sent."""
+    messages: list[Message] = [("s.a", b"1"), ("s.a", b"2", {"Nats-Expected-Last-Msg-Id": "x"}), ("s.b", b"3")]
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        stream(js)
+        with pytest.raises(errors.LocalProtocolError, match="Nats-Expected-Last-Msg-Id is not supported"):
+            js.publish_batch(messages)
+        assert js.stream_info("S").state.messages == 0
+        monkeypatch.setattr("jsproto.client.atomic.AtomicBatch._check_headers", lambda *_: None)
+        with pytest.raises(errors.RemoteProtocolError, match="3 messages was acknowledged as 3, the last one 2"):
+            js.publish_batch(messages)
+        assert stored(js) == [b"1", b"3"]
+        assert js.publish_batch(messages).count == 3  # in a stream that is not empty nothing shows it
+
+
+@pytest.mark.parametrize("version", FIRST)
+def test_what_the_first_releases_can_and_cannot(version: str, server_for: ServerFor) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        stream(js)
+        assert js.publish_batch(("s.a", b"%d" % n) for n in range(1_000)).sequences == range(1, 1_001)
+        with js.atomic_batch() as batch:
+            batch.add("s.a", b"1")
+            with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14.*let the last message commit"):
+                batch.commit()
+            if version == "2.12.0":  # it refuses every batch with ids
+                with pytest.raises(errors.UnsupportedByServerError, match=r"2\.12\.1"):
+                    batch.add("s.a", b"2", headers={"Nats-Msg-Id": "2"})
+            else:
+                batch.add("s.a", b"2", headers={"Nats-Msg-Id": "2"})
+            assert batch.commit("s.a", b"3").count == batch.sequence
+        assert stored(js)[1_000:] == ([b"1", b"3"] if version == "2.12.0" else [b"1", b"2", b"3"])
+
+
+def test_2_12_0_behind_a_newer_server_stores_the_marker_and_the_error_says_so(
+    server_for: ServerFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "server", property(lambda session: ServerInfo(headers=True, jetstream=True)))
+    with connect(server_for("2.12.0").url) as nc:
+        js = nc.jetstream()
+        stream(js)
+        with js.atomic_batch() as batch:
+            fill(batch, 3)
+            with pytest.raises(errors.UnsupportedByServerError, match=r"marker was stored as a message, 4"):
+                batch.commit()
+        assert js.stream_info("S").state.messages == 4
 
 
 @pytest.mark.parametrize("version", ATOMIC)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from jsproto import Session, errors
-from jsproto.api_errors import BatchPublishDisabledError, StreamNotFoundError
+from jsproto.api_errors import BatchPublishDisabledError, StreamNotFoundError, StreamWrongLastSequenceError
 from jsproto.events import Event, FlowRateChanged
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.nats_server import NatsServer
@@ -62,6 +62,75 @@ def test_an_old_leader_behind_a_newer_server_stores_one_message_and_the_error_sa
         with pytest.raises(errors.UnsupportedByServerError, match=r"2\.14.*stored as a plain one, 1"):
             ingest(js, "s.a")
         assert js.stream_info("S").state.messages == 1
+
+
+REFUSED = {"Nats-Expected-Last-Sequence": "99"}
+SILENT = "2.14.0"  # until 2.14.3
+
+
+@pytest.mark.parametrize("lead", [0, 3])
+def test_a_refused_commit_that_2_14_0_says_no_more_about(lead: int, server_for: ServerFor) -> None:
+    """The refusal is told, the end of the batch is not: it is not waited for."""
+    with connect(server_for(SILENT).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
+        with js.fast_publisher(gap="ok", ack_timeout=60) as batch:
+            assert batch.publish_many(("s.a", b"%d" % n) for n in range(lead)) == lead
+            with pytest.raises(errors.BatchMessageError) as caught:
+                batch.commit("s.a", b"last", headers=REFUSED)
+        assert isinstance(caught.value.__cause__, StreamWrongLastSequenceError)
+        assert (caught.value.message_sequence, caught.value.ack) == (lead + 1, None)
+        assert batch.unacknowledged[-1] == ("s.a", b"last", REFUSED)
+        assert js.stream_info("S").state.messages == lead
+
+
+@pytest.mark.parametrize("lead", [0, 3])
+def test_a_duplicate_commit_that_2_14_0_does_not_answer(lead: int, server_for: ServerFor) -> None:
+    """It ends in time, and the error says that such a server says nothing."""
+    with connect(server_for(SILENT).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
+        js.publish("s.a", b"first", msg_id="known")
+        with js.fast_publisher(gap="ok", ack_timeout=0.3) as batch:
+            batch.publish_many(("s.a", b"%d" % n) for n in range(lead))
+            with pytest.raises(errors.BatchStalledError, match=r"is not known; before 2\.14\.3 nats-server answers no"):
+                batch.commit("s.a", b"last", headers={"Nats-Msg-Id": "known"})
+        assert js.stream_info("S").state.messages == 1 + lead
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version >= SILENT])
+@pytest.mark.parametrize("lead", [0, 3])
+def test_a_refused_commit_with_gap_fail_is_answered_by_every_release(
+    lead: int, version: str, server_for: ServerFor
+) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
+        with js.fast_publisher(ack_timeout=60) as batch:
+            batch.publish_many(("s.a", b"%d" % n) for n in range(lead))
+            with pytest.raises(errors.Error) as caught:
+                batch.commit("s.a", b"last", headers=REFUSED)
+        error = caught.value.__cause__ if lead else caught.value
+        assert isinstance(error, StreamWrongLastSequenceError)
+        assert js.stream_info("S").state.messages == lead
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version > SILENT])
+def test_a_commit_that_is_not_stored_is_answered_by_later_releases(version: str, server_for: ServerFor) -> None:
+    with connect(server_for(version).url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, storage="memory")
+        js.publish("s.a", b"first", msg_id="known")
+        with js.fast_publisher(gap="ok", ack_timeout=60) as batch:
+            batch.publish("s.a", b"1")
+            assert batch.commit("s.a", b"last", headers={"Nats-Msg-Id": "known"}).count == 2
+        with js.fast_publisher(gap="ok", ack_timeout=60) as batch:
+            batch.publish("s.a", b"2")
+            with pytest.raises(errors.BatchMessageError) as caught:
+                batch.commit("s.a", b"last", headers=REFUSED)
+            assert caught.value.ack is not None
+            assert caught.value.ack.count == 1
+        assert js.stream_info("S").state.messages == 3
 
 
 def test_what_is_missing_is_named(server_for: ServerFor) -> None:
