@@ -506,9 +506,7 @@ class FastPublisher(Conversation):
             self._forget(window.acked)
         if self.phase is FastPhase.OPEN:
             self._limit = window.limit
-        if self._cause is not None and self._leaves_commits_open():
-            self._fail(self._cause)
-        elif self.sequence < self._limit:
+        if self.sequence < self._limit:
             self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
             if self._ready is not None:
                 self._ready.succeed(None)
@@ -549,12 +547,10 @@ class FastPublisher(Conversation):
         refused_commit = self.phase is FastPhase.COMMITTING and sequence == self._commit_sequence
         if self._gap == "fail" or refused_commit:
             refused = self._refused(sequence, error)
-            self._break(refused, now)
             if refused_commit and self._leaves_commits_open():
-                if sequence == 1:
-                    self._fail(refused)
-                else:
-                    self._send_ping(now)  # the answer says what is stored; it is the last one
+                self._fail(refused)
+            else:
+                self._break(refused, now)
 
     def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
         """An error in the shape of a publish acknowledgement."""
