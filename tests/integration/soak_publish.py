@@ -312,8 +312,9 @@ class Saboteur:
         self._cluster = cluster
         self._publishers = publishers
         self._random = random.Random(seed)
-        self._connection = connect(cluster.urls, reconnect_time_wait=0.1, max_reconnect_attempts=-1)
-        self._js = self._connection.jetstream(timeout=1)
+        self._connections = {
+            node: connect(node.url, reconnect_time_wait=0.1, max_reconnect_attempts=-1) for node in cluster.nodes
+        }
 
     def act(self, kind: str) -> None:
         """One fault, and its end. TimeoutError of Python's own when the cluster does not heal."""
@@ -324,7 +325,7 @@ class Saboteur:
         match kind:
             case "step-down":
                 with suppress(Error):
-                    self._connection.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{victim.stream}", timeout=5)
+                    self._connections[leader].request(f"$JS.API.STREAM.LEADER.STEPDOWN.{victim.stream}", timeout=5)
             case "kill-leader":
                 self._kill(leader)
             case "kill-mine":
@@ -335,10 +336,8 @@ class Saboteur:
                     sleep(self._random.uniform(0.2, 2.0))
             case "long-pause":
                 with paused(leader):
-                    until = monotonic() + ELECTED_WITHIN
-                    while monotonic() < until and self._leader_of(victim.stream) in (None, leaders[victim.stream]):
-                        sleep(0.1)
-                    sleep(self._random.uniform(0, 2))
+                    self._wait_for_another(victim.stream, leader)
+                    sleep(self._random.uniform(0, 5))
         self.faults[kind] += 1
         after = self._heal()
         changed = [stream for stream, name in after.items() if name != leaders[stream]]
@@ -351,8 +350,9 @@ class Saboteur:
         sleep(self._random.uniform(0.2, 1.0))
 
     def close(self) -> None:
-        """End the connection."""
-        self._connection.close()
+        """End the connections."""
+        for connection in self._connections.values():
+            connection.close()
 
     def _kill(self, node: NatsServer) -> None:
         node.kill()
@@ -371,18 +371,27 @@ class Saboteur:
                 raise TimeoutError(f"the cluster did not heal within {HEALS_WITHIN:g} s: {leaders}")
             sleep(0.1)
 
-    def _leader_of(self, stream: str) -> str | None:
-        return (self._cluster_of(stream)).get("leader")
+    def _wait_for_another(self, stream: str, leader: NatsServer) -> None:
+        """Until the others have elected one of them."""
+        others = [node for node in self._cluster.nodes if node is not leader]
+        until = monotonic() + ELECTED_WITHIN
+        while monotonic() < until:
+            name = self._cluster_of(stream, others).get("leader")
+            if name is not None and self._cluster.node(name) is not leader:
+                return
+            sleep(0.1)
 
     def _whole(self, stream: str) -> str | None:
-        state = self._cluster_of(stream)
+        state = self._cluster_of(stream, self._cluster.nodes)
         replicas = state.get("replicas", [])
         up = [replica for replica in replicas if replica.get("current") and not replica.get("offline")]
         return state.get("leader") if len(up) == len(self._cluster.nodes) - 1 else None
 
-    def _cluster_of(self, stream: str) -> dict[str, Any]:
-        with suppress(Error):
-            return self._js.stream_info(stream).cluster or {}
+    def _cluster_of(self, stream: str, nodes: list[NatsServer]) -> dict[str, Any]:
+        """What the first of the nodes that answers says about the stream's leader and replicas."""
+        for node in nodes:
+            with suppress(Error):
+                return self._connections[node].jetstream(timeout=1).stream_info(stream).cluster or {}
         return {}
 
 
