@@ -32,6 +32,7 @@ ADVISORY = "grammar/test_advisory.py::test_"
 ATOMIC = "client/test_atomic.py::test_"
 BATCH = "grammar/test_batch.py::test_"
 CHECKS = "server/test_checks.py::test_"
+CLUSTER = "integration/test_cluster.py::test_"
 CONFIG = "grammar/test_config.py::test_"
 FAST = "client/test_fast.py::test_"
 FAST_SUBJECT = "grammar/test_fast.py::test_"
@@ -253,16 +254,19 @@ SHOWN: Final[dict[int, Row]] = {
     70: row(
         "a new leader, fail: what was lost ends the batch",
         recorded("cluster-fast_leader_change_fail", "2.15.1-R3"),
-        FAST + "the_last_word_is_asked_for_until_there_is_a_leader",
+        FAST + "the_last_word_is_asked_for_until_there_is_a_leader", CLUSTER + "gap_fail_tells_what_is_stored",
     ),
     71: row(
         "a new leader, ok: it goes on",
         SERVER_FAST + "a_new_leader_says_how_far_it_is", recorded("cluster-fast_leader_change_ok", "2.15.1-R3"),
+        CLUSTER + "gap_ok_goes_on_under_a_new_leader_and_reports_what_is_missing",
     ),
     72: row(
         "over a new link: ask and go on, or end",
         FAST + "gap_ok_asks_and_goes_on_over_a_new_link", FAST + "what_cannot_be_asked_ends_with_the_link",
         FAST + "the_end_of_the_link_ends_the_batch_with_what_was_acknowledged",
+        CLUSTER + "gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing",
+        CLUSTER + "gap_fail_ends_with_the_link",
     ),
     73: row(
         "fail: a refused message ends the batch", FAST + "a_refused_message_breaks_the_batch", recorded("fast-err_fail")
