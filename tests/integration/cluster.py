@@ -12,14 +12,14 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Final, Self
 
 from jsproto.errors import Error
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
+from jsproto_io.sync import JetStream, connect
 
 SIZE: Final = 3
 READY_WITHIN: Final = 30.0  # seconds
@@ -81,6 +81,23 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+
+def stored(js: JetStream, stream: str) -> list[int]:
+    """The numbers in the messages of the stream, in its order: all that its leader has.
+
+    Direct Get asks any replica, and one that was away answers before it has caught up: then it is asked again.
+    """
+    until = monotonic() + READY_WITHIN
+    while True:
+        with suppress(Error):
+            numbers = [int(message.data) for message in js.get_batch(stream)]
+            messages = js.stream_info(stream).state.messages
+            if len(numbers) == messages:
+                return numbers
+            if monotonic() > until:
+                raise AssertionError(f"the leader of {stream} has {messages} messages, {len(numbers)} were read")
+        sleep(0.1)
 
 
 @contextmanager

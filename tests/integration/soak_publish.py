@@ -47,7 +47,7 @@ from jsproto.events import Event as Told
 from jsproto.events import GapReported
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
-from tests.integration.cluster import Cluster, paused
+from tests.integration.cluster import Cluster, paused, stored
 
 FLOW: Final = 100
 LARGEST: Final = 4_000  # messages of a fast-ingest batch, at most
@@ -439,20 +439,17 @@ def run(options: argparse.Namespace) -> list[str]:
 def judge(publisher: Publisher) -> list[str]:
     """Read the stream back, and compare; prints a line."""
     history = publisher.history
-    messages = publisher.js.stream_info(publisher.stream).state.messages
-    stored = [int(message.data) for message in publisher.js.get_batch(publisher.stream)]
-    wrong = history.violations(stored)
-    if messages != len(stored):
-        wrong.append(f"the stream has {messages} messages, {len(stored)} were read")
+    found = stored(publisher.js, publisher.stream)
+    wrong = history.violations(found)
     numbers = {
         "published": history.attempted,
         "batches": history.batches,
         "acknowledged": len(history.acked),
-        "stored": len(stored),
+        "stored": len(found),
         "reported as lost": len(history.lost),
-        "of them stored": len(history.lost.intersection(stored)),
+        "of them stored": len(history.lost.intersection(found)),
         "given up": len(history.unknown),
-        "of these stored": len(history.unknown.intersection(stored)),
+        "of these stored": len(history.unknown.intersection(found)),
     }
     print(f"{publisher.name}: {', '.join(f'{number} {what}' for what, number in numbers.items())}")
     print(f"    {told(history.outcomes)}; at most {history.longest:.1f} s without progress")
