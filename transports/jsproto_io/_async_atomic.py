@@ -35,7 +35,7 @@ class AtomicBatch(AtomicBatchBase):
     """
 
     def __init__(self, core: CoreAtomicBatch, connection: Connection) -> None:
-        super().__init__(core)
+        super().__init__(core, connection._orphans)
         self._connection = connection
 
     async def __aenter__(self) -> Self:

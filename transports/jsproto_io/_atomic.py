@@ -8,6 +8,9 @@ Not here: the verbs that wait (``_blocking_atomic`` and ``_async_atomic``).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
+
 from jsproto.client.atomic import AtomicBatch
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
@@ -18,8 +21,13 @@ from jsproto.ticket import Ticket
 class AtomicBatchBase:
     """How far an atomic batch has got."""
 
-    def __init__(self, core: AtomicBatch) -> None:
+    def __init__(self, core: AtomicBatch, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
+        self._orphans = orphans
+
+    def __del__(self) -> None:
+        # A batch that was left in the middle would keep its inbox until it expires. See BatchReaderBase.
+        self._orphans.append(self._core.discard)
 
     def _add_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float

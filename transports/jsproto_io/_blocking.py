@@ -535,7 +535,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
     _connection: Connection
 
     def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
-        super().__init__(core)
+        super().__init__(core, connection._orphans)
         self._connection = connection
 
     def __enter__(self) -> Self:

@@ -150,8 +150,13 @@ class SubscriptionBase:
 class FastPublisherBase:
     """How far a batch has got."""
 
-    def __init__(self, core: FastPublisher) -> None:
+    def __init__(self, core: FastPublisher, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
+        self._orphans = orphans
+
+    def __del__(self) -> None:
+        # A batch that was left in the middle would be kept alive until the connection ends. See BatchReaderBase.
+        self._orphans.append(self._core.abandon)
 
     def _publish_one(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int | None:
         """Publish, or None when there is no room. Asked in this order because there nearly always is."""
