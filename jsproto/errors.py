@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,6 +151,32 @@ class ServerError(ConnectionLostError):
 
 class AuthorizationError(ServerError):
     """The server refused the credentials."""
+
+
+class PermissionsViolationError(Error):
+    """The server does not let this user publish, or subscribe, to ``subject``; the message was dropped.
+
+    ``operation``: "publish" or "subscribe". The text is the server's. Permissions hold for as long as a link, so every
+    other message to ``subject`` on it was dropped as well.
+    """
+
+    def __init__(self, text: str, operation: Literal["publish", "subscribe"], subject: str) -> None:
+        super().__init__(text)
+        self.operation = operation
+        self.subject = subject
+
+    @staticmethod
+    def from_text(text: str) -> PermissionsViolationError | None:
+        """What ``-ERR`` says; None when it says something else."""
+        found = _VIOLATION.match(text)
+        if found is None:
+            return None
+        subject = re.sub(r"\\(.)", r"\1", found["subject"])
+        return PermissionsViolationError(text, "publish" if found["verb"] == "Publish" else "subscribe", subject)
+
+
+# The server quotes the subject as Go does.
+_VIOLATION = re.compile(r'Permissions Violation for (?P<verb>Publish|Subscription) to "(?P<subject>(?:[^"\\]|\\.)*)"')
 
 
 class TLSRequiredError(Error):

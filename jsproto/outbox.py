@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from jsproto.errors import Error
+    from jsproto.errors import Error, PermissionsViolationError
     from jsproto.events import Event
     from jsproto.grammar.config import ServerInfo
     from jsproto.ticket import Ticket
@@ -32,6 +32,9 @@ class Conversation:
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
         return None
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The server dropped one of its subscriptions, or what somebody of this session published to a subject."""
 
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone, with what was under way on it."""

@@ -16,7 +16,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, RemoteProtocolError
+from jsproto.errors import (
+    ConnectionClosedError,
+    Error,
+    LocalProtocolError,
+    PermissionsViolationError,
+    RemoteProtocolError,
+)
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
 from jsproto.outbox import Conversation, Outbox
@@ -92,6 +98,12 @@ class BatchAdvisories(Conversation):
                 self._readable.succeed(None)
                 self._outbox.completed(self._readable)
                 self._readable = None
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Nothing will come; a message that was dropped is none of ours."""
+        if violation.operation == "subscribe":
+            self._outbox.unsubscribe(self._sid)
+            self._end(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
         """What is told meanwhile is missed; it ends only when no new link will carry the subscription."""

@@ -42,6 +42,7 @@ from jsproto.errors import (
     NoRespondersError,
     NoStreamResponseError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     RemoteProtocolError,
     StatusError,
     UnsupportedByServerError,
@@ -318,6 +319,18 @@ class AtomicBatch(Conversation):
         """When ``handle_timeout`` wants to be called."""
         return self._timers.next()
 
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """A message was dropped, or the inbox was refused: the batch cannot be whole.
+
+        Only the message whose answer is awaited, on a subject of its own, can be given back.
+        """
+        if self.phase in ENDED:
+            return
+        if violation.operation == "subscribe" or violation.subject in self._subjects:
+            self._fail(violation)
+        elif self._awaited is not None and violation.subject == self._unanswered[0]:
+            self._receive_error(violation)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Without its connection the batch cannot go on: what is missing could not be told from what arrived."""
         if self.phase not in ENDED:
@@ -483,7 +496,9 @@ class AtomicBatch(Conversation):
 
     def _receive_error(self, error: Error) -> None:
         in_batch = self._commit_sequence != 1 and self.phase is not AtomicPhase.STARTING
-        if in_batch and (isinstance(error, NoRespondersError) or _code(error) == TOO_LARGE_MESSAGE):
+        if in_batch and (
+            isinstance(error, NoRespondersError | PermissionsViolationError) or _code(error) == TOO_LARGE_MESSAGE
+        ):
             self._give_back(error)
             return
         if self._commit_sequence > self.sequence and _code(error) == BAD_COMMIT:

@@ -23,6 +23,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     NoRespondersError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     RemoteProtocolError,
     StatusError,
     UnsupportedByServerError,
@@ -202,6 +203,11 @@ class DirectBatch(Conversation):
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called."""
         return self._timers.next()
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The question was dropped, or its answers may not be received."""
+        if violation.operation == "subscribe" or violation.subject == self._api:
+            self._fail(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The rest of the page will not come; a new link may bring it, unless the session has ended."""

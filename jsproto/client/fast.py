@@ -27,7 +27,7 @@ Not here: that other batch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from jsproto.client.requests import is_no_responders
@@ -47,6 +47,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NoStreamResponseError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     RemoteProtocolError,
     UnsupportedByServerError,
 )
@@ -179,12 +180,7 @@ class FastPublisher(Conversation):
         Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
         """
         known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
-        return [
-            message
-            for last, run in self._kept
-            for sequence, message in enumerate(run, last - len(run) + 1)
-            if sequence > known
-        ]
+        return [message for _, message in self._kept_from(known + 1)]
 
     @property
     def ack(self) -> PubAck | None:
@@ -380,6 +376,23 @@ class FastPublisher(Conversation):
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called."""
         return self._timers.next()
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """A message was dropped (the first one to that subject that is not acknowledged), or the inbox was refused.
+
+        Gap mode ``ok`` goes on, and hears of the gap, unless nothing but that message could have answered.
+        """
+        if self.phase in ENDED:
+            return
+        sequence = next((number for number, message in self._kept_from(1) if message[0] == violation.subject), None)
+        if violation.operation == "subscribe" or (sequence is not None and self.acks == 0):
+            self._fail(violation)  # no answer will come, or there is no batch
+        elif sequence is None:
+            pass  # somebody else's message
+        elif self._gap == "fail":
+            self._break(self._refused(sequence, violation), now)
+        elif self.phase is FastPhase.COMMITTING and sequence == self._commit_sequence:
+            self._fail(self._refused(sequence, violation))
 
     def link_lost(self, error: Error, now: float) -> None:
         """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here."""
@@ -638,7 +651,7 @@ class FastPublisher(Conversation):
         self._timers.stop(Timer.BATCH_IDLE)
         self._await_answers(now)
 
-    def _refused(self, sequence: int, error: APIError) -> BatchMessageError:
+    def _refused(self, sequence: int, error: Error) -> BatchMessageError:
         refused = BatchMessageError(
             f"message {sequence} of the batch was refused: {error}", message_sequence=sequence, **self._facts()
         )
@@ -686,6 +699,13 @@ class FastPublisher(Conversation):
                 ticket.fail(error)
                 self._outbox.completed(ticket)
         self._ready = self._commit = None
+
+    def _kept_from(self, first: int) -> Iterator[tuple[int, Message]]:
+        """The messages from ``first`` on that are still kept, with their sequences."""
+        for last, run in self._kept:
+            for sequence, message in enumerate(run, last - len(run) + 1):
+                if sequence >= first:
+                    yield sequence, message
 
     def _forget(self, acked: int) -> None:
         """What is acknowledged need not be kept."""

@@ -18,6 +18,7 @@ from jsproto.errors import (
     AuthorizationError,
     ConnectionLostError,
     Error,
+    PermissionsViolationError,
     RemoteProtocolError,
     ServerError,
     StaleConnectionError,
@@ -47,7 +48,7 @@ class Link:
 
     Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
     ``decoder``; ``to_send`` (the link's own bytes, for the session to drain); ``events`` (for the session to drain);
-    ``ponged`` (round-trip tickets that a PONG completed).
+    ``ponged`` (round-trip tickets that a PONG completed); ``violations`` (what the server did not permit, likewise).
     """
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
@@ -59,6 +60,7 @@ class Link:
         self.to_send: list[bytes] = []
         self.events: list[Event] = []
         self.ponged: list[Ticket[float]] = []
+        self.violations: list[PermissionsViolationError] = []
         self._options = options
         self._address = address
         self._reported: str | None = None
@@ -177,6 +179,9 @@ class Link:
         lowered = text.lower()
         fatal = not lowered.startswith(_HARMLESS)
         self.events.append(ServerReportedError(text, fatal))
+        violation = PermissionsViolationError.from_text(text)
+        if violation is not None:
+            self.violations.append(violation)
         if lowered.startswith(_AUTHORIZATION):
             self._end(AuthorizationError(text))
         elif fatal:

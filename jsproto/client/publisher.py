@@ -31,6 +31,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NoStreamResponseError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     RemoteProtocolError,
     TimeoutError,
 )
@@ -272,6 +273,20 @@ class AsyncPublisher(Conversation):
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called."""
         return self._due(self._sent[0][0]) if self._sent else None
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Fail the messages that were dropped; all of them, when it is their answers that may not be received."""
+        if violation.operation == "subscribe":
+            assert self._sid is not None  # it is the subscription in question
+            self._outbox.unsubscribe(self._sid)
+            self._sid = None  # the next message tries again: it is told again
+            self._fail_all(violation)
+            return
+        for reply in [reply for reply, sent in self._open.items() if sent[0] == violation.subject]:
+            sent = self._open.pop(reply)
+            self._bytes -= len(sent[1])
+            self._settle(sent, violation)
+        self._tell()
 
     def link_lost(self, error: Error, now: float) -> None:
         """The answers on the lost link will not come; a new link, if there will be one, is as good as the old one."""

@@ -2,7 +2,8 @@
 
 Rules: one subscription ``<inbox>.*`` serves all requests, made with the first one; every request gets a token of its
 own, so an answer that is late, double or forged for another request finds nobody and changes nothing. A request ends
-in exactly one of: the decoded answer, the typed error in it, NoRespondersError, TimeoutError, or why the link ended.
+in exactly one of: the decoded answer, the typed error in it, NoRespondersError, PermissionsViolationError,
+TimeoutError, or why the link ended.
 
 Not here: answers of many messages (``direct``, ``fast``), which have inboxes of their own.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from jsproto.errors import Error, NoRespondersError, TimeoutError
+from jsproto.errors import Error, NoRespondersError, PermissionsViolationError, TimeoutError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
 from jsproto.outbox import Conversation, Outbox
@@ -130,6 +131,19 @@ class Requests(Conversation):
     def deadline(self) -> float | None:
         """The earliest end of a request's time."""
         return self._deadlines.next()
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Fail the requests that were dropped; all of them, when it is their answers that may not be received."""
+        if violation.operation == "subscribe":
+            assert self._sid is not None  # it is the subscription in question
+            self._outbox.unsubscribe(self._sid)
+            self._sid = None  # the next request tries again: it is told again
+            self.link_lost(violation, now)
+            return
+        for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
+            request = self._take(token)
+            assert request is not None
+            self._fail(request, violation)
 
     def link_lost(self, error: Error, now: float) -> None:
         """Fail all requests: an answer on the lost link will not come."""

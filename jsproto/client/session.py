@@ -41,6 +41,7 @@ from jsproto.errors import (
     MaxPayloadError,
     NoServersError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged
@@ -142,6 +143,8 @@ class Session:
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
+                while link.violations:  # before the answers behind them, which are their consequences
+                    self._deny(link.violations.pop(0), now)
         if link.decoder.error is not None and link.error is None:
             link.error = link.decoder.error
         self._after_link(link, now)
@@ -526,6 +529,18 @@ class Session:
                 self.completed(ticket)
         if link.error is not None and not self.closed:
             self._link_lost(link, link.error, now)
+
+    def _deny(self, violation: PermissionsViolationError, now: float) -> None:
+        """Tell whose subscription was refused, or, of a message, everybody: it is not said who sent it."""
+        line = b"SUB %b " % violation.subject.encode()
+        by_publish = violation.operation == "publish"
+        concerned = [
+            conversation
+            for sid, conversation in self._routes.items()
+            if by_publish or self._subscribed.get(sid, b"").startswith(line)
+        ]
+        for conversation in dict.fromkeys(concerned):
+            conversation.denied(violation, now)
 
     def _learn(self, server: ServerInfo) -> None:
         self._max_payload = server.max_payload

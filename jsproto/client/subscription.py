@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, PermissionsViolationError
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
@@ -88,6 +88,12 @@ class Subscription(Conversation):
         if self._received == self._limit:
             self._session.forget(self._sid)
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Nothing will come; a message that was dropped is none of ours."""
+        if violation.operation == "subscribe":
+            self._session.unsubscribe(self._sid)
+            self._end(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
         """Nothing comes until there is a new link; nothing ever, if the session has ended."""

@@ -208,7 +208,8 @@ class Connection(ConnectionBase):
         """Publish a message and wait for the first answer.
 
         ``timeout``: seconds, or a timedelta; the connection's default when None. NoRespondersError when nobody listens
-        to ``subject``, TimeoutError, ConnectionLostError; LocalProtocolError as of ``publish``.
+        to ``subject``, PermissionsViolationError when this user may not ask there, TimeoutError, ConnectionLostError;
+        LocalProtocolError as of ``publish``.
         """
         limit = seconds(timeout)
         return Message(
@@ -365,9 +366,9 @@ class JetStream:
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
-    when the server says no, JetStreamNotAvailableError when it has no JetStream, and LocalProtocolError, with nothing
-    sent, for arguments that cannot be. ``timeout``: seconds, or a timedelta; the default of ``jetstream()`` when
-    None.
+    when the server says no, JetStreamNotAvailableError when it has no JetStream, PermissionsViolationError when this
+    user may not, and LocalProtocolError, with nothing sent, for arguments that cannot be. ``timeout``: seconds, or a
+    timedelta; the default of ``jetstream()`` when None.
     """
 
     def __init__(self, core: CoreJetStream, connection: Connection, publish_async_max_pending: int) -> None:

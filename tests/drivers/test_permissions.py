@@ -1,0 +1,111 @@
+"""What every driver must do where the server does not permit something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from jsproto.errors import BatchMessageError, PermissionsViolationError
+from jsproto_io.nats_server import NatsServer
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream, rows
+
+pytestmark = pytest.mark.anyio
+
+USERS = """
+authorization {
+  users: [
+    {user: all, password: all}
+    {
+      user: some, password: some
+      permissions: {publish: {deny: ["secret.>", "*.secret.>"]}, subscribe: {deny: "secret.>"}}
+    }
+    {user: deaf, password: deaf, permissions: {subscribe: {deny: "_INBOX.>"}}}
+  ]
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[NatsServer]:
+    """A server that does not permit everything."""
+    with NatsServer(config=USERS) as running:
+        yield running
+
+
+def user(server: NatsServer, name: str) -> str:
+    return server.url.replace("//", f"//{name}:{name}@")
+
+
+async def test_what_may_not_be_asked_fails_at_once(guarded: NatsServer, connect: Connect) -> None:
+    async with connect(user(guarded, "some"), timeout=60) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        verbs: list[Callable[[], Any]] = [
+            lambda: nc.request("secret.a"),
+            lambda: js.publish(f"{name}.secret.0"),
+            lambda: js.publish_batch([(f"{name}.secret.0", b"1"), (f"{name}.a", b"2")]),
+            lambda: js.publish_batch(
+                [(f"{name}.a", b"1"), (f"{name}.secret.0", b"2"), (f"{name}.a", b"3")], ack_first=False
+            ),
+            lambda: js.fast_publisher().publish_many(rows(f"{name}.secret", 3)),
+        ]
+        for verb in verbs:
+            with pytest.raises(PermissionsViolationError):
+                await verb()
+        promised = await js.publish_async(f"{name}.secret.0")
+        with pytest.raises(PermissionsViolationError, match=f'Publish to "{name}.secret.0"') as caught:
+            await promised.result()
+        assert (caught.value.operation, caught.value.subject) == ("publish", f"{name}.secret.0")
+        assert (await js.publish(f"{name}.a")).seq == 1  # the connection lives on
+
+
+async def test_a_message_in_the_middle_of_a_batch(guarded: NatsServer, connect: Connect) -> None:
+    async with connect(user(guarded, "some"), timeout=60) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = js.fast_publisher(ack_timeout=60)
+        await batch.publish(f"{name}.a", b"1")
+        await batch.publish(f"{name}.a", b"2")
+        await batch.publish(f"{name}.secret.0", b"3")
+        with pytest.raises(BatchMessageError) as refused:
+            await batch.publish_many(rows(name, 10_000))
+        assert refused.value.message_sequence == 3
+        assert refused.value.ack is not None
+        assert refused.value.ack.count == 2
+        assert isinstance(refused.value.__cause__, PermissionsViolationError)
+        atomic = js.atomic_batch(ack_every=2, ack_timeout=60)
+        await atomic.add(f"{name}.a", b"1")
+        with pytest.raises(BatchMessageError):
+            await atomic.add(f"{name}.secret.0", b"2")
+        assert (await atomic.commit(f"{name}.a", b"2")).count == 2
+
+
+async def test_who_may_not_hear_answers_does_not_wait_for_them(guarded: NatsServer, connect: Connect) -> None:
+    async with connect(user(guarded, "all")) as nc:
+        _, name = await make_stream(nc, allow_atomic=True)
+    async with connect(user(guarded, "deaf"), timeout=60) as nc:
+        js = nc.jetstream()
+        verbs: list[Callable[[], Any]] = [
+            lambda: js.stream_info(name),
+            lambda: js.publish(f"{name}.a"),
+            lambda: js.publish_batch([(f"{name}.a", b"1"), (f"{name}.a", b"2")]),
+            lambda: js.fast_publisher(ack_timeout=60).publish_many(rows(name, 3)),
+            lambda: js.get_batch(name).__anext__(),
+        ]
+        for verb in verbs:
+            with pytest.raises(PermissionsViolationError, match="Subscription to") as caught:
+                await verb()
+            assert caught.value.operation == "subscribe"
+        async with connect(user(guarded, "deaf"), inbox_prefix="mine", timeout=60) as other:
+            assert (await other.jetstream().stream_info(name)).config.name == name
+
+
+async def test_a_subscription_that_is_not_permitted_raises(guarded: NatsServer, connect: Connect) -> None:
+    async with connect(user(guarded, "some")) as nc:
+        for queue in (None, "q"):
+            with pytest.raises(PermissionsViolationError, match="Subscription to"):
+                await (await nc.subscribe("secret.a", queue=queue)).next_msg()
+        sub = await nc.subscribe("a")
+        await nc.publish("a", b"1")
+        assert (await sub.next_msg()).data == b"1"
