@@ -716,6 +716,24 @@ def test_requests_under_way_fail_and_later_ones_wait_for_the_link() -> None:
     assert pinged.result() == 0.0
 
 
+def test_what_is_published_without_a_link_waits_for_the_next_one_while_there_is_room() -> None:
+    harness = Harness(max_reconnect_attempts=3, reconnect_time_wait=0, pending_size=100)
+    harness.session.publish_message("a", b"under way")
+    harness.lose()
+    line = len(b"PUB a 2\r\n10\r\n")
+    for number in range(10, 11 + 100 // line):  # up to the first that goes beyond
+        harness.session.publish_message("a", b"%d" % number)
+    with pytest.raises(OutboundBufferLimitError):
+        harness.session.publish_message("a", b"too much")
+    assert harness.session.congested
+    harness.session.connection_failed("refused", harness.now)  # an attempt in vain loses nothing
+    harness.advance(1)
+    harness.connect()
+    assert [pub.payload for pub in harness.published()] == [b"%d" % n for n in range(10, 11 + 100 // line)]
+    harness.session.publish_message("a", b"goes on")
+    assert [pub.payload for pub in harness.published()] == [b"goes on"]
+
+
 def test_dialling_again_pauses_and_ends() -> None:
     harness = reconnecting(max_reconnect_attempts=2)
     subscription = Subscription(harness.session, "a")

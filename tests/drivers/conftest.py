@@ -13,6 +13,7 @@ import pytest
 
 import jsproto_io.asyncio
 import jsproto_io.trio
+from jsproto_io.nats_server import NatsServer
 from tests.drivers import threaded
 
 Connect = Callable[..., AbstractAsyncContextManager[Any]]
@@ -50,6 +51,13 @@ def connect(driver: str) -> Connect:
                 yield connection
 
     return limited
+
+
+@pytest.fixture
+def own_server() -> Iterator[NatsServer]:
+    """A server that the test may stop."""
+    with NatsServer() as running:
+        yield running
 
 
 @pytest.fixture

@@ -33,13 +33,6 @@ pytestmark = pytest.mark.anyio
 SOON = 0.02  # seconds between two rounds of attempts
 
 
-@pytest.fixture
-def own_server() -> Iterator[NatsServer]:
-    """A server that the test may stop."""
-    with NatsServer() as running:
-        yield running
-
-
 async def run(call: Callable[[], object]) -> None:
     await anyio.to_thread.run_sync(call)
 
