@@ -640,7 +640,8 @@ class FastPublisher(FastPublisherBase, PublishesMany):
     Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a
     context manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError,
     or the subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its
-    end.
+    end. Threads or tasks may share it: a message has the sequence that its call returns, and what is published behind
+    a commit raises BatchClosedError.
     """
 
     _connection: Connection

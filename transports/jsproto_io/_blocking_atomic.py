@@ -30,8 +30,9 @@ class AtomicBatch(AtomicBatchBase):
     that the stream did not take (too large for it, or on a subject of no stream) raises BatchMessageError where its
     answer was asked for, and the batch stays open without it. Any other error ends the batch and is raised by every
     verb from then on: APIError (or the subclass that fits) when the server says no, BatchExpiredError when it was
-    silent for so long that the server has forgotten it; BatchClosedError after its end. What one thread or task adds
-    while another waits for an answer follows when that is here.
+    silent for so long that the server has forgotten it; BatchClosedError after its end. Threads or tasks may
+    share it: what one adds while another waits for an answer follows when that is here, and what is added behind a
+    commit raises BatchClosedError.
     """
 
     def __init__(self, core: CoreAtomicBatch, connection: Connection) -> None:

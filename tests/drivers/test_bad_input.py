@@ -1,0 +1,215 @@
+"""What every driver must do with bad input while it publishes to a real nats-server: of the caller, of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.errors import (
+    APIError,
+    BadSubjectError,
+    BatchClosedError,
+    BatchMessageError,
+    LocalProtocolError,
+    MaxPayloadError,
+)
+from jsproto.events import Event, GapReported, MessageRefused, UnexpectedMessage
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream, read_all, rows
+
+pytestmark = pytest.mark.anyio
+
+TOO_LARGE = 10054
+
+
+async def stored(js: Any, name: str) -> list[bytes]:
+    return [message.data for message in await read_all(js.get_batch(name))]
+
+
+# -- of the caller -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_stored(
+    server: Any, connect: Connect
+) -> None:
+    """The server keeps the batch open and would report a gap behind the message; so what was stored is asked for."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, max_msg_size=500)
+        batch = js.fast_publisher()
+        for payload in (b"1", b"2", bytes(600)):
+            await batch.publish(f"{name}.a", payload)
+        with pytest.raises(BatchMessageError) as caught:
+            await batch.publish_many(rows(name))
+        error = caught.value
+        assert (error.message_sequence, error.ack and error.ack.count) == (3, 2)
+        assert isinstance(error.__cause__, APIError)
+        assert error.__cause__.err_code == TOO_LARGE
+        assert await stored(js, name) == [b"1", b"2"]
+        assert batch.unacknowledged[0] == (f"{name}.a", bytes(600), None)
+
+
+async def test_a_message_over_max_msg_size_is_a_gap_that_may_be_tolerated(server: Any, connect: Connect) -> None:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc, max_msg_size=500)
+        batch = js.fast_publisher(gap="ok", batch_id="b")
+        for payload in (b"1", b"2", bytes(600), b"4"):
+            await batch.publish(f"{name}.a", payload)
+        ack = await batch.commit(f"{name}.a", b"5")
+        assert (ack.count, batch.sequence) == (5, 5)
+        assert await stored(js, name) == [b"1", b"2", b"4", b"5"]
+    refused = [event for event in events if isinstance(event, MessageRefused)]
+    assert [(event.sequence, event.error.err_code) for event in refused] == [(3, TOO_LARGE)]
+    assert GapReported("b", 3, 3) in events
+
+
+async def test_what_cannot_be_sent_spends_no_sequence(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        for batch, add in ((fast := js.fast_publisher(), fast.publish), (atomic := js.atomic_batch(), atomic.add)):
+            for number in (1, 2):
+                for subject, payload, kind in (
+                    ("a b", b"", BadSubjectError),
+                    (f"{name}.*", b"", BadSubjectError),
+                    (f"{name}.a", bytes(nc.max_payload + 1), MaxPayloadError),
+                ):
+                    with pytest.raises(kind):
+                        await add(subject, payload)
+                    assert batch.sequence == number - 1
+                assert await add(f"{name}.a", b"fine") == number
+            with pytest.raises(MaxPayloadError):
+                await batch.commit(f"{name}.a", bytes(nc.max_payload + 1))
+            assert (await batch.commit()).count == 2
+
+
+@pytest.mark.parametrize("batch_id", ["", "x" * 65, "a.b", "a b", "*", ">"])
+async def test_impossible_ids_are_refused_by_name(server: Any, connect: Connect, batch_id: str) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        with pytest.raises(LocalProtocolError):
+            js.fast_publisher(batch_id=batch_id)
+        with pytest.raises(LocalProtocolError):
+            js.atomic_batch(batch_id=batch_id)
+        with pytest.raises(LocalProtocolError):
+            await js.publish_batch([(f"{name}.a", b"")], batch_id=batch_id)
+        for batch in (js.fast_publisher(batch_id="x" * 64), js.atomic_batch(batch_id="x" * 64)):
+            assert (await batch.commit(f"{name}.a")).batch == "x" * 64
+
+
+@pytest.mark.parametrize("kind", ["fast_publisher", "atomic_batch"])
+async def test_behind_a_commit_nothing_is_taken(server: Any, connect: Connect, kind: str) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = getattr(js, kind)()
+        add = batch.publish if kind == "fast_publisher" else batch.add
+        await add(f"{name}.a", b"1")
+        await batch.commit()
+        verbs: list[Callable[[], Any]] = [lambda: add(f"{name}.a", b"2"), lambda: batch.commit(f"{name}.a", b"2")]
+        for verb in verbs:
+            with pytest.raises(BatchClosedError, match="committed"):
+                await verb()
+        assert await stored(js, name) == [b"1"]
+
+
+@pytest.mark.parametrize("kind", ["fast_publisher", "atomic_batch"])
+async def test_a_commit_amid_what_others_add_counts_all_that_was_taken(
+    server: Any, connect: Connect, kind: str
+) -> None:
+    """Threads or tasks share a batch: what a verb has returned is in it, what comes behind the commit is refused."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = js.fast_publisher(flow=50) if kind == "fast_publisher" else js.atomic_batch(ack_every=10)
+        add = batch.publish if kind == "fast_publisher" else batch.add
+        taken: dict[int, bytes] = {}
+        refused: list[int] = []
+        finished: list[int] = []
+
+        async def publish(who: int) -> None:
+            for number in range(200):
+                payload = b"%d-%d" % (who, number)
+                try:
+                    taken[await add(f"{name}.a", payload)] = payload
+                except BatchClosedError:
+                    refused.append(who)
+                    return
+            finished.append(who)
+
+        acks: list[Any] = []
+
+        async def commit() -> None:
+            while batch.sequence < 100:
+                await nc.flush()
+            acks.append(await batch.commit())
+
+        async with anyio.create_task_group() as tasks:
+            for who in range(4):
+                tasks.start_soon(publish, who)
+            tasks.start_soon(commit)
+        (ack,) = acks
+        assert sorted(taken) == list(range(1, ack.count + 1))
+        assert await stored(js, name) == [taken[sequence] for sequence in sorted(taken)]
+        assert sorted(refused + finished) == list(range(4))
+
+
+# -- of others ---------------------------------------------------------------------------------------------------------
+
+LIES: list[bytes] = [
+    b"junk",
+    b"[]",
+    b"{}",
+    b'{"type":"ack"}',
+    b'{"type":"ack","seq":1000000,"msgs":10}',  # higher than what was sent
+    b'{"type":"ack","seq":1,"msgs":0}',
+    b'{"type":"ack","seq":-1,"msgs":10}',
+    b'{"type":"gap","last_seq":900,"seq":1000}',
+    b'{"type":"err","seq":900,"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 4"}}',
+    json.dumps({"stream": "S", "seq": 1, "batch": "other", "count": 1}).encode(),
+    json.dumps({"stream": "S", "seq": 9, "batch": "b", "count": 900}).encode(),
+]
+
+
+async def test_answers_that_cannot_be_true_change_nothing(server: Any, connect: Connect) -> None:
+    """Anybody may publish to an inbox."""
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        spy = await nc.subscribe(f"{name}.>")
+        await nc.flush()
+
+        async def lie() -> None:
+            message = await spy.next_msg()
+            for payload in LIES:
+                await nc.publish(message.reply, payload)
+            await nc.flush()
+
+        batch = js.fast_publisher(batch_id="b")
+        await batch.publish(f"{name}.a", b"1")
+        await batch.publish(f"{name}.a", b"2")
+        await lie()
+        assert batch.error is None
+        assert batch.acked <= 2
+        await batch.publish(f"{name}.a", b"3")
+        assert (await batch.commit()).count == 3
+        told = len([event for event in events if isinstance(event, UnexpectedMessage)])
+        assert told == len(LIES)
+
+        while (await spy.next_msg()).data != b"":
+            pass  # up to the commit, which has no payload
+        atomic = js.atomic_batch(batch_id="b")
+        await atomic.add(f"{name}.a", b"4")
+        await lie()
+        assert (atomic.error, atomic.acked) == (None, 1)
+        assert (await atomic.commit(f"{name}.a", b"5")).count == 2
+
+        await spy.next_msg()
+        promised = await js.publish_async(f"{name}.a", b"6")
+        assert (await promised.result()).seq == 6
+        await lie()
+        assert (await promised.result()).seq == 6
+        assert js.publish_async_pending() == 0
+        assert await stored(js, name) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert len([event for event in events if isinstance(event, UnexpectedMessage)]) == 3 * len(LIES)
