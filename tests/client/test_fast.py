@@ -598,6 +598,17 @@ def test_the_server_ends_the_batch_without_a_reason() -> None:
     assert batch.fast.error.ack is not None
 
 
+def test_the_last_word_wakes_whoever_waits_for_room() -> None:
+    batch = started(1, max_outstanding_acks=1)
+    batch.ack(1, 1)
+    batch.fill(1)
+    ready = batch.fast.ready()
+    assert not ready.done
+    batch.pub_ack(1, 2)
+    assert ready in batch.h.completed
+    assert isinstance(ready.error, BatchTruncatedError)
+
+
 def test_switched_off_midway() -> None:
     batch = started()
     batch.fill(3)

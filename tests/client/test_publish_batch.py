@@ -62,6 +62,17 @@ def test_a_list_is_published_in_one_call(count: int, options: dict[str, Any]) ->
     assert h.events() == []
 
 
+def test_headers_may_be_absent_none_or_empty() -> None:
+    h = Harness()
+    ticket = h.js.publish_batch([("e.a", b"1"), ("e.a", b"2", None), ("e.a", b"3", {}), ("e.a", b"4", None)], now=h.now)
+    pubs = serve(h)
+    assert [pub.payload for pub in pubs] == [b"1", b"2", b"3", b"4"]
+    assert [set(headers_of(pub)) for pub in pubs] == [
+        *[{"Nats-Batch-Id", "Nats-Batch-Sequence"}] * 3, {"Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"}
+    ]  # fmt: skip
+    assert ticket.result().count == 4
+
+
 @pytest.mark.parametrize(
     ("messages", "kind"),
     [([], LocalProtocolError), ([("e.a", b"")] * 4, BatchFullError)],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from itertools import cycle
 from typing import Any
 from uuid import uuid4
 
@@ -514,6 +517,56 @@ async def test_leaving_the_block_without_commit_abandons(server: Any, connect: C
         with pytest.raises(LocalProtocolError):
             await js.fast_publisher().commit()
         assert (await js.publish(f"{name}.a", b"goes on")).stream == name
+
+
+async def test_leaving_the_block_by_an_error_commits_nothing(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        batch = js.fast_publisher()
+        with suppress(ZeroDivisionError):
+            async with batch:
+                await batch.publish(f"{name}.a", b"1")
+                await batch.publish(f"{name}.a", b"%d" % (1 // 0))
+        with pytest.raises(BatchClosedError, match="abandoned"):
+            await batch.commit()
+        assert batch.error is None
+
+
+async def test_headers_may_be_absent_none_or_empty(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        messages: list[Any] = [
+            (f"{name}.a", b"1"),
+            (f"{name}.a", b"2", None),
+            (f"{name}.a", b"3", {}),
+            (f"{name}.a", b"4"),
+        ]
+        async with js.fast_publisher() as batch:
+            await batch.publish_many(messages)
+            assert (await batch.commit(f"{name}.a", b"5", headers=None)).count == 5
+        assert (await js.publish_batch(messages)).count == 4
+        async with js.async_publisher() as publisher:
+            await publisher.publish_many(messages)
+        await js.publish(f"{name}.a", headers={})
+        assert (await js.stream_info(name)).state.messages == 5 + 4 + 4 + 1
+
+
+async def test_the_wall_clock_may_jump(server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is the system's monotonic one: a publish is neither given up too early nor waited for too long."""
+    jumps = cycle([0.0, 4e9, -1.0, 2e9])
+    monkeypatch.setattr(time, "time", lambda: next(jumps))
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        silent = unique("silent")
+        await nc.subscribe(silent)
+        promised = await js.publish_async(f"{name}.a")
+        with pytest.raises(TimeoutError):
+            await js.publish(silent, timeout=0.05)
+        assert (await promised.result()).seq == 1
+        assert (await js.publish(f"{name}.a")).seq == 2
+        async with js.fast_publisher() as batch:
+            await batch.publish_many(rows(name, 1000))
+            assert (await batch.commit()).count == 1000
 
 
 async def test_a_batch_that_the_server_refuses(server: Any, connect: Connect) -> None:

@@ -1,0 +1,95 @@
+"""What every driver must do with a batch that is left alone for longer than a real server keeps one.
+
+The server's patience is cut short; that it is over is told by the advisory about an atomic batch that was begun later
+and left alone as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import BatchPublishUnknownBatchIDError
+from jsproto.errors import BatchExpiredError, BatchUnknownError
+from jsproto_io.nats_server import NatsServer
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream, read_all, rows
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[NatsServer]:
+    """A server that forgets a batch after 300 ms."""
+    with NatsServer(jetstream='limits { batch { timeout: "300ms" } }') as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[NatsServer]:
+    """A server that forgets a batch after 2 s: long enough for pings of a slow machine."""
+    with NatsServer(jetstream='limits { batch { timeout: "2s" } }') as running:
+        yield running
+
+
+async def outwait(nc: Any, js: Any, name: str) -> None:
+    """Wait until the server has given up what is as old as this call."""
+    async with js.batch_advisories(name) as advisories:
+        await nc.publish(f"{name}.a", headers={"Nats-Batch-Id": "left", "Nats-Batch-Sequence": "1"})
+        assert (await advisories.next_advisory(timeout=20)).reason == "timeout"
+
+
+async def test_a_batch_left_alone_is_kept_alive(patient: NatsServer, connect: Connect) -> None:
+    async with connect(patient.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = js.fast_publisher()
+        batch._core._idle_limit = 1.0  # as the server's, with a margin
+        await batch.publish_many(rows(name, 10))
+        await outwait(nc, js, name)
+        await batch.publish_many(rows(name, 10))
+        assert (await batch.commit()).count == 20
+        assert len(await read_all(js.get_batch(name))) == 20
+
+
+async def test_a_batch_that_the_server_must_have_forgotten_takes_nothing(hasty: NatsServer, connect: Connect) -> None:
+    async with connect(hasty.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = js.fast_publisher()
+        await batch.publish_many(rows(name, 10))
+        await outwait(nc, js, name)
+        batch._core._idle_limit = 0.1  # nobody has pinged
+        for verb in (
+            lambda: batch.publish(f"{name}.a", b"late"),
+            lambda: batch.publish_many(rows(name, 5)),
+            batch.commit,
+        ):
+            with pytest.raises(BatchExpiredError):
+                await verb()
+        assert batch.sequence == 10
+        assert len(await read_all(js.get_batch(name))) == 10
+
+
+@pytest.mark.parametrize("verb", ["publish", "publish_many", "commit", "ping"])
+async def test_a_batch_that_the_server_forgets_too_early_acknowledges_nothing(
+    hasty: NatsServer, connect: Connect, verb: str
+) -> None:
+    """The client trusts in 10 s: what it sends is not stored, is not acknowledged, and the next answer says so."""
+    async with connect(hasty.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        batch = js.fast_publisher(flow=10)
+        await batch.publish_many(rows(name, 10))
+        await outwait(nc, js, name)
+        if verb == "publish":
+            assert await batch.publish(f"{name}.a", b"late") == 11
+        elif verb == "ping":
+            await batch.ping()
+        with pytest.raises(BatchUnknownError) as caught:
+            await (batch.commit() if verb == "commit" else batch.publish_many(rows(name, 1000)))
+        assert isinstance(caught.value.__cause__, BatchPublishUnknownBatchIDError)
+        assert batch.acked == caught.value.acked <= 10
+        assert len(await read_all(js.get_batch(name))) == 10
+        assert [payload for _, payload, *_ in batch.unacknowledged[10 - batch.acked :]][:1] == (
+            [b"late"] if verb == "publish" else [b"row 0"] if batch.sequence > 10 else []
+        )
