@@ -360,9 +360,15 @@ SHOWN: Final[dict[int, Row]] = {
         "mirrors have neither",
         REFUSALS + "the_server_would_refuse_it_too", SETTINGS + "what_is_refused", ROLE + "what_servers_refuse",
     ),
+    106: row(
+        "copies of mirrors and sources: no batch, nothing expected",
+        ROLE + "what_mirrors_and_sources_keep_of_a_batch", recorded("atomic-sourced_headers"),
+        "server/test_sourcing.py::test_what_was_expected_of_the_origin_is_not_expected_of_a_copy",
+        "server/test_sourcing.py::test_a_member_of_a_batch_is_copied_as_a_message_of_its_own",
+        "integration/test_copies.py::test_mirrors_and_sources_copy_without_the_headers_of_the_publish",
+    ),
 }  # fmt: skip
 
 OPEN: Final[dict[int, str]] = {
     93: "object stores are not part of the library yet",
-    106: "streams of the server role have no mirrors and no sources yet",
 }

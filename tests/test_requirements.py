@@ -27,6 +27,19 @@ def named_in(file: Path) -> frozenset[str]:
     return frozenset(name for name in names if name.lower().startswith("test"))
 
 
+def check_exists(node: str) -> None:
+    """A pytest's node id below this folder names a test; a record that it is for is there."""
+    path, _, name = node.partition("::")
+    file = TESTS / path
+    assert file.is_file(), node
+    function, _, scenario = name.partition("[")
+    assert function in named_in(file), node
+    if scenario:
+        record, _, release = scenario.removesuffix("]").partition("@")
+        files = [*(TESTS / "transcripts").glob(f"{record}@{release}.json")]
+        assert files or [*(TESTS / "transcripts").glob(f"{record}.c0@{release}.json")], node
+
+
 def test_every_row_is_shown_or_open() -> None:
     assert sorted([*SHOWN, *OPEN]) == list(ROWS)
 
@@ -37,15 +50,7 @@ def test_a_row_names_tests_that_exist(number: int) -> None:
     assert words
     assert len(set(tests)) == len(tests) >= 1
     for node in tests:
-        path, _, name = node.partition("::")
-        file = TESTS / path
-        assert file.is_file(), node
-        function, _, scenario = name.partition("[")
-        assert function in named_in(file), node
-        if scenario:
-            record, _, release = scenario.removesuffix("]").partition("@")
-            files = [*(TESTS / "transcripts").glob(f"{record}@{release}.json")]
-            assert files or [*(TESTS / "transcripts").glob(f"{record}.c0@{release}.json")], node
+        check_exists(node)
 
 
 @pytest.mark.parametrize("number", list(OPEN))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -194,6 +195,49 @@ async def test_promises_end_with_the_connection(server: Any, connect: Connect) -
             await pending.result()
         with pytest.raises((ConnectionClosedError, ConnectionLostError)):
             await js.publish_async(silent)
+
+
+# -- one that is waited for, one that is not stored -------------------------------------------------------------------
+
+
+async def test_a_publish_that_is_given_up_hurts_nobody(server: Any, connect: Connect) -> None:
+    """It may be stored all the same; its late answer is nobody else's."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        given_up = 0
+        for number in range(20):
+            try:
+                ack = await js.publish(f"{name}.a", b"%d" % number, timeout=0)
+            except TimeoutError:
+                given_up += 1
+            else:
+                assert ack.seq == 2 * number + 1
+            promised = await js.publish_async(f"{name}.b", b"%d" % number)
+            with suppress(TimeoutError):
+                await promised.result(timeout=0)
+            assert (await promised.result()).seq == 2 * number + 2
+        assert given_up
+        assert js.publish_async_pending() == 0
+        stored = await read_all(js.get_batch(name))
+        assert [message.data for message in stored] == [b"%d" % (n // 2) for n in range(40)]
+
+
+async def test_a_ping_goes_where_the_batch_began(server: Any, connect: Connect) -> None:
+    """Any subject of the stream would do; it carries the highest sequence and is not stored."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        spy = await nc.subscribe(f"{name}.>")
+        async with js.fast_publisher() as batch:
+            await batch.publish(f"{name}.first", b"1")
+            await batch.publish(f"{name}.second", b"2")
+            await batch.ping()
+            sent = [await spy.next_msg() for _ in range(3)]
+            assert [message.subject.rpartition(".")[2] for message in sent] == ["first", "second", "first"]
+            assert [message.reply.split(".")[-3:] for message in sent] == [
+                ["1", "0", "$FI"], ["2", "1", "$FI"], ["2", "4", "$FI"]
+            ]  # fmt: skip
+            assert (await batch.commit()).count == 2
+        assert (await js.stream_info(name)).state.messages == 2
 
 
 # -- abandoned batches -------------------------------------------------------------------------------------------------
