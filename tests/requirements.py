@@ -149,6 +149,7 @@ SHOWN: Final[dict[int, Row]] = {
     36: row(
         "the client's size guard, which can be raised",
         ATOMIC + "the_batch_has_a_size_and_the_marker_is_not_counted",
+        ATOMIC + "where_the_marker_is_counted_or_unknown_the_last_message_must_commit",
         ATOMIC + "the_size_guard_can_be_raised_or_switched_off",
     ),
     37: row(
@@ -230,6 +231,7 @@ SHOWN: Final[dict[int, Row]] = {
         "nothing is added to a dead batch",
         FAST + "a_batch_that_could_not_be_kept_alive_is_not_trusted",
         FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count",
+        "drivers/test_idling.py::test_a_batch_that_the_server_must_have_forgotten_takes_nothing",
     ),
     61: row(
         "the rate starts low, doubles, halves, has a ceiling",
@@ -277,8 +279,11 @@ SHOWN: Final[dict[int, Row]] = {
         "the stall rule, without a deadlock",
         WINDOWS + "the_window_of_the_draft_example", WINDOWS + "sender_and_receiver_never_wait_for_each_other",
     ),
-    77: row("1 to 3 acknowledgements outstanding", FAST + "impossible_options_are_refused"),
-    78: row("how long a stall may last", FAST + "a_closed_window_flushes_pings_and_opens_again"),
+    77: row(
+        "1 to 3 acknowledgements outstanding",
+        FAST + "impossible_options_are_refused", FAST + "how_many_acknowledgements_may_be_outstanding",
+    ),
+    78: row("how long a stall may last", FAST + "how_long_a_stall_may_last"),
     79: row(
         "the caller knows sequence and acknowledged",
         FAST + "the_window_follows_the_rate_up_and_down", FACADE + "messages_one_by_one_with_headers",
@@ -296,7 +301,9 @@ SHOWN: Final[dict[int, Row]] = {
         SERVER_FAST + "the_limits_are_those_of_the_stream_and_of_the_server",
         "test_errors.py::test_every_row_has_a_class_of_its_own",
     ),
-    85: row("no limit to the size of a batch", RELEASES + "fast_ingest_in_and_direct_get_out"),
+    85: row(
+        "no limit to the size of a batch", RELEASES + "fast_ingest_in_and_direct_get_out", FACADE + "the_main_job"
+    ),
     86: row(
         "10 s of silence end a batch; no advisory but in the draft",
         SERVER_FAST + "a_silent_batch_is_forgotten_without_a_word",
@@ -313,7 +320,7 @@ SHOWN: Final[dict[int, Row]] = {
     90: row("what is not acknowledged is kept", FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try"),
     91: row(
         "a context manager (leaving without a commit abandons)",
-        FACADE + "leaving_the_block_without_commit_abandons",
+        FACADE + "leaving_the_block_without_commit_abandons", FACADE + "leaving_the_block_by_an_error_commits_nothing",
     ),
     92: row(
         "any iterable, with back-pressure",

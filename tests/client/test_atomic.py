@@ -240,10 +240,18 @@ def test_ack_every_message(ack_first: bool) -> None:
 
 
 def test_the_required_level_is_on_every_message() -> None:
-    batch = opened(required_api_level=4)
-    pubs = batch.add(2)
-    batch.commit_eob()
-    assert all(headers_of(pub)["Nats-Required-Api-Level"] == "4" for pub in pubs)
+    for marker in (False, True):
+        batch = Batch(required_api_level=4)
+        pubs = batch.add()
+        batch.say()
+        pubs += batch.add(2)
+        assert batch.atomic.add_many([("e.a", b"x")] * 3, batch.h.now) == 3
+        if marker:
+            batch.atomic.commit_eob(batch.h.now)
+        else:
+            batch.atomic.commit(batch.h.now, "e.a")
+        pubs += batch.sent()
+        assert [headers_of(pub)["Nats-Required-Api-Level"] for pub in pubs] == ["4"] * 7
     own = opened()
     assert headers_of(*own.add(1, {"Nats-Required-Api-Level": "3"}))["Nats-Required-Api-Level"] == "3"
 

@@ -244,6 +244,7 @@ def test_the_window_follows_the_rate_up_and_down() -> None:
     batch.fill(4)
     assert batch.fast.room == 0
     batch.ack(3, 4)
+    assert (batch.fast.sequence, batch.fast.acked) == (5, 3)
     assert batch.fast.room == 3 + 8 - 5
     batch.ack(5, 1)
     assert batch.fast.room == 2
@@ -283,6 +284,25 @@ def test_a_closed_window_flushes_pings_and_opens_again() -> None:
     assert operations(batch.h.published()) == [(2, 4)]
     batch.ack(2, 1)
     assert ready.result() is None
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, None])
+def test_how_many_acknowledgements_may_be_outstanding(number: int | None) -> None:
+    batch = started(10, **({} if number is None else {"max_outstanding_acks": number}))
+    assert batch.fast.sequence + batch.fast.room == 10 * (2 if number is None else number)
+
+
+@pytest.mark.parametrize("seconds", [1.5, 30.0])
+def test_how_long_a_stall_may_last(seconds: float) -> None:
+    batch = started(1, ack_timeout=seconds, max_outstanding_acks=1)
+    batch.ack(1, 1)
+    batch.fill(1)
+    ready = batch.fast.ready()
+    batch.h.advance(seconds - 0.01)
+    assert not ready.done
+    batch.h.advance(0.02)
+    assert isinstance(ready.error, BatchStalledError)
+    assert f"{seconds:g} s" in str(ready.error)
 
 
 def test_a_rate_that_closes_the_window_is_watched() -> None:
@@ -334,6 +354,7 @@ def test_commit_without_storing() -> None:
     (pub,) = batch.h.published()
     assert (pub.subject, pub.payload, operations([pub])) == (b"e.a", b"", [(5, 3)])
     batch.ack(4, 10)
+    assert (batch.fast.acked, ticket.done) == (4, False)  # a flow acknowledgement of all is not the last word
     batch.pub_ack(4, 5, 3)
     assert ticket.result().count == 4
     assert batch.fast.acked == 4

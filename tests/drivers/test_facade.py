@@ -437,6 +437,7 @@ async def test_messages_one_by_one_with_headers(server: Any, connect: Connect) -
             await batch.ping()
             ack = await batch.commit(f"{name}.last", b"end", headers={"L": "1"})
             assert (ack.count, ack.batch, batch.batch_id) == (101, "one-by-one", "one-by-one")
+            assert (batch.sequence, batch.acked) == (101, 101)
             assert batch.flow == 10
             with pytest.raises(BatchClosedError):
                 await batch.publish(f"{name}.a", b"too late")
