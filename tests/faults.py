@@ -64,7 +64,7 @@ PEERS: Final[dict[str, tuple[Row, ...]]] = {
             PERMISSIONS_FACADE + "what_may_not_be_asked_fails_at_once",
         ),
     ),
-    "nats-jetstream": (row("timeouts by the wall clock", FACADE + "the_wall_clock_may_jump"),),
+    "nats-jetstream": (row("timeouts by the wall clock", "test_architecture.py::test_time_is_the_monotonic_one"),),
     "nats-jetstream-extra": (
         row(
             "after 11 s of silence add() goes on saying yes to messages that are never stored",
@@ -176,12 +176,14 @@ SURVEYED: Final[tuple[Row, ...]] = (
         "a batch that died, by a gap or by silence, takes nothing and says why",
         FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count",
         FAST + "a_batch_that_could_not_be_kept_alive_is_not_trusted",
+        ATOMIC + "a_batch_that_was_silent_for_too_long_is_refused_at_the_next_verb",
         ATOMIC_RELEASES + "a_batch_that_the_server_has_forgotten_is_refused_by_the_client_first",
         IDLING + "a_batch_that_the_server_must_have_forgotten_takes_nothing",
     ),
     row(
         "a message that was not sent spends no sequence",
         ATOMIC + "what_cannot_be_sent_spends_no_sequence",
+        ATOMIC + "a_later_message_that_is_not_taken_gives_its_sequence_back",
         FAST + "a_refused_message_spends_no_sequence",
         BAD_INPUT + "what_cannot_be_sent_spends_no_sequence",
     ),

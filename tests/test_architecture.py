@@ -49,6 +49,7 @@ LAYERS: Final = {
 # And those that it may import besides for annotations alone.
 ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 
+MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
 THIRD_PARTY: Final = {"jsproto_io/trio.py": {"trio"}, "jsproto_io/cli/": {"typer", "rich", "plotille"}}
 PUBLIC_DRIVERS: Final = [f"jsproto_io.{name}" for name in ("sync", "asyncio", "trio", "nats_server")]
 THIN: Final = 300  # lines: a driver is shorter
@@ -166,6 +167,19 @@ def test_what_the_transports_import(path: Path) -> None:
     third_party = {name for prefix, names in THIRD_PARTY.items() if place.startswith(prefix) for name in names}
     roots = {found.module.split(".")[0] for found in imports(path)}
     assert roots - sys.stdlib_module_names - third_party <= {"jsproto", "jsproto_io"}
+
+
+@pytest.mark.parametrize("path", DRIVERS, ids=module_name)
+def test_time_is_the_monotonic_one(path: Path) -> None:
+    """The clock on the wall jumps: nothing may be given up too early, or waited for too long, because of it."""
+    taken = {found.name for found in imports(path) if found.module == "time" and found.name is not None}
+    taken |= {
+        node.attr
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
+    }
+    assert taken <= MONOTONIC
+    assert {found.name for found in imports(path) if found.module == "datetime"} <= {"timedelta"}
 
 
 def test_no_driver_imports_another() -> None:

@@ -177,6 +177,9 @@ def test_the_window_in_bytes_is_overrun_by_one_message() -> None:
     peer = Peer(max_pending_bytes=10)
     assert peer.many(9, size=4) == 3
     assert (peer.publisher.pending_bytes, peer.publisher.room) == (12, 0)
+    assert peer.many(1) == 0
+    with pytest.raises(LocalProtocolError, match="wait for ready"):
+        peer.publisher.publish("s.a", b"x", now=peer.now)
     ready = peer.publisher.ready()
     peer.answer(1)
     assert not ready.done  # 8 bytes: more than three quarters

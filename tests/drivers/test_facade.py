@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from itertools import cycle
 from typing import Any
 from uuid import uuid4
 
@@ -550,24 +548,6 @@ async def test_headers_may_be_absent_none_or_empty(server: Any, connect: Connect
             await publisher.publish_many(messages)
         await js.publish(f"{name}.a", headers={})
         assert (await js.stream_info(name)).state.messages == 5 + 4 + 4 + 1
-
-
-async def test_the_wall_clock_may_jump(server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time is the system's monotonic one: a publish is neither given up too early nor waited for too long."""
-    jumps = cycle([0.0, 4e9, -1.0, 2e9])
-    monkeypatch.setattr(time, "time", lambda: next(jumps))
-    async with connect(server.url) as nc:
-        js, name = await make_stream(nc)
-        silent = unique("silent")
-        await nc.subscribe(silent)
-        promised = await js.publish_async(f"{name}.a")
-        with pytest.raises(TimeoutError):
-            await js.publish(silent, timeout=0.05)
-        assert (await promised.result()).seq == 1
-        assert (await js.publish(f"{name}.a")).seq == 2
-        async with js.fast_publisher() as batch:
-            await batch.publish_many(rows(name, 1000))
-            assert (await batch.commit()).count == 1000
 
 
 async def test_a_batch_that_the_server_refuses(server: Any, connect: Connect) -> None:
