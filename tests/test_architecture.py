@@ -31,7 +31,7 @@ ALLOWED: Final = frozenset(
         "hashlib", "heapq", "itertools", "json", "operator", "re", "types", "typing", "urllib.parse",
     }
 )  # fmt: skip
-ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", "timedelta")}
+ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
 
 # What the standard library gives without an import and a pure core has no use for.
 IMPURE_BUILTINS: Final = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"})

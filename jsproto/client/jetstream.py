@@ -4,7 +4,7 @@ Rules: a verb either sends its request or raises LocalProtocolError with nothing
 APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
 NoStreamResponseError.
 
-Not here: consumers, single Direct Gets.
+Not here: the verbs that read (``reading``), consumers.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from typing import Any, Final, TypeVar
 
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
+from jsproto.client.reading import Reads, not_available
 from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.client.session import Session
 from jsproto.errors import (
     APIError,
     BatchFullError,
-    Error,
-    JetStreamNotAvailableError,
     LocalProtocolError,
     NoStreamResponseError,
     UnsupportedByServerError,
@@ -44,7 +42,7 @@ FEATURES: Final = {"allow_atomic": ("2.12", "atomic batches"), "allow_batched": 
 """Fields of a stream's configuration that older servers do not know: the version that brought them, and their name."""
 
 
-class JetStream:
+class JetStream(Reads):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
 
     def __init__(
@@ -206,25 +204,6 @@ class JetStream:
         )  # fmt: skip
         return self.session.run(publish_batch(self.session, batch, messages, now))
 
-    def get_batch(
-        self,
-        stream: str,
-        *,
-        now: float,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        timeout: float | None = None,
-    ) -> DirectBatch:
-        """Read a stream from a sequence on; see ``DirectBatch``. ``max_bytes`` bounds what is asked for at once."""
-        return DirectBatch(
-            self.session, stream, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(), now=now,
-            seq=seq, subject=subject, batch=batch, page_messages=PAGE_MESSAGES,
-            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
-            timeout=self.timeout if timeout is None else timeout,
-        )  # fmt: skip
-
     def _check(self, config: StreamConfig) -> None:
         config.check()
         server = self.session.server
@@ -237,7 +216,7 @@ class JetStream:
     ) -> Ticket[T]:
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
-            decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
+            decode=lambda message: build(decode_response(message.payload)), no_responders=not_available,
         )  # fmt: skip
 
 
@@ -257,10 +236,6 @@ def publish_headers(
     }
     added = [(name, str(value)) for name, value in own.items() if value is not None]
     return headers if not added else Headers([*Headers.of(headers).items(), *added])
-
-
-def _not_available(subject: str) -> Error:
-    return JetStreamNotAvailableError(subject)
 
 
 def _succeeded(body: dict[str, Any]) -> bool:

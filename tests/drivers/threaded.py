@@ -14,15 +14,13 @@ from typing import Any, Self
 
 from anyio import to_thread
 
-from jsproto_io import _async, _blocking, sync
+import jsproto_io.asyncio
+from jsproto_io import sync
 
 _END = object()
 _LIKE: dict[type, type] = {
-    sync.Connection: _async.Connection,
-    **{getattr(_blocking, name): getattr(_async, name)
-       for name in ("Message", "Subscription", "JetStream", "AtomicBatch", "FastPublisher", "BatchReader",
-                    "AsyncPublisher", "PendingAck", "BatchAdvisories")},
-}  # fmt: skip
+    getattr(sync, name): getattr(jsproto_io.asyncio, name) for name in sync.__all__ if name != "connect"
+}
 
 
 async def _run(call: Callable[[], Any]) -> Any:

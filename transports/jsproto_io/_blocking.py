@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from jsproto.client.atomic import MAX_MESSAGES
-from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.client.fast import FastPublisher as CoreFastPublisher
 from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -32,18 +31,18 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._blocking_atomic import AtomicBatch, collected
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
+from jsproto_io._blocking_reading import Reads
 from jsproto_io._common import (
     OutgoingMessage,
     Timeout,
     seconds,
     stream_config,
 )
-from jsproto_io._shared import BatchReaderBase, ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
+from jsproto_io._shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 
@@ -254,7 +253,7 @@ class Subscription(SubscriptionBase):
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream:
+class JetStream(Reads):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
@@ -500,30 +499,6 @@ class JetStream:
             )
         )
 
-    def get_batch(
-        self,
-        stream: str,
-        *,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        timeout: Timeout | None = None,
-    ) -> BatchReader:
-        """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
-
-        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``:
-        how much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The
-        stream needs ``allow_direct``.
-        """
-        limit = seconds(timeout)
-        core = self._connection._call(
-            lambda now: self._core.get_batch(
-                stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=limit
-            )
-        )
-        return BatchReader(core, self._connection)
-
 
 class FastPublisher(FastPublisherBase, PublishesMany):
     """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
@@ -580,49 +555,3 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         """Wait for the window, and for the connection."""
         self._connection._make_room()
         self._connection._wait(self._connection._call(lambda now: self._core.ready()))
-
-
-class BatchReader(BatchReaderBase):
-    """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
-
-    Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
-    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
-    it stops reading at the end.
-    """
-
-    def __init__(self, core: DirectBatch, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
-        self._connection = connection
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[StoredMsg]:
-        taken = self._taken
-        while True:
-            while taken:
-                yield taken.popleft()
-            if not self._more():
-                return
-
-    def __next__(self) -> StoredMsg:
-        while not self._taken:
-            if not self._more():
-                raise StopIteration
-        return self._taken.popleft()
-
-    def _more(self) -> bool:
-        """Take what has come, or wait for it; False at the end."""
-        readable = self._connection._call(self._take)
-        if readable is not None:
-            self._connection._wait(readable)
-        return not self._finished
-
-    def close(self) -> None:
-        """Stop reading; what was not taken is dropped."""
-        self._connection._release(self._close)

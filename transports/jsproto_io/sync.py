@@ -37,9 +37,10 @@ from jsproto.client.session import Session
 from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import _blocking
-from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._blocking_reading import BatchReader
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
