@@ -358,3 +358,12 @@ class IncompleteBatchError(Error):
     def __init__(self, message: str, last_seq: int) -> None:
         super().__init__(f"{message} (received up to sequence {last_seq})")
         self.last_seq = last_seq
+
+
+class MessagesDroppedError(Error):
+    """A read was to begin at sequence ``wanted``, and the stream now begins at ``first_seq``: limits, or a purge."""
+
+    def __init__(self, wanted: int, first_seq: int) -> None:
+        super().__init__(f"messages {wanted} to {first_seq - 1} are not in the stream any more")
+        self.wanted = wanted
+        self.first_seq = first_seq
