@@ -367,3 +367,11 @@ class MessagesDroppedError(Error):
         super().__init__(f"messages {wanted} to {first_seq - 1} are not in the stream any more")
         self.wanted = wanted
         self.first_seq = first_seq
+
+
+class SnapshotError(Error):
+    """A snapshot as of sequence ``up_to_seq`` cannot be had: it was overwritten while read, or no replica has it."""
+
+    def __init__(self, message: str, up_to_seq: int) -> None:
+        super().__init__(f"{message} (the snapshot is as of sequence {up_to_seq})")
+        self.up_to_seq = up_to_seq

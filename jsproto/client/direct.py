@@ -326,8 +326,10 @@ class DirectBatch(Conversation):
         """Ask for what is left of the page."""
         if self._checked:  # it was not approved
             self._drop_page()
-        elif self._left is not None:
-            self._left -= self._page_count
+        elif self._page_count:
+            self._known = max(self.num_pending or 0, self._known - self._page_count)
+            if self._left is not None:
+                self._left -= self._page_count
         if self._left == 0:
             self._finish()
         else:

@@ -25,6 +25,9 @@ Duration: TypeAlias = float | timedelta
 Instant: TypeAlias = "int | datetime"
 """A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
 
+Point: TypeAlias = "int | datetime"
+"""A point of a stream as callers give it: a sequence, or a moment as a datetime that knows its zone."""
+
 MAX_DURATION: Final = 2**63 - 1
 """The longest duration of a server, in nanoseconds (Go's ``time.Duration``): 292 years."""
 

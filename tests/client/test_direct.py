@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.client.direct import DirectBatch
+from jsproto.client.direct import TIMES_BEHIND, DirectBatch
 from jsproto.errors import (
     BadRequestError,
     BadSubjectError,
@@ -27,6 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.wire.frames import Pub, Unsub
+from tests.client.replicas import Stream, read_through
 from tests.harness import Harness
 
 NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
@@ -49,12 +50,14 @@ class Read:
 
     def __init__(self, page_messages: int = 10, harness: Harness | None = None, **options: Any) -> None:
         self.h = harness or Harness()
-        js = self.h.js
-        self.direct = DirectBatch(
-            self.h.session, "DG", api_subject=js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
-            now=self.h.now, page_messages=page_messages, **options,
-        )  # fmt: skip
+        self.direct = self.make(page_messages=page_messages, **options)
         self.reply = b""
+
+    def make(self, **options: Any) -> DirectBatch:
+        return DirectBatch(
+            self.h.session, "DG", api_subject=self.h.js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
+            now=self.h.now, **options,
+        )  # fmt: skip
 
     def requests(self) -> list[dict[str, Any]]:
         pubs = [frame for frame in self.h.sent() if isinstance(frame, Pub)]
@@ -167,9 +170,9 @@ def test_draft_time_format_and_unusual_header_order() -> None:
 @pytest.mark.parametrize(
     ("headers", "arrived"),
     [
-        ([stored(1, last=0, pending=5), stored(3, last=2, pending=3)], 1),  # 2 is missing
-        ([stored(5, last=0, pending=5), stored(6, last=4, pending=3)], 5),  # it follows another
-        ([stored(1, last=0, pending=5), end(last=2, pending=3)], 1),  # the last one is missing
+        ([stored(1, last=0, pending=1), stored(3, last=2, pending=0)], 1),  # 2 is missing
+        ([stored(5, last=0, pending=1), stored(6, last=4, pending=0)], 5),  # it follows another
+        ([stored(1, last=0, pending=1), end(last=2, pending=0)], 1),  # the last one is missing
         ([stored(3, last=2, pending=5)], 0),  # the first one is
         ([end(last=2, pending=3)], 0),  # all are
     ],
@@ -633,3 +636,46 @@ def test_every_message_exactly_once_in_order(
             break
     assert got == (sequences if limit is None else sequences[:limit])
     assert read.direct.error is None
+
+
+@given(
+    log=st.lists(st.sampled_from(["k.1", "k.2", "j"]), max_size=40), deleted=st.sets(st.integers(1, 40)),
+    first=st.integers(1, 9), limit=st.none() | st.integers(1, 40), old=st.booleans(), data=st.data(),
+)  # fmt: skip
+def test_whatever_happens_on_the_way_nothing_comes_twice_and_nothing_is_left_out(
+    log: list[str], deleted: set[int], first: int, limit: int | None, old: bool, data: st.DataObject
+) -> None:
+    """Replies get lost, come twice and late, and replicas fall silent in the middle of a page."""
+    stream = Stream(log)
+    for seq in deleted:
+        stream.messages.pop(seq, None)
+    h = Harness()
+    read = DirectBatch(
+        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now, seq=first,
+        subject="k.*", batch=limit, page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
+    )  # fmt: skip
+    got = read_through(h, stream, read, data.draw, applied=lambda: stream.last_seq, old=old)
+    expected = [seq for seq, subject in stream.messages.items() if seq >= first and subject != "j"][:limit]
+    assert got == (expected if read.error is None else expected[: len(got)])
+
+
+@given(log=st.lists(st.just("k.1"), min_size=1, max_size=30), data=st.data())
+def test_a_page_of_a_replica_that_is_behind_does_not_end_the_read(log: list[str], data: st.DataObject) -> None:
+    stream = Stream(log)
+    h = Harness()
+    read = DirectBatch(
+        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now,
+        page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
+    )  # fmt: skip
+    answers = iter([len(log), *data.draw(st.lists(st.integers(0, len(log)), max_size=TIMES_BEHIND))])
+    got = read_through(
+        h,
+        stream,
+        read,
+        data.draw,
+        applied=lambda: next(answers, len(log)),
+        events=["fine", "fine", "twice"],
+        pauses=[0.0, 0.03],
+    )
+    assert read.error is None
+    assert got == list(stream.messages)

@@ -5,16 +5,16 @@ Rules: as of ``_blocking``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from jsproto.client.direct import DirectBatch
+from jsproto.client.direct import DirectBatch, IfDropped
 from jsproto.client.gets import ReadLevel
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.times import Instant
+from jsproto.grammar.times import Instant, Point
 from jsproto_io._common import Timeout, seconds
 from jsproto_io._shared import BatchReaderBase
 
@@ -99,29 +99,98 @@ class Reads:
         self,
         stream: str,
         *,
-        seq: int = 1,
+        seq: int | None = None,
+        start_time: Instant | None = None,
         subject: str | None = None,
         batch: int | None = None,
         max_bytes: int | None = None,
+        if_dropped: IfDropped = "skip",
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
+        """Read messages of a stream by Direct Get (ADR-31) to its end: from sequence ``seq`` on, or from a time on.
 
-        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``:
-        how much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The
-        stream needs ``allow_direct``.
+        ``start_time``: nanoseconds since the epoch, or a datetime with a time zone. ``subject``: only what matches it;
+        wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how much is asked for at once; about
+        twice that is buffered. ``if_dropped``: "error" raises MessagesDroppedError when limits, or a purge, took what
+        was to come next; "skip" goes on with what is left. ``timeout``: the longest silence, seconds or a timedelta,
+        until what is missing is asked for again, and then until the read fails. The stream needs ``allow_direct``, the
+        server must be 2.11 or later.
         """
-        limit = seconds(timeout)
-        core = self._connection._call(
-            lambda now: self._core.get_batch(
-                stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=limit
-            )
+        verb = partial(
+            self._core.get_batch,
+            stream,
+            seq=seq,
+            start_time=start_time,
+            subject=subject,
+            batch=batch,
+            max_bytes=max_bytes,
+            if_dropped=if_dropped,
+            timeout=seconds(timeout),
         )
+        return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
+
+    def get_last_msgs_for(
+        self,
+        stream: str,
+        subjects: str | Iterable[str],
+        *,
+        batch: int | None = None,
+        up_to_seq: int | None = None,
+        up_to_time: Instant | None = None,
+        max_bytes: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
+
+        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. ``up_to_seq``, ``up_to_time``:
+        as they were at that sequence, or just before that time, if the stream still has those messages. ``batch``: at
+        most so many. Else as ``get_batch``. Where replicas, or mirrors, may be behind, or subjects are many, read a
+        ``snapshot``.
+        """
+        verb = partial(
+            self._core.get_last_msgs_for,
+            stream,
+            subjects if isinstance(subjects, str) else list(subjects),
+            batch=batch,
+            up_to_seq=up_to_seq,
+            up_to_time=up_to_time,
+            max_bytes=max_bytes,
+            timeout=seconds(timeout),
+        )
+        return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
+
+    def snapshot(
+        self,
+        stream: str,
+        subjects: str | Iterable[str] = ">",
+        *,
+        at: Point | None = None,
+        max_bytes: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read the last message of each of ``subjects``, any number of them, all as of one sequence of the stream.
+
+        Wildcards are allowed. ``at``: a sequence, or just before a time (a datetime with a time zone); now when None.
+        The reader's ``up_to_seq`` says which sequence it is. What is published meanwhile does not show, and a replica
+        or mirror that is behind is asked again. SnapshotError when a message was overwritten or deleted before it
+        could be read: then read another one, or let the stream keep more messages of a subject. A subject whose
+        message of that time had gone before the read began is left out. The stream's leader is asked for the list of
+        subjects. Else as ``get_batch``.
+        """
+        verb = partial(
+            self._core.snapshot,
+            stream,
+            subjects if isinstance(subjects, str) else list(subjects),
+            at=at,
+            max_bytes=max_bytes,
+            timeout=seconds(timeout),
+        )
+        core = self._connection._ask(lambda now: verb(now=now))
         return BatchReader(core, self._connection)
 
 
 class BatchReader(BatchReaderBase):
-    """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
+    """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
 
     Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
     does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager

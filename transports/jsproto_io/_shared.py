@@ -224,6 +224,21 @@ class BatchReaderBase:
         self._taken: deque[StoredMsg] = deque()
         self._finished = False
 
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message that came, taken or not; 0 before the first."""
+        return self._core.last_seq
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages that match and did not come yet, as the server said last; None before it said anything."""
+        return self._core.num_pending
+
+    @property
+    def up_to_seq(self) -> int | None:
+        """The sequence as of which last messages are read; None for other reads, and until it is known."""
+        return self._core.up_to_seq
+
     def __del__(self) -> None:
         # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
         # the next one that holds the state closes it.
