@@ -24,7 +24,9 @@ _PAGED = re.compile(
     rb"\r\nNats-Sequence: ([0-9]{1,20}+)\r\nNats-Time-Stamp: [^\r\n]++"
     rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
 )
-_BREAK = re.compile(r"[\r\n\0]")
+_NO_HEADERS: Final = b"NATS/1.0"
+_EMPTY: Final = Headers()  # they cannot be changed: one is enough
+_BREAK: Final = re.compile(r"[\r\n\0]")
 ENDING: Final = b"\r\nNats-Last-Sequence: %d\r\n\r\n"
 """How the header block of a reply ends in a batch: with the sequence of the reply before it."""
 
@@ -125,6 +127,8 @@ class StoredMsg:
     def headers(self) -> Headers:
         """The user's headers alone."""
         end = self._header.rfind(_SERVER_BLOCK)
+        if end == len(_NO_HEADERS) and self._header.startswith(_NO_HEADERS):
+            return _EMPTY
         if end < 0:
             raise RemoteProtocolError("a Direct Get reply without Nats-Stream", self._header)
         return Headers.parse(self._header[:end] + b"\r\n\r\n")

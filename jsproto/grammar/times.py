@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, NewType, TypeAlias
 
 from jsproto.errors import LocalProtocolError
@@ -93,17 +94,28 @@ def parse_timestamp(text: bytes | str) -> int:
     Digits of the fraction behind the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
+    fraction = raw[20:-1]
+    if raw[19:20] == b"." and raw.endswith(b"Z") and fraction.isdigit():  # as servers write it, nearly always
+        return _whole_second(raw[:19] + b"Z") + int(fraction[:9].ljust(9, b"0"))
+    return _parse(raw)
+
+
+def _parse(raw: bytes) -> int:
     found = _STAMP.fullmatch(raw)
     if found is None:
-        raise ValueError(f"not a time stamp: {text[:64]!r}")
+        raise ValueError(f"not a time stamp: {raw[:64]!r}")
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     days = _days(year, month, day)
     if _date(days) != (year, month, day):
-        raise ValueError(f"not a day of the calendar: {text[:64]!r}")
+        raise ValueError(f"not a day of the calendar: {raw[:64]!r}")
     fraction, sign, ahead_hours, ahead_minutes = found.groups(b"0")[6:]
     ahead = int(ahead_hours) * 3_600 + int(ahead_minutes) * 60
     seconds = days * _DAY + hour * 3_600 + minute * 60 + second + (ahead if sign == b"-" else -ahead)
     return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
+
+
+# What is read together was often stored within the same second.
+_whole_second: Final = lru_cache(64)(_parse)
 
 
 def format_timestamp(stamp: int) -> str:

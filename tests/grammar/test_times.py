@@ -55,6 +55,15 @@ def test_moments_that_are_none(moment: Any) -> None:
         instant(moment)
 
 
+@pytest.mark.parametrize(
+    "text", ["2026-02-30T00:00:00.1Z", "2026-01-01T24:00:00.1Z", "2026-01-01X00:00:00.1Z", "." * 21]
+)
+def test_what_looks_like_a_time_stamp_but_is_none(text: str) -> None:
+    for _ in range(2):  # what is remembered are answers, not errors
+        with pytest.raises(ValueError, match="not a"):
+            parse_timestamp(text)
+
+
 # -- time stamps -------------------------------------------------------------------------------------------------------
 
 
