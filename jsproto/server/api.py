@@ -5,7 +5,7 @@ subject is not looked at. A stream that is created again with the same configura
 same subject. A mirror is read directly if its origin is, whatever it says, provided that the origin is here.
 
 Not here: what streams do (``publish``), routing, reading without the leader (``replicas``), consumers (nobody answers
-those), limits of accounts, filters and details of STREAM.INFO.
+those), limits of accounts, the details of STREAM.INFO.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from jsproto.wire.frames import Msg
 
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
+SUBJECTS_AT_ONCE: Final = 100_000
 _TYPE: Final = "io.nats.jetstream.api.v1.{}_response"
 _UNLIMITED: Final[dict[str, Any]] = {
     "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
@@ -202,7 +203,17 @@ class JetStreamApi(Conversation):
         return self._describe(self.update(_config(name, payload), now), now)
 
     def _info(self, name: str, payload: bytes, now: float) -> Body:
-        return _NO_PAGE | self._describe(self._find(name).stream, now, cluster={"leader": NAME})
+        stream = self._find(name).stream
+        body = _NO_PAGE | self._describe(stream, now, cluster={"leader": NAME})
+        asked = _read(payload) if payload else {}
+        pattern = asked.get("subjects_filter")
+        if not pattern:
+            return body
+        if not isinstance(pattern, str):
+            raise refusal(10025, "subjects_filter is a string")
+        counts, offset = stream.counts(pattern), _number(asked, "offset")
+        body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
+        return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
         self.delete(name)

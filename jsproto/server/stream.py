@@ -112,6 +112,11 @@ class Stream:
         """How many messages a subject (no pattern) has."""
         return len(self._by_subject.get(subject, ()))
 
+    def counts(self, pattern: str) -> list[tuple[str, int]]:
+        """The subjects that match, in their order, and how many messages each has."""
+        named = ((_text(subject), len(seqs)) for subject, seqs in self._by_subject.items() if seqs)
+        return sorted((subject, count) for subject, count in named if matches(pattern, subject))
+
     def matching(self, pattern: bytes, seq: int) -> Iterator[Stored]:
         """The messages from a sequence on whose subject matches, oldest first."""
         wanted = _text(pattern)

@@ -7,8 +7,16 @@ from typing import Final
 import pytest
 
 from jsproto.client.direct import DirectBatch
+from jsproto.client.gets import ReadLevel
 from jsproto.client.options import connect_options
-from jsproto.errors import Error, IncompleteBatchError, NoRespondersError, StatusError
+from jsproto.errors import (
+    Error,
+    IncompleteBatchError,
+    MessageNotFoundError,
+    NoRespondersError,
+    SnapshotError,
+    StatusError,
+)
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.stored import StoredMsg, number
@@ -18,6 +26,7 @@ from jsproto.testing.pair import Pair
 from tests.server.harness import config
 
 COUNT: Final = 120
+LEVELS: Final[tuple[ReadLevel, ...]] = ("direct", "leader")
 ROUGH: Final = Weather(latency=0.01, jitter=0.02, piece=50)
 
 
@@ -154,3 +163,57 @@ def test_a_mirror_answers_for_its_origin_as_far_as_it_has_come() -> None:
     pair.server.mirror("M").lag = Lag(messages=3)
     assert set(written_and_read(pair)) == {0, 3}
     assert set(written_and_read(pair, "M")) == {3}
+
+
+# -- single messages and points of the stream --------------------------------------------------------------------------
+
+
+def test_one_message_in_every_form() -> None:
+    pair = filled()
+    first = pair.run_until(pair.js.get_msg("S", 1, now=pair.now))
+    assert (first.seq, first.subject, first.data) == (1, "s.1", b"1")
+    for level in LEVELS:
+        assert pair.run_until(pair.js.get_last_msg("S", "s.1", now=pair.now, level=level)).seq == COUNT - 2
+        following = pair.js.get_msg("S", 50, now=pair.now, subject="s.0", next=True, level=level)
+        assert pair.run_until(following).seq == 51
+        with pytest.raises(MessageNotFoundError):
+            pair.run_until(pair.js.get_msg("S", COUNT + 1, now=pair.now, level=level))
+    assert pair.run_until(pair.js.get_data("S", 7, now=pair.now)) == b"7"
+
+
+def test_the_last_messages_by_the_page() -> None:
+    pair = filled()
+    reader = pair.js.get_last_msgs_for("S", "s.*", now=pair.now, up_to_seq=100, max_bytes=1)
+    assert [message.seq for message in read(pair, reader)] == [98, 99, 100]
+    assert reader.up_to_seq == 100
+
+
+def lagging() -> Pair:
+    """A pair whose replicas lack the last 10 and 20 messages."""
+    pair = filled(num_replicas=3)
+    for behind, replica in enumerate(pair.server.replicas("S"), 1):
+        replica.lag = Lag(messages=10 * behind)
+    for sequence in range(COUNT + 1, COUNT + 41):
+        pair.run_until(pair.js.publish(f"s.{sequence % 7}", b"", now=pair.now))
+    return pair
+
+
+def test_a_snapshot_from_copies_that_lag_is_the_leaders_state() -> None:
+    pair = lagging()
+    expected = {stored.subject.decode(): stored.seq for stored in pair.server.stream("S")}
+    plain = set()
+    for _ in range(10):
+        snapshot = pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now))
+        assert {message.subject: message.seq for message in read(pair, snapshot)} == expected
+        assert snapshot.up_to_seq == COUNT + 40
+        last = read(pair, pair.js.get_last_msgs_for("S", "s.*", now=pair.now, up_to_seq=COUNT + 40))
+        plain.add(tuple(message.seq for message in last))
+    assert len(plain) > 1  # so the test can fail
+
+
+def test_a_snapshot_that_no_copy_can_answer() -> None:
+    pair = lagging()
+    snapshot = pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, timeout=1.0))
+    pair.server.stream("S").remove(COUNT + 40)
+    with pytest.raises(SnapshotError, match="behind, or it was overwritten"):
+        read(pair, snapshot)
