@@ -241,7 +241,7 @@ class DirectBatch(Conversation):
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The question was dropped, or its answers may not be received."""
-        if violation.operation == "subscribe" or violation.subject == self._api:
+        if violation.operation == "subscribe" or violation.subject in (self._api, self._info_subject):
             self._fail(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
@@ -354,8 +354,8 @@ class DirectBatch(Conversation):
         if previous != self._page_seq:
             self._again(f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive", now)
             return 0
-        if not self._page_count:
-            self._check_start(sequence)
+        if not self._page_count and not self._check_start(sequence, now):
+            return 0
         return sequence
 
     def _receive_status(self, header: bytes, code: int, description: str, now: float) -> None:
@@ -363,7 +363,8 @@ class DirectBatch(Conversation):
             raise no_direct_get(self.stream, self._api)
         if code == MessageNotFoundError.code and not self._page_count:
             header = _NOTHING_LEFT
-            self._check_start(None)
+            if not self._check_start(None, now):
+                return
         elif code != END_OF_BATCH:
             raise StatusError.from_status(code, description)
         elif number(header, b"Nats-Num-Pending") is None:
@@ -407,17 +408,26 @@ class DirectBatch(Conversation):
 
     # -- whether the start of a page was dropped -----------------------------------------------------------------------
 
-    def _check_start(self, first: int | None) -> None:
-        """``first`` begins the page: if it is not what was asked for, ask whether that was dropped, and wait."""
+    def _check_start(self, first: int | None, now: float) -> bool:
+        """``first`` begins the page: if it is not what was asked for, ask whether that was dropped, and wait.
+
+        False when there is no room for the question: then the page is asked for again.
+        """
         by_time = self._start_time is not None and not self._page_floor
         if self._if_dropped == "skip" or first == self._page_floor + 1 or by_time:
-            return
+            return True
         assert self._info_subject is not None  # of whoever wants an error
         checked = f"{self._inbox}.s{self._pages}".encode()
-        self._outbox.publish(self._info_subject, b"", checked)
+        try:
+            self._outbox.publish(self._info_subject, b"", checked)
+        except OutboundBufferLimitError:
+            self._timers.clear()
+            self._ask_at(now + ASK_AGAIN)
+            return False
         self._outbox.flush()
         self._checked = checked
         self._buffer = deque()
+        return True
 
     def _receive_other(self, message: Msg, now: float) -> None:
         if not self._checked or message.subject != self._checked:

@@ -26,6 +26,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
+from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Unsub
 from tests.client.replicas import Stream, read_through
 from tests.harness import Harness
@@ -407,6 +408,32 @@ def test_the_stream_does_not_tell_its_state() -> None:
     read.state(0, payload=b'{"error":{"code":404,"err_code":10059}}')
     with pytest.raises(StreamNotFoundError):
         read.direct.readable().result()
+
+
+@pytest.mark.parametrize("nothing", [True, False])
+def test_no_room_to_ask_for_the_state(nothing: bool) -> None:
+    h = Harness(pending_size=100, linger=9.0)
+    read = Strict(harness=h, seq=4)
+    h.session.publish_message("x", b"x" * 200)
+    h.session.receive_data(
+        encode_msg(read.reply, b"1", None, NOT_FOUND if nothing else stored(6, last=0, pending=0), b""), h.now
+    )
+    assert [pub.subject for pub in h.published()] == [b"x"]
+    h.advance(0.02)
+    assert [request["seq"] for request in read.requests()] == [4]
+    read.message(6, 0, 0)
+    assert read.take() == []
+    read.state(first_seq=4)
+    assert read.take() == [6]
+
+
+def test_an_answer_about_the_state_while_somebody_waits() -> None:
+    read = Strict(seq=4)
+    read.message(6, 0, 0)
+    readable = read.direct.readable()
+    read.state(first_seq=4)
+    assert readable.done
+    assert read.direct.readable().done
 
 
 def test_nobody_tells_the_state() -> None:

@@ -255,6 +255,11 @@ def test_the_life_of_a_stream() -> None:
     assert changed["config"]["subjects"] == ["b.*"]
     info = desk.ask("STREAM.INFO.A")
     assert info["state"]["messages"] == 1
+    listed = desk.ask("STREAM.INFO.A", {"subjects_filter": "a.*"})
+    assert listed["state"]["subjects"] == {"a.b": 1}
+    assert (listed["total"], listed["offset"], listed["limit"]) == (1, 0, 100_000)
+    assert desk.ask("STREAM.INFO.A", {"subjects_filter": ">", "offset": 1})["state"]["subjects"] == {}
+    assert desk.code("STREAM.INFO.A", {"subjects_filter": 1}) == 10025
     assert desk.ask("STREAM.CREATE.B", {"name": "B"})["config"]["subjects"] == ["B"]
     names = desk.ask("STREAM.NAMES")
     assert names == {
