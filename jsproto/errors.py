@@ -89,6 +89,10 @@ class BatchFullError(LocalProtocolError):
         self.limit = limit
 
 
+class BadTokenError(LocalProtocolError):
+    """Bytes that are no session token."""
+
+
 class RemoteProtocolError(ProtocolError):
     """The peer sent what the protocol does not allow; ``data`` is the offending piece, cut to 256 bytes."""
 
@@ -276,6 +280,24 @@ class TooManyResultsError(StatusError):
 _BY_STATUS = {
     kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
 }
+
+
+class StaleReadError(TimeoutError):
+    """All that answered a read in time was, or could be, older than what its session has written or read.
+
+    ``stream``; ``wanted``: the sequence that an answer must not be behind; ``found``: the highest one that was shown,
+    None when nothing was.
+    """
+
+    def __init__(self, stream: str, wanted: int, found: int | None) -> None:
+        answer = "nothing" if found is None else f"sequence {found}"
+        super().__init__(
+            f"stream {stream} must be read at sequence {wanted} or later, the best answer showed {answer}"
+            " (a stream that was made anew or restored is to be forgotten by the session)"
+        )
+        self.stream = stream
+        self.wanted = wanted
+        self.found = found
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ Not here: the verbs that read (``reading``), consumers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
+from jsproto.client.consistency import ConsistentSession, SessionLevel
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
 from jsproto.client.reading import Reads, not_available
@@ -33,13 +34,18 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.grammar.position import SessionToken
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
 T = TypeVar("T")
 
-FEATURES: Final = {"allow_atomic": ("2.12", "atomic batches"), "allow_batched": ("2.14", "fast ingest")}
-"""Fields of a stream's configuration that older servers do not know: the version that brought them, and their name."""
+FEATURES: Final = {
+    ("allow_atomic", True): ("2.12", "atomic batches"),
+    ("allow_batched", True): ("2.14", "fast ingest"),
+    ("persist_mode", "async"): ("2.12", "asynchronous persistence"),
+}
+"""Fields of a stream's configuration, and their values, that older servers do not know: since when, and their names."""
 
 
 class JetStream(Reads):
@@ -204,11 +210,22 @@ class JetStream(Reads):
         )  # fmt: skip
         return self.session.run(publish_batch(self.session, batch, messages, now))
 
+    def consistent_session(
+        self,
+        *,
+        token: SessionToken | bytes | None = None,
+        level: SessionLevel = "direct",
+        mirrors: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> ConsistentSession:
+        """Reads that never fall behind what was written and read; see ``ConsistentSession``."""
+        return ConsistentSession(self, token=token, level=level, mirrors=mirrors, timeout=timeout)
+
     def _check(self, config: StreamConfig) -> None:
         config.check()
         server = self.session.server
-        for feature, (needed, name) in FEATURES.items():
-            if getattr(config, feature) and server is not None and server.is_before(needed):
+        for (feature, value), (needed, name) in FEATURES.items():
+            if getattr(config, feature) == value and server is not None and server.is_before(needed):
                 raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
 
     def _ask(

@@ -41,6 +41,7 @@ from jsproto.wire.frames import Msg
 from jsproto_io._async_atomic import AtomicBatch, collected
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._async_reading import Reads
+from jsproto_io._async_sessions import Sessions
 from jsproto_io._common import (
     EventCallback,
     OutgoingMessage,
@@ -48,6 +49,7 @@ from jsproto_io._common import (
     log_crash,
     seconds,
     stream_config,
+    warn_of_loss,
 )
 from jsproto_io._shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
@@ -362,7 +364,7 @@ class Subscription(SubscriptionBase):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads):
+class JetStream(Reads, Sessions):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
@@ -383,9 +385,11 @@ class JetStream(Reads):
         """Create a stream, or find it there with the same configuration.
 
         ``config``: a configuration, or a name; ``options`` are fields of StreamConfig, with durations in seconds or
-        timedelta. StreamNameExistError when it is there with another configuration.
+        timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
+        messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
         """
         limit, wanted = seconds(timeout), stream_config(config, options)
+        warn_of_loss(wanted)
         return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
 
     async def update_stream(

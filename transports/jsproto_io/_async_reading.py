@@ -10,13 +10,13 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from jsproto.client.direct import DirectBatch, IfDropped
+from jsproto.client.direct import IfDropped
 from jsproto.client.gets import ReadLevel
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
 from jsproto_io._common import Timeout, seconds
-from jsproto_io._shared import BatchReaderBase
+from jsproto_io._shared import BatchReaderBase, StoredBatch
 
 if TYPE_CHECKING:
     from jsproto_io._async import Connection
@@ -197,7 +197,7 @@ class BatchReader(BatchReaderBase):
     it stops reading at the end.
     """
 
-    def __init__(self, core: DirectBatch, connection: Connection) -> None:
+    def __init__(self, core: StoredBatch, connection: Connection) -> None:
         super().__init__(core, connection._orphans)
         self._connection = connection
 

@@ -36,11 +36,13 @@ from jsproto.wire.frames import Msg
 from jsproto_io._blocking_atomic import AtomicBatch, collected
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._blocking_reading import Reads
+from jsproto_io._blocking_sessions import Sessions
 from jsproto_io._common import (
     OutgoingMessage,
     Timeout,
     seconds,
     stream_config,
+    warn_of_loss,
 )
 from jsproto_io._shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
@@ -253,7 +255,7 @@ class Subscription(SubscriptionBase):
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads):
+class JetStream(Reads, Sessions):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
@@ -274,9 +276,11 @@ class JetStream(Reads):
         """Create a stream, or find it there with the same configuration.
 
         ``config``: a configuration, or a name; ``options`` are fields of StreamConfig, with durations in seconds or
-        timedelta. StreamNameExistError when it is there with another configuration.
+        timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
+        messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
         """
         limit, wanted = seconds(timeout), stream_config(config, options)
+        warn_of_loss(wanted)
         return self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
 
     def update_stream(

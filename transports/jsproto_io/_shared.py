@@ -11,11 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.session import Session
+from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.config import ServerInfo
@@ -215,10 +216,14 @@ class FastPublisherBase:
         return self._core.error
 
 
+StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs
+"""What delivers stored messages."""
+
+
 class BatchReaderBase:
     """What has come of a Direct Get."""
 
-    def __init__(self, core: DirectBatch, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: StoredBatch, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
         self._orphans = orphans
         self._taken: deque[StoredMsg] = deque()

@@ -41,12 +41,13 @@ from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._blocking_reading import BatchReader
+from jsproto_io._blocking_sessions import ConsistentSession
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
-    "Message", "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
+    "FastPublisher", "JetStream", "Message", "PendingAck", "Subscription", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")

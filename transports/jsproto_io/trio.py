@@ -33,11 +33,12 @@ from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Sub
 from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._async_reading import BatchReader
+from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
-    "Message", "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
+    "FastPublisher", "JetStream", "Message", "PendingAck", "Subscription", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")
