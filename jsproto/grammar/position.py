@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from jsproto.errors import BadTokenError, LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.bodies import MAX_UINT64, dumps, loads
+from jsproto.grammar.bodies import MAX_UINT64, dumps, loads, uint64
 from jsproto.grammar.subjects import check_name
 
 VERSION: Final = 1
@@ -94,10 +94,11 @@ class SessionToken:
         """The token that ``to_bytes`` wrote; BadTokenError when it did not."""
         try:
             body = loads(data, MAX_TOKEN)
+            version = uint64(body, "v")
         except RemoteProtocolError as error:
             raise BadTokenError(str(error)) from None
-        if body.get("v") != VERSION:
-            raise BadTokenError(f"version {body.get('v')!r:.50} is not known")
+        if version != VERSION:
+            raise BadTokenError(f"version {version} is not known")
         streams = body.get("streams")
         pairs = list(streams.values()) if isinstance(streams, dict) else [None]
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
