@@ -15,6 +15,7 @@ from jsproto import api_errors, errors, events
 from jsproto._version import __version__
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import AtomicBatch
+from jsproto.client.consistency import ConsistentSession
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
@@ -30,6 +31,7 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
+from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -43,6 +45,7 @@ __all__ = [
     "BatchAbandoned",
     "BatchAdvisories",
     "ConnectOptions",
+    "ConsistentSession",
     "Conversation",
     "DirectBatch",
     "Error",
@@ -58,6 +61,7 @@ __all__ = [
     "RemoteProtocolError",
     "ServerInfo",
     "Session",
+    "SessionToken",
     "Snapshot",
     "StoredMsg",
     "StreamConfig",

@@ -59,11 +59,10 @@ TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproj
 
 PUBLIC: Final = {
     "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
-    "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream", "LastMessages",
-    "LocalProtocolError",
-    "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session", "Snapshot", "StoredMsg", "StreamConfig",
-    "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
-    "parse_jsack",
+    "ConsistentSession", "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream",
+    "LastMessages", "LocalProtocolError", "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session",
+    "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription", "Ticket", "__version__",
+    "api_errors", "connect_options", "errors", "events", "parse_jsack",
 }  # fmt: skip
 
 

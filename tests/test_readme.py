@@ -53,6 +53,11 @@ def test_reading(fresh: NatsServer) -> None:
     ]  # fmt: skip
 
 
+def test_sessions(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "session.token" in block]
+    assert run(program, fresh) == "b'3.20'\n[1]\n"
+
+
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
     (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
     assert "AccountInfo" in run(plain, fresh)

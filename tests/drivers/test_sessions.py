@@ -21,7 +21,7 @@ from jsproto.errors import (
 from jsproto.grammar.position import SessionToken
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub
-from jsproto_io._common import DurabilityWarning
+from jsproto_io import DurabilityWarning
 from tests.client.replicas import Replicas
 from tests.drivers.conftest import Connect
 from tests.drivers.fake import FakeServer, Hangup, Peer
@@ -110,6 +110,23 @@ async def test_what_a_session_refuses(server: Any, connect: Connect) -> None:
                 session.merge(b"{}")
 
 
+async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
+    """A key-value bucket is a stream: a session reads its own puts, and deletions, which are messages."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        bucket, key = f"KV_{name}", f"$KV.{name}.color"
+        await js.create_stream(
+            bucket, subjects=[f"$KV.{name}.>"], storage="memory", allow_direct=True, max_msgs_per_subject=1
+        )
+        async with js.session() as session:
+            for number in range(3):
+                ack = await session.publish(key, b"%d" % number)
+                for level in ("direct", "leader"):
+                    assert (await session.get_last_msg(bucket, key, level=level)).seq == ack.seq
+            await session.publish(key, headers={"KV-Operation": "DEL"})
+            assert (await session.get_last_msg(bucket, key)).headers["KV-Operation"] == "DEL"
+
+
 async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -164,6 +181,7 @@ async def test_asynchronous_persistence_is_warned_of(server: Any, connect: Conne
             made = await js.create_stream(f"{name}P", subjects=["p.>"], storage="file", persist_mode="async")
         assert made.config.persist_mode == "async"
         assert len(seen) == 1
+        assert "jsproto_io" not in seen[0].filename  # it points to whoever creates the stream
         changed = await js.update_stream(f"{name}P", max_msgs=5)  # keeps what is not named
         assert (changed.config.persist_mode, changed.config.max_msgs) == ("async", 5)
         for change in (

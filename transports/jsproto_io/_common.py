@@ -24,6 +24,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.events import Connected, Disconnected, Event, ServerReportedError, SlowConsumer
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
+from jsproto_io import DurabilityWarning
 
 EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
@@ -67,10 +68,6 @@ def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamC
     if isinstance(config, str):
         return StreamConfig.from_options(config, **options)
     return config.updated(**options) if options else config
-
-
-class DurabilityWarning(UserWarning):
-    """What the stream acknowledges can be lost: it is asked to acknowledge before messages are on disk."""
 
 
 def warn_of_loss(config: StreamConfig) -> None:
