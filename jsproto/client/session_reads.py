@@ -31,8 +31,8 @@ class SessionBatch:
     """
 
     __slots__ = (
-        "_asking", "_extra", "_inner", "_last", "_left", "_level", "_max_bytes", "_owner", "_subject",
-        "_timeout", "error", "finished", "stream",
+        "_asking", "_extra", "_inner", "_last", "_left", "_level", "_max_bytes", "_owner", "_received",
+        "_subject", "_timeout", "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -50,16 +50,32 @@ class SessionBatch:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._last = seq - 1
+        self._received = 0
         self._extra: deque[StoredMsg] = deque()  # from the leader
         self._asking: Ticket[None] | None = None
         self._inner = self._direct(seq, now)
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message received; 0 before the first."""
+        return max(self._inner.last_seq, self._received)
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages behind it, as the replica said that answered last: it may not know of all. None before that."""
+        return self._inner.num_pending
+
+    @property
+    def up_to_seq(self) -> None:
+        """None: it goes to the end."""
+        return None
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order."""
         extra = self._extra
         messages = [extra.popleft() for _ in range(min(most, len(extra)))] or self._inner.pop_many(most, now)
         if messages:
-            self._last = messages[-1].seq
+            self._last = self._received = messages[-1].seq
             self._owner.observe(self.stream, self._last)
             if self._left is not None:
                 self._left -= len(messages)
@@ -100,6 +116,7 @@ class SessionBatch:
             raise
         if not self.finished:
             self._extra.append(message)
+            self._received = message.seq
             if self._left != 1:
                 self._inner = self._direct(message.seq + 1, self._owner.now)
             self._asking = None
@@ -119,7 +136,10 @@ class SessionLastMsgs:
     may show a later state than the one before it. Attributes: ``stream``, ``finished``, ``error``.
     """
 
-    __slots__ = ("_asked", "_buffer", "_done", "_owner", "_page", "_seen", "error", "finished", "stream")
+    __slots__ = (
+        "_asked", "_buffer", "_done", "_owner", "_page", "_pending", "_received", "_seen", "error", "finished",
+        "stream",
+    )  # fmt: skip
 
     def __init__(
         self, owner: ConsistentSession, stream: str, subjects: Sequence[str], *, now: float,
@@ -134,7 +154,24 @@ class SessionLastMsgs:
         self._buffer: deque[StoredMsg] = deque()
         self._seen: set[str] = set()  # a subject written meanwhile would come again; at most 1024
         self._done = False
+        self._received = 0
+        self._pending: int | None = None
         self._page: Ticket[Page] = self._ask(1, now)
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message of the last page received; 0 before the first."""
+        return self._received
+
+    @property
+    def num_pending(self) -> int | None:
+        """Subjects behind that page, as the server said; None before it said anything."""
+        return self._pending
+
+    @property
+    def up_to_seq(self) -> None:
+        """None: each page shows the stream as it was when it was asked for."""
+        return None
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when none are left."""
@@ -169,10 +206,13 @@ class SessionLastMsgs:
             self.finished = True
             return
         page = self._page.result()
+        self._pending = page.left
         for message in page.messages:
             if message.subject not in self._seen:
                 self._seen.add(message.subject)
                 self._buffer.append(message)
+        if page.messages:
+            self._received = page.messages[-1].seq
         if page.left and page.messages:
             self._page = self._ask(page.messages[-1].seq + 1, now)
         else:

@@ -546,10 +546,12 @@ def test_the_end_was_deleted() -> None:
 def test_a_message_of_the_leader_can_be_waited_for_before_it_is_taken() -> None:
     reader = Reader(Replicas("a", "b", positions=(1,))).knows(2)
     batch = reader.session.get_batch("S", now=reader.h.now, seq=2)
+    assert (batch.last_seq, batch.num_pending, batch.up_to_seq) == (0, None, None)
     reader.replicas.serve(reader.h)
     assert batch.pop_many(9, reader.h.now) == []
     reader.wait(batch.readable())
     assert batch.readable().done
+    assert batch.last_seq == 2
     assert [message.seq for message in batch.pop_many(9, reader.h.now)] == [2]
 
 
@@ -591,8 +593,10 @@ def test_pages_of_last_messages_bring_each_subject_once() -> None:
     replicas = Replicas("a", "b", "c", "d")
     reader = Reader(replicas).knows(4)
     batch = reader.session.get_last_msgs_for("S", [">"], now=reader.h.now, max_bytes=2)
+    assert (batch.last_seq, batch.num_pending, batch.up_to_seq) == (0, None, None)
     replicas.serve(reader.h)
     assert [m.seq for m in batch.pop_many(9, reader.h.now)] == [1, 2]
+    assert (batch.last_seq, batch.num_pending) == (2, 2)
     replicas.write("a")  # which has been returned
     replicas.write("d")  # which has not
     replicas.catch_up()

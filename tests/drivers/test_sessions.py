@@ -22,7 +22,7 @@ from jsproto.grammar.position import SessionToken
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub
 from jsproto_io import DurabilityWarning
-from tests.client.replicas import Replicas
+from tests.client.lagging import Replicas
 from tests.drivers.conftest import Connect
 from tests.drivers.fake import FakeServer, Hangup, Peer
 from tests.drivers.test_facade import make_stream, read_all
