@@ -47,7 +47,7 @@ def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> Non
 
 
 def test_reading(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "get_last_msg(" in block]
+    (program,) = [block for block in BLOCKS if "js.snapshot(" in block]
     assert run(program, fresh).splitlines() == [
         "b'98' b'41'", "[94, 99]", "[46, 47, 48, 49, 50]", "5 subjects as of sequence 100",
     ]  # fmt: skip
