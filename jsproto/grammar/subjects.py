@@ -81,6 +81,17 @@ def matches(pattern: str, subject: str) -> bool:
     return len(tokens) == len(wanted) and all(want in ("*", token) for want, token in zip(wanted, tokens, strict=True))
 
 
+def overlaps(one: str, another: str) -> bool:
+    """Whether some subject matches both patterns; both must have passed ``check_subject``."""
+    left, right = one.split("."), another.split(".")
+    for mine, theirs in zip(left, right, strict=False):
+        if ">" in (mine, theirs):
+            return True
+        if mine != theirs and "*" not in (mine, theirs):
+            return False
+    return len(left) == len(right)
+
+
 def _complaint(value: object, what: str, limit: int) -> str | None:
     """Why ``value`` cannot be one word on a control line; None when it can."""
     if not isinstance(value, str):

@@ -4,30 +4,42 @@ Rules: a request is answered on its reply subject, in nats-server's words and wi
 subject is not looked at. A stream that is created again with the same configuration is found. No two streams take the
 same subject. A mirror is read directly if its origin is, whatever it says, provided that the origin is here.
 
-Not here: what streams do (``publish``), routing, reading without the leader (``replicas``), consumers (nobody answers
-those), limits of accounts, the details of STREAM.INFO.
+Not here: what streams do (``publish``), routing, reading without the leader (``replicas``), consumers
+(``consumers``), limits of accounts, the details of STREAM.INFO.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
-from jsproto.grammar.bodies import dumps, loads, uint64
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
-from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation
 from jsproto.server.checks import check_level, check_open
+from jsproto.server.consumers import ConsumerApi
+from jsproto.server.deliver import Exchange
 from jsproto.server.direct import FIELDS, GetRequest, find
 from jsproto.server.node import NAME, Node
 from jsproto.server.publish import StreamInlet
 from jsproto.server.refusals import refusal
 from jsproto.server.replicas import Copies
+from jsproto.server.requests import (
+    Body,
+    as_body,
+    known,
+    number,
+    page,
+    read,
+    respond,
+    stream_differs,
+    stream_not_found,
+)
 from jsproto.server.settings import accept, origin_of
 from jsproto.server.stream import Publication, Stream
 from jsproto.wire.frames import Msg
@@ -35,7 +47,6 @@ from jsproto.wire.frames import Msg
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 SUBJECTS_AT_ONCE: Final = 100_000
-_TYPE: Final = "io.nats.jetstream.api.v1.{}_response"
 _UNLIMITED: Final[dict[str, Any]] = {
     "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
@@ -48,15 +59,13 @@ _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_purge": {"purged": 0},
 }  # fmt: skip
 
-Body = dict[str, Any]
-
 
 class JetStreamApi(Conversation):
     """The streams of one server, and the answers to those who ask for them. ``streams`` and ``copies`` go by name."""
 
-    __slots__ = ("_errors", "_node", "_outbox", "_prefixes", "_requests", "_verbs", "copies", "streams")
+    __slots__ = ("_errors", "_node", "_outbox", "_prefixes", "_requests", "_verbs", "consumers", "copies", "streams")
 
-    def __init__(self, node: Node, outbox: Outbox) -> None:
+    def __init__(self, node: Node, outbox: Exchange) -> None:
         """Answer from now on, below ``$JS.API`` and, with a domain, below its own prefix too."""
         self.streams: dict[str, StreamInlet] = {}
         self.copies: dict[str, Copies] = {}
@@ -82,6 +91,7 @@ class JetStreamApi(Conversation):
         for prefix in self._prefixes:
             outbox.subscribe(f"{prefix}INFO", self)
             outbox.subscribe(f"{prefix}STREAM.>", self)
+        self.consumers = ConsumerApi(node, outbox, self.streams, self._prefixes)
 
     def receive(self, message: Msg, now: float) -> None:
         """A request."""
@@ -100,12 +110,8 @@ class JetStreamApi(Conversation):
             body = answer(name, message.payload, now)
         except APIError as error:
             self._errors += 1
-            said = {"code": error.code, "err_code": error.err_code, "description": error.description}
-            body = {"error": said} | _WITH_AN_ERROR.get(kind, {})
-        try:
-            self._outbox.publish(message.reply.decode(), dumps({"type": _TYPE.format(kind)} | body))
-        except (UnicodeDecodeError, LocalProtocolError):
-            return  # not a subject: nobody can be there
+            body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
+        respond(self._outbox, message.reply, kind, body)
 
     # -- the verbs, for whoever lives beside the server ----------------------------------------------------------------
 
@@ -141,9 +147,9 @@ class JetStreamApi(Conversation):
         self.copies[config.name].configure(now)
         return inlet.stream
 
-    def delete(self, name: str) -> None:
-        """Delete a stream with all its messages and batches. APIError."""
-        self._find(name).close()
+    def delete(self, name: str, now: float) -> None:
+        """Delete a stream with all its messages, consumers and batches. APIError."""
+        self._find(name).close(now)
         self.copies[name].close()
         del self.streams[name], self.copies[name]
 
@@ -152,7 +158,7 @@ class JetStreamApi(Conversation):
     def _find(self, name: str) -> StreamInlet:
         inlet = self.streams.get(name)
         if inlet is None:
-            raise _error(404, 10059, "stream not found")
+            raise stream_not_found()
         return inlet
 
     def _fresh(self, name: str, now: float) -> Stream:
@@ -173,10 +179,10 @@ class JetStreamApi(Conversation):
                 check_subject(subject, wildcards=True)
             except LocalProtocolError as error:
                 raise refusal(10052, str(error)) from None
-            if not config.no_ack and any(_overlap(subject, f"{prefix}>") for prefix in self._prefixes):
+            if not config.no_ack and any(overlaps(subject, f"{prefix}>") for prefix in self._prefixes):
                 raise refusal(10052, "subjects that overlap with jetstream api require no-ack to be true")
         others = (inlet.stream.config for name, inlet in self.streams.items() if name != config.name)
-        if any(_overlap(one, another) for other in others for one in other.subjects or () for another in subjects):
+        if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
 
     def _describe(self, stream: Stream, now: float, cluster: Body | None = None) -> Body:
@@ -190,9 +196,11 @@ class JetStreamApi(Conversation):
         for inlet in self.streams.values():
             kind = "memory" if inlet.stream.config.storage == "memory" else "file"
             sizes[kind] += inlet.stream.stored_bytes
-        api = {"level": self._node.api_level, "total": self._requests, "errors": self._errors}
+        counted = sum(len(inlet.consumers) for inlet in self.streams.values())
+        total, errors = self._requests + self.consumers.requests, self._errors + self.consumers.errors
+        api = {"level": self._node.api_level, "total": total, "errors": errors}
         return AccountInfo(
-            sizes["memory"], sizes["file"], 0, 0, len(self.streams), 0, dict(_UNLIMITED), self._node.domain, api
+            sizes["memory"], sizes["file"], 0, 0, len(self.streams), counted, dict(_UNLIMITED), self._node.domain, api
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:
@@ -205,18 +213,18 @@ class JetStreamApi(Conversation):
     def _info(self, name: str, payload: bytes, now: float) -> Body:
         stream = self._find(name).stream
         body = _NO_PAGE | self._describe(stream, now, cluster={"leader": NAME})
-        asked = _read(payload) if payload else {}
+        asked = read(payload) if payload else {}
         pattern = asked.get("subjects_filter")
         if not pattern:
             return body
         if not isinstance(pattern, str):
             raise refusal(10025, "subjects_filter is a string")
-        counts, offset = stream.counts(pattern), _number(asked, "offset")
+        counts, offset = stream.counts(pattern), number(asked, "offset")
         body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
-        self.delete(name)
+        self.delete(name, now)
         return {"success": True}
 
     def _purge(self, name: str, payload: bytes, now: float) -> Body:
@@ -226,8 +234,8 @@ class JetStreamApi(Conversation):
         if stream.config.deny_purge:
             raise _error(500, 10110, "stream purge not permitted")
         is_json = payload.lstrip()[:1] in (b"{", b"[")  # anything else is an empty request, as servers read it
-        asked = _known(_read(payload) if is_json else {}, {"filter", "seq", "keep"})
-        subject, seq, keep = asked.get("filter") or None, _number(asked, "seq"), _number(asked, "keep")
+        asked = known(read(payload) if is_json else {}, {"filter", "seq", "keep"})
+        subject, seq, keep = asked.get("filter") or None, number(asked, "seq"), number(asked, "keep")
         if seq and keep:
             raise refusal(10003)
         if not isinstance(subject, str | None):
@@ -239,7 +247,7 @@ class JetStreamApi(Conversation):
         if not payload:
             raise refusal(10003)
         try:
-            asked = GetRequest.from_json(_known(_read(payload), FIELDS))
+            asked = GetRequest.from_json(known(read(payload), FIELDS))
         except RemoteProtocolError as error:
             raise refusal(10025, str(error)) from None
         asked = replace(asked, multi_last=[], up_to_seq=0, up_to_time=None)  # which this form does not heed
@@ -257,83 +265,49 @@ class JetStreamApi(Conversation):
 
     def _msg_delete(self, name: str, payload: bytes, now: float) -> Body:
         stream = self._fresh(name, now)
-        asked = _known(_read(payload) if payload else {}, {"seq", "no_erase"})
+        asked = known(read(payload) if payload else {}, {"seq", "no_erase"})
         if "seq" not in asked:
             raise refusal(10003)
         check_open(stream)
         if stream.config.deny_delete:
             raise refusal(10057, "message delete not permitted")
-        seq = _number(asked, "seq")
+        seq = number(asked, "seq")
         if not stream.remove(seq):
             raise _error(400, 10043, f"sequence {seq} not found")
         return {"success": True}
 
     def _names(self, name: str, payload: bytes, now: float) -> Body:
-        body, page = self._page(payload, NAMES_AT_ONCE)
-        return body | {"streams": [stream.config.name for stream in page]}
+        body, found = self._page(payload, NAMES_AT_ONCE)
+        return body | {"streams": [stream.config.name for stream in found] or None}
 
     def _list(self, name: str, payload: bytes, now: float) -> Body:
-        body, page = self._page(payload, INFOS_AT_ONCE)
-        return body | {"streams": [self._describe(stream, now) for stream in page]}
+        body, found = self._page(payload, INFOS_AT_ONCE)
+        return body | {"streams": [self._describe(stream, now) for stream in found]}
 
-    def _page(self, payload: bytes, limit: int) -> tuple[Body, list[Stream]]:
+    def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
         """The streams that are asked for, in the order of their names, from an offset on."""
-        asked = _read(payload) if payload else {}
+        asked = read(payload) if payload else {}
         offset, wanted = asked.get("offset", 0), asked.get("subject")
         if type(offset) is not int or not isinstance(wanted, str | None):
             raise refusal(10025, "offset is a number, subject a string")
         streams = [self.streams[name].stream for name in sorted(self.streams)]
         if wanted:
-            streams = [found for found in streams if any(_overlap(wanted, own) for own in found.config.subjects or ())]
-        offset = max(0, min(offset, len(streams)))
-        return {"total": len(streams), "offset": offset, "limit": limit}, streams[offset : offset + limit]
-
-
-def _read(payload: bytes) -> Body:
-    try:
-        return loads(payload)
-    except RemoteProtocolError as error:
-        raise refusal(10025, str(error)) from None
-
-
-def _known(body: Body, names: Collection[str]) -> Body:
-    """``body``, if it has no other fields."""
-    unknown = next((name for name in body if name not in names), None)
-    if unknown is not None:
-        raise refusal(10025, f'json: unknown field "{unknown}"')
-    return body
-
-
-def _number(body: Body, name: str) -> int:
-    try:
-        return uint64(body, name, 0)
-    except RemoteProtocolError as error:
-        raise refusal(10025, str(error)) from None
+            streams = [found for found in streams if any(overlaps(wanted, own) for own in found.config.subjects or ())]
+        return page(streams, offset, limit)
 
 
 def _config(name: str, payload: bytes) -> StreamConfig:
     """The configuration in a request for the stream ``name``."""
-    body = _read(payload)
+    body = read(payload)
     try:
         config = StreamConfig.from_json(body)
     except RemoteProtocolError as error:
         raise refusal(10025, str(error)) from None
     if config.name != name:
-        raise _error(400, 10056, "stream name in subject does not match request")
+        raise stream_differs()
     if config.extra:
         raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
     return config
-
-
-def _overlap(one: str, another: str) -> bool:
-    """Whether some subject matches both patterns."""
-    left, right = one.split("."), another.split(".")
-    for mine, theirs in zip(left, right, strict=False):
-        if ">" in (mine, theirs):
-            return True
-        if mine != theirs and "*" not in (mine, theirs):
-            return False
-    return len(left) == len(right)
 
 
 def _error(code: int, err_code: int, description: str) -> APIError:

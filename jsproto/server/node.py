@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from jsproto.grammar.acks import Dialect
 
@@ -21,6 +21,12 @@ REFERENCE: Final[Release] = (2, 15, 1)
 
 NAME: Final = "jsproto"
 """What the server calls itself."""
+
+ACCOUNT_HASH: Final = "szMpdrwD"
+"""What acknowledgement subjects of version 2 say for the account that everybody is in, ``$G``."""
+
+NO_DOMAIN: Final = "_"
+"""What they say where there is no domain."""
 
 _API_LEVELS: Final = (((2, 15, 0), 5), ((2, 14, 0), 4), ((2, 12, 5), 3), ((2, 12, 0), 2), ((0, 0, 0), 1))
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -47,8 +53,9 @@ class Node:
     """One server, as its streams see it.
 
     ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.
-    ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of fast ingest
-    from 2.14.0 on, of Direct Get and configurations from 2.11.0 on. ``api_level`` 0 is that of the release.
+    ``ack_version``: of the subjects that consumers write for acknowledgements and flow control (ADR-15, "JSAck"); both
+    are read. ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of
+    fast ingest from 2.14.0 on, of Direct Get and configurations from 2.11.0 on. ``api_level`` 0 is that of the release.
     ``atomic_open`` and ``fast_open`` count the open batches of all streams.
     """
 
@@ -59,6 +66,7 @@ class Node:
     release: Release = REFERENCE
     api_level: int = 0
     epoch: int = 0
+    ack_version: Literal[1, 2] = 1
     atomic_open: int = 0
     fast_open: int = 0
     _ids: int = 0

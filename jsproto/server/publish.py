@@ -15,6 +15,7 @@ from jsproto.outbox import Conversation, Outbox
 from jsproto.server.answers import Answers
 from jsproto.server.atomic import AtomicBatches
 from jsproto.server.checks import check
+from jsproto.server.deliver import Consumer
 from jsproto.server.fast import FastBatches
 from jsproto.server.node import Node
 from jsproto.server.stream import Publication, Stream
@@ -24,14 +25,18 @@ _FAST = b".$FI"
 
 
 class StreamInlet(Conversation):
-    """Takes what is published to one stream, and answers. ``atomic`` and ``fast`` are its open batches."""
+    """Takes what is published to one stream, and answers.
 
-    __slots__ = ("_answers", "atomic", "fast", "stream")
+    ``atomic`` and ``fast`` are its open batches, ``consumers`` those of the stream, by name.
+    """
+
+    __slots__ = ("_answers", "atomic", "consumers", "fast", "stream")
 
     def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
         self.stream = stream
         self.atomic = AtomicBatches(stream, node, outbox)
         self.fast = FastBatches(stream, node, outbox)
+        self.consumers: dict[str, Consumer] = {}
         self._answers = Answers(stream, node, outbox)
 
     def receive(self, message: Msg, now: float) -> None:
@@ -68,11 +73,16 @@ class StreamInlet(Conversation):
         """Become the stream's leader: atomic batches are lost with the old one, fast ones go on from what is stored."""
         self.atomic.forget()
         self.fast.lead(now)
+        for consumer in self.consumers.values():
+            consumer.lead(now)
 
-    def close(self) -> None:
-        """The stream is deleted: its batches are gone."""
+    def close(self, now: float) -> None:
+        """The stream is deleted: its batches and consumers are gone."""
         self.atomic.forget()
         self.fast.forget()
+        for consumer in self.consumers.values():
+            consumer.close(now)
+        self.consumers.clear()
 
     def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
         try:

@@ -67,10 +67,10 @@ class Follower:
         self._changes.append((now, message))
         self.catch_up(now)
 
-    def removed(self, seq: int, now: float) -> None:
+    def removed(self, message: Stored, now: float) -> None:
         """The origin removed a message."""
         if not self._is_mirror:
-            self._changes.append((now, seq))
+            self._changes.append((now, message.seq))
             self.catch_up(now)
 
     def catch_up(self, now: float) -> None:

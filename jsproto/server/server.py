@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from jsproto._event import event
 from jsproto.errors import Error
@@ -26,6 +26,7 @@ from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.outbox import Conversation
 from jsproto.server.api import JetStreamApi
+from jsproto.server.deliver import Consumer
 from jsproto.server.direct import DirectGet
 from jsproto.server.node import NAME, REFERENCE, BatchLimits, Node, Release
 from jsproto.server.publish import StreamInlet
@@ -40,10 +41,15 @@ from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 @event
 class Parcel:
-    """A message on its way to the stream ``to`` (a name), or from a stream to whoever subscribed (None)."""
+    """A message on its way.
 
-    to: str | None
+    ``to`` a stream (its name) or a consumer (the id of its subscription), or from one of them to whoever subscribed
+    (None): to the subject of the message, or to ``inbox``.
+    """
+
+    to: str | int | None
     message: Msg
+    inbox: str | None = None
 
 
 class Backbone(Protocol):
@@ -89,11 +95,14 @@ class Server:
         release: Release = REFERENCE,
         domain: str | None = None,
         epoch: int = 0,
+        ack_version: Literal[1, 2] = 1,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
         backbone: Backbone | None = None,
     ) -> None:
-        """``limits``, ``dialect``, ``release``, ``domain`` and ``epoch`` as of ``Node``; ``max_payload`` in bytes."""
-        self.node = Node(token, limits or BatchLimits(), domain, dialect, release, epoch=epoch)
+        """``max_payload`` in bytes; what is not said here as of ``Node``."""
+        self.node = Node(
+            token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version
+        )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
         self._max_payload = max_payload
@@ -104,7 +113,7 @@ class Server:
         self._sids = 0
         self._turn = 0
         self._now = 0.0
-        self._queue: deque[tuple[Conversation, Msg]] = deque()
+        self._queue: deque[tuple[Conversation, Msg | None]] = deque()
         self._in_stream = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._events: list[Event] = []
@@ -124,6 +133,13 @@ class Server:
     def left(self, session: ServerSession) -> None:
         """``session`` has ended. For sessions only."""
         self.sessions.remove(session)
+        self._tell_interest()
+
+    def changed(self, session: ServerSession, now: float) -> None:
+        """``session`` subscribes to something else. For sessions only."""
+        self._now = now
+        self._tell_interest()
+        self._work()
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
         """A client published. For sessions only."""
@@ -145,8 +161,9 @@ class Server:
             inlet.handle_timeout(now)
             self._in_stream = False
         for conversation in self._deadlines.due(now):
-            conversation.handle_timeout(now)
-            self.rearm(conversation)
+            if not self._is_silent(conversation):
+                self._hand(conversation, None)
+                self.rearm(conversation)
         for session in list(self.sessions):
             session.handle_timeout(now)
         self._work()
@@ -213,11 +230,23 @@ class Server:
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         """Publish a message. BadSubjectError. What lives here gets it after ``deadline()``, which is at once."""
-        message = Msg(check_subject(subject), b"", reply, headers, bytes(memoryview(payload)))
-        if self._in_stream and self._backbone is not None:
-            self._backbone.carry(Parcel(None, message), self._now)
-            return
-        self._route(message, None)
+        self._send(subject, Msg(check_subject(subject), b"", reply, headers, bytes(memoryview(payload))))
+
+    def deliver(self, inbox: str, message: Msg) -> None:
+        """Send a message to whoever subscribes to ``inbox``, under its own subject. BadSubjectError."""
+        check_subject(inbox)
+        self._send(inbox, message)
+
+    def hears(self, subject: str, queue: str | None = None) -> bool:
+        """Whether anybody subscribes to ``subject``; with ``queue``, in that group."""
+        group = None if queue is None else queue.encode()
+        return any(
+            (group is None or one.queue == group) and matches(one.pattern, subject) for one in self._subscriptions(None)
+        )
+
+    def prompt(self, conversation: Conversation) -> None:
+        """Call its ``handle_timeout`` after ``deadline()``, which is at once."""
+        self._queue.append((conversation, None))
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe a conversation; returns the id. BadSubjectError."""
@@ -225,6 +254,8 @@ class Server:
         group = None if queue is None else check_queue(queue)
         self._sids += 1
         self._locals[self._sids] = _Local(self._sids, subject, conversation, group)
+        if not isinstance(conversation, Consumer):
+            self._tell_interest()
         return self._sids
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
@@ -236,6 +267,8 @@ class Server:
             local.limit = max_msgs
         else:
             del self._locals[sid]
+            if not isinstance(local.conversation, Consumer):
+                self._tell_interest()
 
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
@@ -259,9 +292,26 @@ class Server:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _route(self, message: Msg, sender: ServerSession | None) -> bool:
-        """Send a message to everybody who wants it; False when there is nobody."""
-        subject = message.subject.decode("utf-8", "surrogateescape")
+    def _tell_interest(self) -> None:
+        """Somebody subscribes, or does no more: let the consumers look again."""
+        for conversation in dict.fromkeys(local.conversation for local in self._locals.values()):
+            if isinstance(conversation, Consumer):
+                conversation.interest_changed()
+
+    def _is_silent(self, conversation: Conversation) -> bool:
+        """Whether it is a consumer that nobody leads."""
+        return isinstance(conversation, Consumer) and conversation.stream_name in self.leaderless
+
+    def _send(self, inbox: str, message: Msg) -> None:
+        """A message from what lives here to whoever subscribes to ``inbox``."""
+        if self._in_stream and self._backbone is not None:
+            self._backbone.carry(Parcel(None, message, inbox), self._now)
+        else:
+            self._route(message, None, inbox)
+
+    def _route(self, message: Msg, sender: ServerSession | None, inbox: str | None = None) -> bool:
+        """Send a message to everybody who wants it, by its subject or by ``inbox``; False when there is nobody."""
+        subject = message.subject.decode("utf-8", "surrogateescape") if inbox is None else inbox
         taken = False
         for name, inlet in self.api.streams.items():
             if name not in self.leaderless and inlet.stream.listens(subject):
@@ -292,12 +342,20 @@ class Server:
 
     def _subscriptions(self, sender: ServerSession | None) -> Iterator[_Local | Interest]:
         """Who may get what ``sender`` publishes."""
-        yield from self._locals.values()
+        for local in self._locals.values():
+            if not self._is_silent(local.conversation):
+                yield local
         for session in self.sessions:
             if session is not sender or session.echo:
                 yield from session.interests.values()
 
     def _deliver_local(self, local: _Local, message: Msg) -> None:
+        if self._backbone is not None and isinstance(local.conversation, Consumer):
+            self._backbone.carry(Parcel(local.sid, message), self._now)
+        else:
+            self._put(local, message)
+
+    def _put(self, local: _Local, message: Msg) -> None:
         local.delivered += 1
         if local.limit is not None and local.delivered >= local.limit:
             del self._locals[local.sid]
@@ -306,16 +364,26 @@ class Server:
 
     def _unpack(self, parcel: Parcel) -> None:
         if parcel.to is None:
-            self._route(parcel.message, None)
+            self._route(parcel.message, None, parcel.inbox)
+        elif isinstance(parcel.to, int):
+            local = self._locals.get(parcel.to)
+            if local is not None and not self._is_silent(local.conversation):
+                self._put(local, parcel.message)
+        elif parcel.to in self.api.streams and parcel.to not in self.leaderless:
+            self._queue.append((self.api.streams[parcel.to], parcel.message))
+
+    def _hand(self, conversation: Conversation, message: Msg | None) -> None:
+        """Let a conversation have a message, or its time."""
+        if self._is_silent(conversation):
             return
-        inlet = self.api.streams.get(parcel.to)
-        if inlet is not None and parcel.to not in self.leaderless:
-            self._queue.append((inlet, parcel.message))
+        self._in_stream = isinstance(conversation, StreamInlet | DirectGet | Consumer)
+        if message is None:
+            conversation.handle_timeout(self._now)
+        else:
+            conversation.receive(message, self._now)
+        self._in_stream = False
 
     def _work(self) -> None:
         """Let everybody receive what waits, until nothing does."""
         while self._queue:
-            conversation, message = self._queue.popleft()
-            self._in_stream = isinstance(conversation, StreamInlet | DirectGet)
-            conversation.receive(message, self._now)
-            self._in_stream = False
+            self._hand(*self._queue.popleft())

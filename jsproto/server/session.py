@@ -49,6 +49,9 @@ class Hub(Protocol):
     def left(self, session: ServerSession) -> None:
         """``session`` has ended."""
 
+    def changed(self, session: ServerSession, now: float) -> None:
+        """What ``session`` subscribes to has changed."""
+
 
 @dataclass(slots=True, eq=False)
 class Interest:
@@ -182,9 +185,9 @@ class ServerSession:
                 self.phase = LINK[self.phase].get(Pong, self.phase)
                 return
             case Sub():
-                self._subscribe(frame)
+                self._subscribe(frame, now)
             case Unsub():
-                self._unsubscribe(frame)
+                self._unsubscribe(frame, now)
             case Connect():
                 self._connect(frame)
             case _:  # PONG: a client writes nothing else
@@ -217,7 +220,7 @@ class ServerSession:
             return
         self._hub.publish_from(self, frame, now)
 
-    def _subscribe(self, frame: Sub) -> None:
+    def _subscribe(self, frame: Sub, now: float) -> None:
         pattern = _text(frame.subject)
         try:
             check_subject(pattern, wildcards=True)
@@ -230,8 +233,9 @@ class ServerSession:
             self._send_err(b"maximum subscriptions exceeded")
             return
         self.interests[frame.sid] = Interest(self, frame.sid, pattern, frame.queue)
+        self._hub.changed(self, now)
 
-    def _unsubscribe(self, frame: Unsub) -> None:
+    def _unsubscribe(self, frame: Unsub, now: float) -> None:
         interest = self.interests.get(frame.sid)
         if interest is None:
             return
@@ -239,6 +243,7 @@ class ServerSession:
             interest.limit = frame.max_msgs
         else:
             del self.interests[frame.sid]
+            self._hub.changed(self, now)
 
     def _send(self, data: bytes) -> None:
         self._writes.append(data)

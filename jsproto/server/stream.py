@@ -6,8 +6,8 @@ stream's kind of storage. Time is an argument; what is too old goes when ``expir
 
 Followers are told what is stored and removed, whoever did it.
 
-Not here: which messages may be stored (``checks``), acknowledgements (``publish``, ``atomic``, ``fast``), consumers and
-the retention that needs them, counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
+Not here: which messages may be stored (``checks``), acknowledgements (``publish``, ``atomic``, ``fast``), consumers
+(``deliver``), counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
 """
 
 from __future__ import annotations
@@ -65,15 +65,25 @@ class Follower(Protocol):
     def stored(self, message: Stored, now: float) -> None:
         """It stored this."""
 
-    def removed(self, seq: int, now: float) -> None:
+    def removed(self, message: Stored, now: float) -> None:
         """It removed this."""
 
 
+class Watcher(Follower, Protocol):
+    """A follower that has a say in what is kept: a consumer."""
+
+    def wants(self, seq: int) -> bool:
+        """Whether it still needs that message."""
+
+
 class Stream:
-    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970; ``followers`` are told."""
+    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970.
+
+    ``followers`` and ``watchers`` (its consumers) are told what happens.
+    """
 
     __slots__ = ("_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "_now",
-                 "config", "created", "first_seq", "followers", "last_msg_id", "last_seq")  # fmt: skip
+                 "config", "created", "first_seq", "followers", "last_msg_id", "last_seq", "watchers")  # fmt: skip
 
     def __init__(self, config: StreamConfig, node: Node, now: float) -> None:
         """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
@@ -83,6 +93,7 @@ class Stream:
         self.last_seq = self.first_seq - 1
         self.last_msg_id = b""
         self.followers: list[Follower] = []
+        self.watchers: list[Watcher] = []
         self._node = node
         self._now = now
         self._messages: dict[int, Stored] = {}
@@ -161,6 +172,7 @@ class Stream:
             last_ts=self._last_timestamp,
             num_subjects=len(self._by_subject) or None,
             num_deleted=deleted or None,
+            consumer_count=len(self.watchers),
         )
 
     def update(self, config: StreamConfig) -> None:
@@ -193,6 +205,8 @@ class Stream:
             self.purge(_text(message.subject), keep=1)
         elif message.rollup == "all":
             self.purge(keep=1)
+        if self.config.retention == "interest":
+            self.settled(seq)
         return seq
 
     def copy(self, stored: Stored) -> None:
@@ -209,7 +223,7 @@ class Stream:
         self._messages[stored.seq] = stored
         self._by_subject.setdefault(stored.subject, deque()).append(stored.seq)
         self._bytes += self.size(stored)
-        for follower in self.followers:
+        for follower in (*self.followers, *self.watchers):
             follower.stored(stored, self._now)
 
     def remove(self, seq: int) -> bool:
@@ -224,9 +238,24 @@ class Stream:
         self._bytes -= self.size(stored)
         while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
             self.first_seq += 1
-        for follower in self.followers:
-            follower.removed(seq, self._now)
+        for follower in (*self.followers, *self.watchers):
+            follower.removed(stored, self._now)
         return True
+
+    def settled(self, seq: int) -> None:
+        """A consumer is done with a message, which goes where that is what messages are kept for."""
+        retention = self.config.retention
+        if retention == "workqueue" or (
+            retention == "interest" and not any(watcher.wants(seq) for watcher in self.watchers)
+        ):
+            self.remove(seq)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """A consumer is gone, and with it its interest in messages."""
+        self.watchers.remove(watcher)
+        if self.config.retention == "interest":
+            for seq in list(self._messages):
+                self.settled(seq)
 
     def purge(self, subject: str | None = None, *, keep: int = 0, before: int = 0) -> int:
         """Delete the messages, or those whose subject matches a pattern; returns how many.

@@ -112,5 +112,5 @@ def test_a_stream_that_is_deleted_has_no_batches() -> None:
     inlet = Inlet(node=Node(b"t", epoch=Nanoseconds(5)))
     inlet.publish(headers=MEMBER)
     inlet.publish(reply="in.b.10.ok.1.0.$FI")
-    inlet.inlet.close()
+    inlet.inlet.close(inlet.now)
     assert (inlet.node.fast_open, inlet.node.atomic_open, inlet.inlet.deadline()) == (0, 0, None)

@@ -1,0 +1,69 @@
+"""Advisories about consumers: what servers tell whoever listens, as nats-server 2.15.1 writes it.
+
+Rules: they go to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
+
+Not here: when they are sent (``deliver``, ``consumers``), sampled acknowledgements, priority groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.fields import NEVER
+from jsproto.grammar.times import format_timestamp
+from jsproto.outbox import Outbox
+from jsproto.server.node import Node
+
+_SUBJECT: Final = "$JS.EVENT.ADVISORY.CONSUMER.{}.{}.{}"
+_TYPE: Final = "io.nats.jetstream.advisory.v1."
+
+
+class Advisories:
+    """The advisories of one consumer. Times are the caller's seconds, but ``until``, which is the time of day."""
+
+    __slots__ = ("_consumer", "_node", "_outbox", "_stream")
+
+    def __init__(self, stream: str, consumer: str, node: Node, outbox: Outbox) -> None:
+        self._stream = stream
+        self._consumer = consumer
+        self._node = node
+        self._outbox = outbox
+
+    def created(self, now: float) -> None:
+        """The consumer is there."""
+        self._publish("CREATED", "consumer_action", now, action="create")
+
+    def deleted(self, now: float) -> None:
+        """The consumer is gone."""
+        self._publish("DELETED", "consumer_action", now, action="delete")
+
+    def paused(self, until: int | None, *, is_paused: bool, now: float) -> None:
+        """The consumer delivers nothing until then, in nanoseconds since 1970, or delivers again."""
+        moment = NEVER if until is None else format_timestamp(until)
+        self._publish("PAUSE", "consumer_pause", now, paused=is_paused, pause_until=moment)
+
+    def naked(self, consumer_seq: int, stream_seq: int, deliveries: int, now: float) -> None:
+        """A client wants a message once more."""
+        numbers = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
+        self._publish("MSG_NAKED", "nak", now, **numbers)
+
+    def terminated(self, consumer_seq: int, stream_seq: int, deliveries: int, reason: str, now: float) -> None:
+        """A client never wants a message again."""
+        said: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
+        if reason:
+            said["reason"] = reason
+        self._publish("MSG_TERMINATED", "terminated", now, **said)
+
+    def exhausted(self, stream_seq: int, deliveries: int, now: float) -> None:
+        """A message was delivered as often as it may be, in vain."""
+        self._publish("MAX_DELIVERIES", "max_deliver", now, stream_seq=stream_seq, deliveries=deliveries)
+
+    def _publish(self, kind: str, type_name: str, now: float, **said: Any) -> None:
+        node = self._node
+        body: dict[str, Any] = {
+            "type": _TYPE + type_name, "id": node.next_id(), "timestamp": format_timestamp(node.timestamp(now)),
+            "stream": self._stream, "consumer": self._consumer,
+        }  # fmt: skip
+        domain = {} if node.domain is None else {"domain": node.domain}
+        self._outbox.publish(_SUBJECT.format(kind, self._stream, self._consumer), dumps(body | said | domain))

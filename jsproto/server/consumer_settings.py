@@ -1,0 +1,225 @@
+"""Which configuration of a consumer a server accepts, and what it makes of it.
+
+Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
+configuration needs. What servers refuse is refused with their error; they accept what ADR-15 calls misuse (a queue
+group with heartbeats or flow control, a pull consumer that acknowledges nothing), so it is accepted here. With the ack
+policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (server facts, section 4).
+
+Not here: limits of accounts and streams for consumers, replicas, sampling, sourcing, names (``consumers``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Final
+
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.subjects import check_subject, overlaps
+from jsproto.server.node import Node
+from jsproto.server.refusals import refusal
+
+ACK_WAIT: Final = 30_000_000_000
+INACTIVE_THRESHOLD: Final = 5_000_000_000
+"""How long a consumer without a durable name stays when nobody uses it, in nanoseconds."""
+MAX_WAITING: Final = 512
+MAX_ACK_PENDING: Final = 1000
+
+_MIN_HEARTBEAT: Final = 100_000_000
+_MIN_MAX_EXPIRES: Final = 1_000_000
+_FLOW_HEARTBEAT: Final = 1_000_000_000
+_POLICIES: Final = {
+    "deliver_policy": ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+    "ack_policy": ("none", "all", "explicit", "flow_control"),
+    "replay_policy": ("instant", "original"),
+    "priority_policy": ("none", "overflow", "pinned_client", "prioritized"),
+}
+_NAMES: Final = {
+    "all": "all", "last": "last", "new": "new", "last_per_subject": "last per subject",
+    "by_start_sequence": "by start sequence", "by_start_time": "by start time",
+}  # fmt: skip
+_SAID_WHEN_SET: Final = ("flow_control", "headers_only", "mem_storage", "direct")
+_SAID_WHEN_POSITIVE: Final = (
+    "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "rate_limit_bps", "opt_start_seq", "inactive_threshold",
+    "priority_timeout",
+)  # fmt: skip
+# What an update cannot change, and how servers call it, in the order in which they look.
+_FIXED: Final = (
+    ("deliver_policy", "deliver policy"), ("opt_start_seq", "start sequence"), ("opt_start_time", "start time"),
+    ("ack_policy", "ack policy"), ("replay_policy", "replay policy"), ("idle_heartbeat", "heart beats"),
+    ("flow_control", "flow control"),
+)  # fmt: skip
+
+
+def accept(config: ConsumerConfig, stream: StreamConfig, node: Node) -> ConsumerConfig:
+    """The configuration of a new consumer of ``stream``, every field said that servers say; APIError when refused."""
+    _check_words(config)
+    accepted = replace(config, **_defaults(config))
+    _check_acks(accepted, stream)
+    _check_kind(accepted, config)
+    _check_start(accepted)
+    _check_filters(accepted)
+    _check_delivery(accepted, stream)
+    accepted.metadata = (config.metadata or {}) | {
+        "_nats.level": str(node.api_level), "_nats.req.level": str(_level(accepted)), "_nats.ver": node.version,
+    }  # fmt: skip
+    return accepted
+
+
+def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) -> None:
+    """APIError when a consumer of the configuration ``old`` cannot become ``new``, both accepted.
+
+    ``is_bound``: somebody subscribes to its deliver subject.
+    """
+    for name, words in _FIXED:
+        if getattr(old, name) != getattr(new, name):
+            raise refusal(10012, f"{words} can not be updated")
+    if old.deliver_subject != new.deliver_subject:
+        if not old.deliver_subject:
+            raise refusal(10012, "can not update pull consumer to push based")
+        if not new.deliver_subject:
+            raise refusal(10012, "can not update push consumer to pull based")
+        if is_bound:
+            raise refusal(10013)
+    if old.max_waiting != new.max_waiting:
+        raise refusal(10012, "max waiting can not be updated")
+
+
+def _defaults(config: ConsumerConfig) -> dict[str, Any]:
+    """What differs between the configuration that was asked for and the one that is said back."""
+    name = config.consumer_name
+    changes: dict[str, Any] = {
+        "name": name,
+        "deliver_policy": config.deliver_policy or "all",
+        "ack_policy": config.ack_policy or "none",
+        "replay_policy": config.replay_policy or "instant",
+        "num_replicas": config.num_replicas or 0,
+    }
+    changes |= {field: getattr(config, field) or None for field in _SAID_WHEN_SET}
+    changes |= {field: _positive(getattr(config, field)) for field in _SAID_WHEN_POSITIVE}
+    changes |= {field: getattr(config, field) or None for field in ("durable_name", "deliver_subject", "deliver_group")}
+    changes |= {field: getattr(config, field) or None for field in ("filter_subject", "filter_subjects", "backoff")}
+    changes["priority_policy"] = None if config.priority_policy == "none" else config.priority_policy or None
+    changes["max_deliver"] = config.max_deliver if _positive(config.max_deliver) else -1
+    if not config.deliver_subject:
+        changes["max_waiting"] = _positive(config.max_waiting) or MAX_WAITING
+    if not changes["durable_name"] and changes["inactive_threshold"] is None:
+        changes["inactive_threshold"] = INACTIVE_THRESHOLD
+    policy = changes["ack_policy"]
+    if policy in ("explicit", "all"):
+        changes["ack_wait"] = config.backoff[0] if config.backoff else config.ack_wait or ACK_WAIT
+    if policy != "none" and not config.max_ack_pending:
+        changes["max_ack_pending"] = MAX_ACK_PENDING
+    if policy == "flow_control":
+        changes |= {"flow_control": True, "idle_heartbeat": _FLOW_HEARTBEAT}
+    return changes
+
+
+def _positive(number: int | None) -> int | None:
+    return number if number is not None and number > 0 else None
+
+
+def _check_words(config: ConsumerConfig) -> None:
+    for name, words in _POLICIES.items():
+        value = getattr(config, name)
+        if value is not None and value not in words:
+            raise refusal(10025, f'invalid JSON: can not unmarshal "\\"{value}\\""')
+
+
+def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if (config.ack_wait or 0) < 0:
+        raise refusal(10183)
+    if any(pause < 0 for pause in config.backoff or ()):
+        raise refusal(10184)
+    if 0 < (config.max_deliver or 0) < len(config.backoff or ()):
+        raise refusal(10116)
+    if config.ack_policy == "flow_control":
+        if not config.deliver_subject:
+            raise refusal(10218)
+        if (config.max_ack_pending or 0) <= 0:
+            raise refusal(10220)
+        if config.ack_wait or config.backoff:
+            raise refusal(10221)
+        if config.max_deliver != -1:
+            raise refusal(10222)
+    elif stream.retention == "workqueue" and config.ack_policy != "explicit":
+        raise refusal(10084 if config.ack_policy == "none" and not config.deliver_subject else 10098)
+
+
+def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
+    """What only push consumers or only pull consumers can have."""
+    if config.deliver_subject:
+        if _positive(asked.max_waiting):
+            raise refusal(10080)
+        if config.idle_heartbeat and config.idle_heartbeat < _MIN_HEARTBEAT:
+            raise refusal(10083)
+        if config.flow_control and not config.idle_heartbeat:
+            raise refusal(10108)
+        if config.priority_groups or config.priority_policy:
+            raise refusal(10178)
+        return
+    if config.rate_limit_bps:
+        raise refusal(10086)
+    if config.max_expires and config.max_expires < _MIN_MAX_EXPIRES:
+        raise refusal(10115)
+    if config.idle_heartbeat:
+        raise refusal(10088)
+    if config.flow_control:
+        raise refusal(10089)
+    if config.priority_policy and not config.priority_groups:
+        raise refusal(10159)
+    if config.priority_groups and not config.priority_policy:
+        raise refusal(10196)
+
+
+def _check_start(config: ConsumerConfig) -> None:
+    policy = config.deliver_policy or ""
+    words = f"consumer delivery policy is deliver {_NAMES[policy]}, but optional "
+    for wanted, name, value in (
+        ("by_start_sequence", "start sequence", config.opt_start_seq),
+        ("by_start_time", "start time", config.opt_start_time),
+    ):
+        if policy == wanted and value is None:
+            raise refusal(10094, f"{words}{name} is not set")
+        if policy != wanted and value is not None:
+            raise refusal(10094, f"{words}{name} is also set")
+    if policy == "last_per_subject" and not config.filters:
+        raise refusal(10094, f"{words}filter subject is not set")
+
+
+def _check_filters(config: ConsumerConfig) -> None:
+    if config.filter_subject and config.filter_subjects:
+        raise refusal(10136)
+    if any(not pattern for pattern in config.filters):
+        raise refusal(10139)
+    for pattern in config.filters:
+        try:
+            check_subject(pattern, wildcards=True)
+        except LocalProtocolError:
+            raise refusal(10093) from None
+    if any(overlaps(one, another) for one, another in combinations(config.filters, 2)):
+        raise refusal(10138)
+
+
+def _check_delivery(config: ConsumerConfig, stream: StreamConfig) -> None:
+    if not config.deliver_subject:
+        return
+    try:
+        check_subject(config.deliver_subject, wildcards=True)
+    except LocalProtocolError:
+        raise refusal(10112) from None
+    try:
+        check_subject(config.deliver_subject)
+    except LocalProtocolError:
+        raise refusal(10079) from None
+    if any(overlaps(config.deliver_subject, subject) for subject in stream.subjects or ()):
+        raise refusal(10081)
+
+
+def _level(config: ConsumerConfig) -> int:
+    """The API level that a configuration needs."""
+    if config.ack_policy == "flow_control":
+        return 4
+    return int(config.pause_until is not None or bool(config.priority_groups))

@@ -1,0 +1,274 @@
+"""The JetStream API of the server role, as far as consumers go: create, change, describe, list, pause, delete.
+
+Rules: as in ``api``. A consumer is created by the newer subjects, with its name and its filter, and by the older ones
+(ADR-15); the subject's name wins. An ``action`` says whether it may be there already or must be; without one it is
+created or changed, whatever is there.
+
+Not here: what consumers do (``deliver``), who may have which configuration (``consumer_settings``), pull requests
+(consumers take them), resets, unpinning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
+from jsproto.grammar.fields import NEVER
+from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
+from jsproto.grammar.times import parse_timestamp
+from jsproto.outbox import Conversation
+from jsproto.server.checks import check_level
+from jsproto.server.consumer_advisories import Advisories
+from jsproto.server.consumer_settings import accept, check_change
+from jsproto.server.deliver import Consumer, Exchange
+from jsproto.server.node import Node
+from jsproto.server.publish import StreamInlet
+from jsproto.server.refusals import refusal
+from jsproto.server.requests import (
+    Body,
+    as_body,
+    known,
+    number,
+    page,
+    read,
+    respond,
+    stream_differs,
+    stream_not_found,
+)
+from jsproto.server.stream import Publication
+from jsproto.wire.frames import Msg
+
+NAMES_AT_ONCE: Final = 1_024
+INFOS_AT_ONCE: Final = 256
+
+_SUBJECTS: Final = (
+    "CREATE.*", "CREATE.*.>", "DURABLE.CREATE.*.*", "INFO.*.*", "DELETE.*.*", "NAMES.*", "LIST.*", "PAUSE.*.*",
+)  # fmt: skip
+# What an answer says besides its error.
+_WITH_AN_ERROR: Final[dict[str, Body]] = {
+    "consumer_names": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
+    "consumer_list": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
+    "consumer_pause": {"paused": False, "pause_until": NEVER},
+}
+_ACTIONS: Final = ("", "create", "update")
+_NAME_LENGTH: Final = 8
+
+
+class ConsumerApi(Conversation):
+    """The answers to those who ask for consumers. ``requests`` were so many, ``errors`` of them were refused."""
+
+    __slots__ = ("_exchange", "_node", "_prefixes", "_streams", "_verbs", "errors", "requests")
+
+    def __init__(
+        self, node: Node, exchange: Exchange, streams: Mapping[str, StreamInlet], prefixes: Sequence[str]
+    ) -> None:
+        """Answer from now on, below each of ``prefixes``. ``streams`` are those that are there, by name."""
+        self.requests = 0
+        self.errors = 0
+        self._node = node
+        self._exchange = exchange
+        self._streams = streams
+        self._prefixes = [f"{prefix}CONSUMER." for prefix in prefixes]
+        self._verbs: dict[str, Callable[[list[str], bytes, float], Body]] = {
+            "CREATE": self._create, "DURABLE": self._create_durable, "INFO": self._info, "DELETE": self._delete,
+            "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause,
+        }  # fmt: skip
+        for prefix in self._prefixes:
+            for subject in _SUBJECTS:
+                exchange.subscribe(prefix + subject, self)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A request."""
+        if not message.reply:
+            return
+        subject = message.subject.decode("utf-8", "surrogateescape")
+        asked = next(subject.removeprefix(prefix) for prefix in self._prefixes if subject.startswith(prefix))
+        verb, *names = asked.split(".")
+        kind = "consumer_create" if verb == "DURABLE" else f"consumer_{verb.lower()}"
+        self.requests += 1
+        try:
+            check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
+            body = self._verbs[verb](names, message.payload, now)
+        except APIError as error:
+            self.errors += 1
+            body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
+        respond(self._exchange, message.reply, kind, body)
+
+    # -- the verbs, for whoever lives beside the server ----------------------------------------------------------------
+
+    def create(self, stream: str, config: ConsumerConfig, now: float, action: str = "") -> Consumer:
+        """Create a consumer, or find it with the same configuration, or change it, as ``action`` allows. APIError."""
+        inlet = self._inlet(stream)
+        name = config.consumer_name or self._node.next_id()[:_NAME_LENGTH]
+        _check_name(name)
+        accepted = replace(accept(config, inlet.stream.config, self._node), name=config.consumer_name)
+        found = inlet.consumers.get(name)
+        if found is not None:
+            return self._change(found, accepted, action, now)
+        if action == "update":
+            raise refusal(10149)
+        self._check_room(inlet, accepted)
+        consumer = Consumer(
+            name, accepted, inlet.stream, self._node, self._exchange, now, prefixes=self._api_prefixes(),
+            forget=lambda gone: self._forget(inlet, gone),
+        )  # fmt: skip
+        inlet.consumers[name] = consumer
+        advisories = self._advisories(consumer)
+        advisories.created(now)
+        if consumer.pause_remaining(now) is not None:
+            advisories.paused(accepted.pause_until, is_paused=True, now=now)
+        return consumer
+
+    def find(self, stream: str, name: str) -> Consumer:
+        """The consumer of that name. APIError."""
+        consumer = self._inlet(stream).consumers.get(name)
+        if consumer is None:
+            raise refusal(10014)
+        return consumer
+
+    def delete(self, stream: str, name: str, now: float) -> None:
+        """Delete a consumer. APIError."""
+        self.find(stream, name).close(now)
+        del self._streams[stream].consumers[name]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _inlet(self, stream: str) -> StreamInlet:
+        inlet = self._streams.get(stream)
+        if inlet is None:
+            raise stream_not_found()
+        return inlet
+
+    def _api_prefixes(self) -> list[str]:
+        return [prefix.removesuffix("CONSUMER.") for prefix in self._prefixes]
+
+    def _advisories(self, consumer: Consumer) -> Advisories:
+        return Advisories(consumer.stream_name, consumer.name, self._node, self._exchange)
+
+    @staticmethod
+    def _forget(inlet: StreamInlet, gone: Consumer) -> None:
+        del inlet.consumers[gone.name]
+
+    @staticmethod
+    def _change(found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> Consumer:
+        wanted = replace(accepted, pause_until=found.config.pause_until)
+        if wanted == replace(found.config, metadata=wanted.metadata):
+            return found
+        if action == "create":
+            raise refusal(10148)
+        check_change(found.config, wanted, is_bound=found.is_bound())
+        found.update(wanted, now)
+        return found
+
+    @staticmethod
+    def _check_room(inlet: StreamInlet, config: ConsumerConfig) -> None:
+        """APIError when the stream can have no such consumer beside those that it has."""
+        stream, others = inlet.stream.config, inlet.consumers.values()
+        if 0 < (stream.max_consumers or 0) <= len(others):
+            raise refusal(10026)
+        if stream.retention != "workqueue":
+            return
+        if config.deliver_policy != "all":
+            raise refusal(10101)
+        if others and not config.filters:
+            raise refusal(10099)
+        taken = [pattern for other in others for pattern in other.config.filters or [">"]]
+        if any(overlaps(one, another) for one in taken for another in config.filters):
+            raise refusal(10100)
+
+    def _create(self, names: list[str], payload: bytes, now: float) -> Body:
+        stream, name, filters = names[0], ".".join(names[1:2]), ".".join(names[2:])
+        action, config = _request(stream, payload)
+        if not name:
+            if config.durable_name:
+                raise refusal(10020)
+        elif config.durable_name and config.durable_name != name:
+            raise refusal(10017)
+        else:
+            config.name = name
+        if filters:
+            if config.filter_subjects:
+                raise refusal(10137)
+            if config.filter_subject != filters:
+                raise refusal(10131)
+        return self.create(stream, config, now, action).info(now).to_json()
+
+    def _create_durable(self, names: list[str], payload: bytes, now: float) -> Body:
+        _, stream, name = names
+        action, config = _request(stream, payload)
+        if not config.durable_name:
+            raise refusal(10018)
+        if config.durable_name != name:
+            raise refusal(10017)
+        config.name = name
+        return self.create(stream, config, now, action).info(now).to_json()
+
+    def _info(self, names: list[str], payload: bytes, now: float) -> Body:
+        return self.find(*names).info(now).to_json()
+
+    def _delete(self, names: list[str], payload: bytes, now: float) -> Body:
+        stream, name = names
+        self.delete(stream, name, now)
+        return {"success": True}
+
+    def _names(self, names: list[str], payload: bytes, now: float) -> Body:
+        body, found = self._page(names[0], payload, NAMES_AT_ONCE)
+        return body | {"consumers": [consumer.name for consumer in found]}
+
+    def _list(self, names: list[str], payload: bytes, now: float) -> Body:
+        body, found = self._page(names[0], payload, INFOS_AT_ONCE)
+        return body | {"consumers": [consumer.info(now).to_json() for consumer in found]}
+
+    def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
+        consumers = self._inlet(stream).consumers
+        asked = read(payload) if payload else {}
+        return page([consumers[name] for name in sorted(consumers)], number(asked, "offset"), limit)
+
+    def _pause(self, names: list[str], payload: bytes, now: float) -> Body:
+        """Until a moment; what names none resumes."""
+        consumer = self.find(*names)
+        until = _moment(payload)
+        consumer.pause(until, now)
+        remaining = consumer.pause_remaining(now)
+        self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
+        return ConsumerPause(remaining is not None, until, remaining).to_json()
+
+
+def _request(stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
+    """The action and the configuration that a request for a consumer of ``stream`` asks for; APIError."""
+    body: dict[str, Any] = known(read(payload) if payload else {}, ("stream_name", "config", "action", "pedantic"))
+    action = body.get("action", "")
+    if action not in _ACTIONS:
+        raise refusal(10025, f'unknown consumer action: "{action}"')
+    try:
+        config = ConsumerConfig.from_json(body.get("config") or {})
+    except RemoteProtocolError as error:
+        raise refusal(10025, str(error)) from None
+    if config.extra:
+        raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
+    if body.get("stream_name") != stream:
+        raise stream_differs()
+    return action, config
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name, "consumer")
+    except LocalProtocolError:
+        if len(name) > MAX_NAME:
+            raise refusal(10102, MAX_NAME) from None
+        raise refusal(10127 if "/" in name or "\\" in name else 10103) from None
+
+
+def _moment(payload: bytes) -> int | None:
+    """The moment in a request for a pause; None when there is none, or in no JSON."""
+    try:
+        text = read(payload).get("pause_until")
+        return None if text in (None, NEVER) else parse_timestamp(text)
+    except APIError:
+        return None
+    except (TypeError, ValueError) as error:
+        raise refusal(10025, str(error)) from None

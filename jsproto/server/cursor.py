@@ -1,0 +1,108 @@
+"""Where one consumer stands in its stream: which messages it has still to deliver for the first time.
+
+Rules: the deliver policy says where it begins, the filters what it takes; ``last_per_subject`` begins with the newest
+message of each subject, oldest first, and goes on with what is stored after them. What is removed from the stream is
+never delivered. Told what is stored and removed, it knows at any time how many messages are left.
+
+Not here: whether they may be delivered now (``deliver``), what was delivered (``redelivery``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.subjects import matches
+from jsproto.server.stream import Stored, Stream
+
+
+class Cursor:
+    """The place in the stream. ``next_seq`` is where it goes on; ``pending`` messages are left."""
+
+    __slots__ = ("_filters", "_resume", "_skip", "_stream", "next_seq", "pending")
+
+    def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
+        self._stream = stream
+        self._filters = config.filters
+        self._skip: deque[int] = deque()  # the newest of each subject, as long as they are what counts
+        self._resume = 0  # where it goes on behind them
+        self.next_seq = self._start(config)
+        self.pending = self._count()
+
+    def filter(self, filters: list[str]) -> None:
+        """Take other subjects from now on."""
+        if filters != self._filters:
+            self._filters = filters
+            self.pending = self._count()
+
+    def __contains__(self, message: Stored) -> bool:
+        """Whether a message is still to be delivered for the first time."""
+        if self._skip and message.seq < self._resume:
+            return message.seq in self._skip
+        return message.seq >= self.next_seq and self._matches(message)
+
+    def next(self) -> Stored | None:
+        """The next message, None when there is none yet; what the consumer does not take is passed over."""
+        while self._skip:
+            stored = self._stream.get(self._skip[0])
+            if stored is not None:
+                return stored
+            self._pass(self._skip[0])
+        self.next_seq = max(self.next_seq, self._stream.first_seq)
+        while self.next_seq <= self._stream.last_seq:
+            stored = self._stream.get(self.next_seq)
+            if stored is not None and self._matches(stored):
+                return stored
+            self.next_seq += 1
+        return None
+
+    def delivered(self, message: Stored) -> None:
+        """``message``, which was the next, is delivered."""
+        self._pass(message.seq)
+        self.pending -= 1
+
+    def stored(self, message: Stored) -> bool:
+        """The stream stored a message; returns whether it is one to deliver."""
+        is_new = message in self
+        self.pending += is_new
+        return is_new
+
+    def removed(self, message: Stored) -> None:
+        """The stream removed a message."""
+        self.pending -= message in self
+
+    def _pass(self, seq: int) -> None:
+        if self._skip:
+            self._skip.popleft()
+            self.next_seq = seq + 1 if self._skip else self._resume
+        else:
+            self.next_seq = seq + 1
+
+    def _start(self, config: ConsumerConfig) -> int:
+        stream = self._stream
+        match config.deliver_policy:
+            case "new":
+                return stream.last_seq + 1
+            case "last":
+                return max((stored.seq for stored in stream if self._matches(stored)), default=stream.last_seq + 1)
+            case "last_per_subject":
+                newest = {stored.subject: stored.seq for stored in stream if self._matches(stored)}
+                self._skip.extend(sorted(newest.values()))
+                self._resume = stream.last_seq + 1
+                return self._skip[0] if self._skip else self._resume
+            case "by_start_sequence":
+                return max(config.opt_start_seq or 0, stream.first_seq)
+            case "by_start_time":
+                since = config.opt_start_time or 0
+                return next((stored.seq for stored in stream if stored.timestamp >= since), stream.last_seq + 1)
+            case _:
+                return stream.first_seq
+
+    def _count(self) -> int:
+        return sum(stored in self for stored in self._stream)
+
+    def _matches(self, stored: Stored) -> bool:
+        if not self._filters:
+            return True
+        subject = stored.subject.decode("utf-8", "surrogateescape")
+        return any(matches(pattern, subject) for pattern in self._filters)

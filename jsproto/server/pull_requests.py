@@ -1,0 +1,196 @@
+"""Pull requests that wait at one consumer: how they are read, whose turn it is, how they end.
+
+Rules: each message goes to the request whose turn it is, in a circle. A request ends with its last message, when it
+expires (408), when the next message has more bytes than it has left (409), when it would not wait and got what there
+was (404), or silently when nobody listens any more. One that asks for too little, or in no JSON at all, asks for one
+message; JSON of the wrong types is refused with the text of Go's decoder. ``min_pending`` and ``min_ack_pending`` make
+a request wait for a queue that long (overflow groups).
+
+Not here: the messages (``deliver``), pinned clients and priorities.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.bodies import loads
+from jsproto.server.statuses import NO_MESSAGES, message_too_large, request_timeout
+
+_NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
+_FIELDS: Final = {
+    "expires": "time.Duration", "batch": "int", "max_bytes": "int", "no_wait": "bool",
+    "idle_heartbeat": "time.Duration", "group": "string", "min_pending": "int64", "min_ack_pending": "int64",
+    "id": "string", "priority": "int",
+}  # fmt: skip
+_SECOND: Final = 1_000_000_000
+
+Say: TypeAlias = Callable[[str, bytes], None]
+"""Sends a status (a header block) to a subject."""
+
+
+class BadRequestError(ValueError):
+    """A pull request that cannot be understood; the text is the server's."""
+
+
+@dataclass(slots=True, eq=False)
+class PullRequest:
+    """One request. ``batch`` and ``max_bytes`` count down; ``expires`` and ``heartbeat_at`` are moments, in seconds."""
+
+    reply: str
+    batch: int = 1
+    max_bytes: int = 0
+    no_wait: bool = False
+    expires: float | None = None
+    heartbeat: float = 0.0
+    heartbeat_at: float | None = None
+    group: str = ""
+    min_pending: int = 0
+    min_ack_pending: int = 0
+    delivered: int = 0
+
+    def deadline(self) -> float | None:
+        """When it expires, or wants a heartbeat."""
+        return min((when for when in (self.expires, self.heartbeat_at) if when is not None), default=None)
+
+
+def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
+    """The request in the payload of a message; BadRequestError."""
+    text = payload.strip()
+    if not text.startswith(b"{"):
+        return PullRequest(reply, max(1, int(text)) if _NUMBER.fullmatch(text) else 1)
+    try:
+        body = loads(text)
+    except RemoteProtocolError as error:
+        raise BadRequestError(str(error)) from None
+    values = {name: _value(name, body[name]) for name in _FIELDS if body.get(name) is not None}
+    expires, heartbeat = values.get("expires", 0), values.get("idle_heartbeat", 0)
+    if heartbeat > 0 and 2 * heartbeat > expires:
+        raise BadRequestError("heartbeat value too large")
+    return PullRequest(
+        reply,
+        max(1, values.get("batch", 1)),
+        max(0, values.get("max_bytes", 0)),
+        values.get("no_wait", False),
+        now + expires / _SECOND if expires else None,
+        heartbeat / _SECOND if heartbeat > 0 else 0.0,
+        now + heartbeat / _SECOND if heartbeat > 0 else None,
+        values.get("group", ""),
+        values.get("min_pending", 0),
+        values.get("min_ack_pending", 0),
+    )
+
+
+def _value(name: str, value: Any) -> Any:
+    kind = _FIELDS[name]
+    wanted = {"bool": bool, "string": str}.get(kind, int)
+    if type(value) is not wanted:
+        found = {str: "string", bool: "bool", list: "array", dict: "object", float: f"number {value}"}
+        raise BadRequestError(
+            f"json: cannot unmarshal {found.get(type(value), 'number')} into Go struct field .{name} of type {kind}"
+        )
+    return value
+
+
+class PullRequests:
+    """The requests that wait, in the order of their turns. ``limit``: how many may wait."""
+
+    __slots__ = ("_hears", "_say", "_waiting", "limit")
+
+    def __init__(self, limit: int, say: Say, hears: Callable[[str], bool]) -> None:
+        """``say`` sends statuses, ``hears`` tells whether anybody subscribes to a subject."""
+        self.limit = limit
+        self._say = say
+        self._hears = hears
+        self._waiting: deque[PullRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return len(self._waiting) >= self.limit
+
+    @property
+    def messages(self) -> int:
+        """How many messages all of them want."""
+        return sum(request.batch for request in self._waiting)
+
+    def add(self, request: PullRequest) -> None:
+        """Let one more wait; whoever calls has looked at ``is_full``."""
+        self._waiting.append(request)
+
+    def take(self, size: int, pending: int, unacked: int, now: float) -> PullRequest | None:
+        """The request that gets the next message, of ``size`` bytes; None when nobody may have it.
+
+        ``pending`` messages, this one included, wait for the consumer, ``unacked`` for their acknowledgement.
+        """
+        for _ in range(len(self._waiting)):
+            request = self._waiting.popleft()
+            if request.expires is not None and request.expires <= now:
+                self._expired(request)
+            elif 0 < request.max_bytes < size:
+                self._say(request.reply, message_too_large(request.batch, request.max_bytes))
+            elif not self._hears(request.reply):
+                continue
+            elif not _may_have(request, pending, unacked):
+                self._waiting.append(request)
+            else:
+                if size == request.max_bytes:
+                    request.batch = 1  # exactly used up: the last message, without a further word
+                request.max_bytes -= min(size, request.max_bytes)
+                request.batch -= 1
+                request.delivered += 1
+                if request.heartbeat_at is not None:
+                    request.heartbeat_at = now + request.heartbeat
+                if request.batch:
+                    self._waiting.append(request)
+                return request
+        return None
+
+    def tidy(self, now: float, heartbeat: Callable[[], bytes], *, at_end: bool) -> int:
+        """End what is over and send the heartbeats that are due; returns how many ended.
+
+        ``at_end``: there is nothing more to deliver, which ends those that would not wait, unless they
+        would until they expire, and got nothing yet.
+        """
+        kept: deque[PullRequest] = deque()
+        for request in self._waiting:
+            if request.expires is not None and request.expires <= now:
+                self._expired(request)
+            elif at_end and request.no_wait and (request.delivered or request.expires is None):
+                self._say(request.reply, NO_MESSAGES)
+            elif self._hears(request.reply):
+                if request.heartbeat_at is not None and request.heartbeat_at <= now:
+                    self._say(request.reply, heartbeat())
+                    request.heartbeat_at = now + request.heartbeat
+                kept.append(request)
+        ended = len(self._waiting) - len(kept)
+        self._waiting = kept
+        return ended
+
+    def end(self, status: bytes) -> None:
+        """End all of them."""
+        for request in self._waiting:
+            self._say(request.reply, status)
+        self._waiting.clear()
+
+    def deadline(self) -> float | None:
+        """When the next of them expires or wants a heartbeat."""
+        deadlines = (request.deadline() for request in self._waiting)
+        return min((when for when in deadlines if when is not None), default=None)
+
+    def _expired(self, request: PullRequest) -> None:
+        self._say(request.reply, request_timeout(request.batch, request.max_bytes))
+
+
+def _may_have(request: PullRequest, pending: int, unacked: int) -> bool:
+    """Whether the queue is as long as an overflow request demands: either of its two conditions will do."""
+    if not (request.min_pending or request.min_ack_pending):
+        return True
+    return 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= unacked
