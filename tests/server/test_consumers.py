@@ -1,0 +1,169 @@
+"""The API of consumers in the server role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.errors import APIError
+from jsproto.grammar.consumer import ConsumerConfig
+from tests.server.harness import config
+from tests.server.test_server import Desk
+
+
+class Office(Desk):
+    """Somebody who asks for consumers of stream S."""
+
+    def __init__(self, **stream: Any) -> None:
+        super().__init__(epoch=1_795_208_700_000_000_000)
+        wanted: Any = stream
+        self.server.add_stream(config(wanted), 0.0)
+
+    def create(self, name: str, action: str = "", **options: Any) -> Any:
+        body = {"stream_name": "S", "config": {"ack_policy": "explicit", "durable_name": name} | options}
+        return self.ask(f"CONSUMER.CREATE.S.{name}", body | {"action": action})
+
+    def code_of(self, answer: Any) -> int:
+        code: int = answer["error"]["err_code"]
+        return code
+
+
+def test_create_describe_list_and_delete() -> None:
+    office = Office()
+    created = office.create("A", filter_subject="s.a")
+    assert created["type"] == "io.nats.jetstream.api.v1.consumer_create_response"
+    assert (created["name"], created["config"]["durable_name"]) == ("A", "A")
+    info = office.ask("CONSUMER.INFO.S.A")
+    assert info["config"] == created["config"]
+    office.create("B")
+    assert office.ask("CONSUMER.NAMES.S")["consumers"] == ["A", "B"]
+    page = office.ask("CONSUMER.NAMES.S", {"offset": 1})
+    assert (page["total"], page["offset"], page["limit"], page["consumers"]) == (2, 1, 1024, ["B"])
+    page = office.ask("CONSUMER.LIST.S", {"offset": 7})
+    assert (page["total"], page["offset"], page["limit"], page["consumers"]) == (2, 2, 256, [])
+    assert office.ask("CONSUMER.LIST.S")["consumers"][1]["name"] == "B"
+    assert office.ask("STREAM.INFO.S")["state"]["consumer_count"] == 2
+    assert office.ask("INFO")["consumers"] == 2
+    assert office.ask("CONSUMER.DELETE.S.A")["success"] is True
+    assert office.code("CONSUMER.INFO.S.A") == 10014
+    assert office.ask("INFO")["api"]["errors"] == 1
+
+
+def test_names() -> None:
+    office = Office()
+    assert len(office.ask("CONSUMER.CREATE.S", {"stream_name": "S", "config": {}})["name"]) == 8
+    assert office.ask("CONSUMER.CREATE.S", {"stream_name": "S", "config": {"name": "ZZ"}})["name"] == "ZZ"
+    named = office.ask("CONSUMER.CREATE.S.B", {"stream_name": "S", "config": {"name": "OTHER"}})
+    assert (named["name"], named["config"]["name"]) == ("B", "B")
+    body = {"stream_name": "S", "config": {"durable_name": "H"}}
+    assert office.ask("CONSUMER.DURABLE.CREATE.S.H", body)["name"] == "H"
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "code"),
+    [
+        ("CREATE.S", {"stream_name": "S", "config": {"durable_name": "A"}}, 10020),
+        ("CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "B"}}, 10017),
+        ("CREATE.S.A", b"", 10056),
+        ("CREATE.S.A", b"junk", 10025),
+        ("CREATE.S.A", {"stream_name": "T", "config": {}}, 10056),
+        ("CREATE.T.A", {"stream_name": "T", "config": {}}, 10059),
+        ("CREATE.S.A", {"stream_name": "S", "zzz": 1}, 10025),
+        ("CREATE.S.A", {"stream_name": "S", "config": {"zzz": 1}}, 10025),
+        ("CREATE.S.A", {"stream_name": "S", "config": {"ack_wait": "1"}}, 10025),
+        ("CREATE.S.A", {"stream_name": "S", "action": "bogus"}, 10025),
+        ("CREATE.S.A", {"stream_name": "S", "action": "update"}, 10149),
+        ("CREATE.S.A.s.a", {"stream_name": "S", "config": {"filter_subject": "s.b"}}, 10131),
+        ("CREATE.S.A.s.a", {"stream_name": "S", "config": {"filter_subjects": ["s.a"]}}, 10137),
+        ("CREATE.S.a/b", {"stream_name": "S"}, 10127),
+        ("CREATE.S", {"stream_name": "S", "config": {"name": "a.b"}}, 10103),
+        ("CREATE.S", {"stream_name": "S", "config": {"name": "a" * 256}}, 10102),
+        ("DURABLE.CREATE.S.A", {"stream_name": "S", "config": {}}, 10018),
+        ("DURABLE.CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "B"}}, 10017),
+        ("INFO.S.A", b"", 10014),
+        ("DELETE.S.A", b"", 10014),
+        ("NAMES.T", b"", 10059),
+        ("LIST.S", {"offset": "1"}, 10025),
+        ("PAUSE.S.A", b"{}", 10014),
+    ],
+)
+def test_what_is_refused(verb: str, body: Any, code: int) -> None:
+    assert Office().code(f"CONSUMER.{verb}", body) == code
+
+
+def test_what_an_error_says_besides() -> None:
+    office = Office()
+    names = office.ask("CONSUMER.NAMES.T")
+    assert (names["total"], names["offset"], names["limit"], names["consumers"]) == (0, 0, 0, [])
+    assert office.ask("CONSUMER.PAUSE.S.A")["pause_until"] == "0001-01-01T00:00:00Z"
+
+
+def test_what_may_be_there_already() -> None:
+    office = Office()
+    office.create("A", "create")
+    assert "error" not in office.create("A", "create")
+    assert office.code_of(office.create("A", "create", max_ack_pending=7)) == 10148
+    assert office.create("A", "update", max_ack_pending=7)["config"]["max_ack_pending"] == 7
+    assert office.create("A", max_ack_pending=8)["config"]["max_ack_pending"] == 8
+    assert office.code_of(office.create("A", ack_policy="all")) == 10012
+
+
+def test_a_stream_has_so_many_consumers() -> None:
+    office = Office(max_consumers=1)
+    office.create("A")
+    assert office.code_of(office.create("B")) == 10026
+
+
+def test_consumers_of_a_work_queue_share_nothing() -> None:
+    office = Office(retention="workqueue")
+    assert office.code_of(office.create("A", deliver_policy="new")) == 10101
+    office.create("A")
+    assert office.code_of(office.create("B")) == 10099
+    assert office.code_of(office.create("B", filter_subject="s.a")) == 10100
+    office.ask("CONSUMER.DELETE.S.A")
+    office.create("A", filter_subject="s.a")
+    assert office.code_of(office.create("B", filter_subject="s.*")) == 10100
+    assert "error" not in office.create("B", filter_subject="s.b")
+
+
+def test_pausing() -> None:
+    office = Office()
+    created = office.create("A", pause_until="2099-01-01T00:00:00Z")
+    assert created["paused"] is True
+    resumed = {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
+    kind = {"type": "io.nats.jetstream.api.v1.consumer_pause_response"}
+    assert office.ask("CONSUMER.PAUSE.S.A", b"junk") == kind | resumed
+    assert office.ask("CONSUMER.PAUSE.S.A", {"pause_until": "0001-01-01T00:00:00Z"}) == kind | resumed
+    past = office.ask("CONSUMER.PAUSE.S.A", {"pause_until": "2020-01-01T00:00:00Z"})
+    assert past == kind | {"paused": False, "pause_until": "2020-01-01T00:00:00Z"}
+    future = office.ask("CONSUMER.PAUSE.S.A", {"pause_until": "2099-01-01T00:00:00Z"})
+    assert future["paused"] is True
+    assert future["pause_remaining"] > 10**18
+    for body in ({"pause_until": "x"}, {"pause_until": 5}):
+        assert office.code("CONSUMER.PAUSE.S.A", body) == 10025
+
+
+def test_requests_without_a_reply_and_of_a_newer_level() -> None:
+    office = Office()
+    office.server.publish("$JS.API.CONSUMER.NAMES.S", b"")
+    office.server.handle_timeout(0.0)
+    answer = office.ask("CONSUMER.NAMES.S", headers=b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n")
+    assert answer["error"]["err_code"] == 10185
+
+
+def test_a_consumer_that_nobody_uses_is_gone() -> None:
+    office = Office()
+    office.server.api.consumers.create("S", ConsumerConfig(name="E"), 1.0)
+    assert office.ask("CONSUMER.NAMES.S")["consumers"] == ["E"]
+    office.server.handle_timeout(7.0)
+    assert office.ask("CONSUMER.NAMES.S")["consumers"] == []
+    with pytest.raises(APIError, match="consumer not found"):
+        office.server.api.consumers.find("S", "E")
+
+
+def test_consumers_end_with_their_stream() -> None:
+    office = Office()
+    office.create("A")
+    office.ask("STREAM.DELETE.S")
+    assert office.code("CONSUMER.INFO.S.A") == 10059
