@@ -74,6 +74,14 @@ def test_a_message_that_the_filter_leaves_out_moves_the_place_in_the_stream() ->
     assert shop.advance(1.0) == ["100 Idle Heartbeat 2 4"]
 
 
+def test_a_heartbeat_that_nobody_would_hear_is_not_sent() -> None:
+    shop = Shop(deliver_subject="dlv", idle_heartbeat=1.0)
+    shop.now += 5.0
+    shop.store("s.a")
+    assert shop.heard() == []
+    assert shop.listen() == ["1:1:1:0"]
+
+
 # -- replay ------------------------------------------------------------------------------------------------------------
 
 
@@ -399,6 +407,7 @@ def test_a_nak_of_what_is_not_outstanding_does_nothing() -> None:
     shop.ack(1, 1)
     assert shop.ack(1, 1, b"-NAK") == ["ok"]
     assert shop.ack(2, 9, b"-NAK") == ["ok"]
+    assert shop.ack(1, 1, b"+WPI") == ["ok"]
     assert shop.advance(29.0) == []
 
 
