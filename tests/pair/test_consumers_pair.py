@@ -124,6 +124,7 @@ def test_a_push_consumer_follows_who_listens() -> None:
     pair.server.publish("s.a", b"x")
     pair.advance(10.0)
     assert reader.seqs == [1, 2, 3]
+    pair.server.lose_leader("S")
     sid = pair.server.subscribe("elsewhere", reader)
     pair.server.unsubscribe(sid)
     pair.advance(1.0)

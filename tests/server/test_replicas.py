@@ -293,7 +293,7 @@ def test_a_copy_is_what_its_origin_was(history: list[tuple[str, Any]], limits: d
         def stored(self, message: object, now: float) -> None:
             states.append([stored.seq for stored in stream])
 
-        def removed(self, seq: int, now: float) -> None:
+        def removed(self, message: object, now: float) -> None:
             states.append([stored.seq for stored in stream])
 
     stream.followers.append(Witness())

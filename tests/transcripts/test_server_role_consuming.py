@@ -223,7 +223,7 @@ ELSEWHERE: Final[dict[str, Elsewhere]] = {
 }
 
 
-@pytest.mark.parametrize("scenario", FILES)
+@pytest.mark.parametrize("scenario", FILES, ids=lambda scenario: f"{scenario}@2.15.1")
 def test_the_server_role_answers_as_the_reference(scenario: str) -> None:
     Replay(scenario, FILES[scenario]).run(ELSEWHERE.get(scenario, {}))
 
