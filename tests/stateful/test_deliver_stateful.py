@@ -54,6 +54,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.open: set[int] = set()
         self.given_up: set[int] = set()
         self.done: set[int] = set()
+        self.floor = 0, 0  # of acknowledgements of all
 
     def matching(self) -> list[int]:
         return [stored.seq for stored in self.shop.stream if not self.filtered or stored.subject == b"s.a"]
@@ -87,7 +88,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             assert found.pending == len(undelivered)
             self.deliveries[seq], self.places[seq] = found.delivered, self.seq
             self.open.add(seq)
-            assert inbox == ("dlv" if self.is_push else "in")
+            assert inbox == "dlv" if self.is_push else inbox in ("in", "r")  # a request, or +NXT by its reply
 
     def chosen(self, number: int) -> int:
         return sorted(self.open)[number % len(self.open)]
@@ -103,8 +104,15 @@ class ConsumerMachine(RuleBasedStateMachine):
         return Msg(subject, b"", reply, None, payload)
 
     def finish(self, seq: int) -> None:
-        """The message is acknowledged, and with it what an acknowledgement of all means."""
-        self.done |= {one for one in self.open if one == seq or (self.acks_all and one < seq)}
+        """The message is acknowledged, and with it what an acknowledgement of all means.
+
+        An older place than that of the last one acknowledges nothing: such a message comes again.
+        """
+        if not self.acks_all:
+            self.done.add(seq)
+        elif self.places[seq] > self.floor[0] and seq > self.floor[1]:
+            self.floor = self.places[seq], seq
+            self.done |= {one for one in self.open if one <= seq}
         self.open -= self.done
 
     # -- what can happen -----------------------------------------------------------------------------------------------
@@ -134,8 +142,6 @@ class ConsumerMachine(RuleBasedStateMachine):
         seq = self.chosen(number)
         self.finish(seq)
         self.say(seq, word)
-        # The next message goes to the reply subject.
-        self.shop.post.sent = [("in" if inbox == "r" else inbox, sent) for inbox, sent in self.shop.post.sent]
         self.look()
 
     @precondition(lambda self: self.open)
