@@ -95,6 +95,10 @@ class ApiSubjects:
         check_subject(filter_subject, wildcards=True)
         return f"{asked}.{filter_subject}"
 
+    def consumer_create_legacy(self, stream: str, durable: str) -> str:
+        """Create a durable consumer as before nats-server 2.9; later ones still take it."""
+        return self._consumer("CONSUMER.DURABLE.CREATE", stream, durable)
+
     def consumer_info(self, stream: str, consumer: str) -> str:
         """Configuration and state of a consumer."""
         return self._consumer("CONSUMER.INFO", stream, consumer)

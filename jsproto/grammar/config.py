@@ -14,16 +14,33 @@ what all of them do), consumers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.bodies import loads
-from jsproto.grammar.times import Duration, Nanoseconds, format_timestamp, nanoseconds, parse_timestamp
-
-Json: TypeAlias = Mapping[str, Any]
-"""A JSON object, decoded."""
+from jsproto.grammar.fields import (
+    NEVER,
+    Json,
+    Reader,
+    as_count,
+    as_duration,
+    as_flag,
+    as_integer,
+    as_moment,
+    as_record,
+    as_records,
+    as_size,
+    as_text,
+    as_texts,
+    list_of,
+    map_of,
+    read_fields,
+    record_of,
+    unknown_fields,
+    write_fields,
+)
+from jsproto.grammar.times import Duration, Nanoseconds
 
 _Bytes: TypeAlias = bytes  # for the class that has a field of that name
 
@@ -94,186 +111,60 @@ class StreamSource(TypedDict, total=False):
     consumer: SourceConsumer
 
 
-# -- the types of fields -----------------------------------------------------------------------------------------------
-
-_Reader: TypeAlias = Callable[[Any, str], Any]
-"""Checks one value and returns it, perhaps converted; ValueError with the path when it has the wrong type."""
-
-
-def _shown(value: Any) -> str:
-    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
-    return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
-
-
-def _text(value: Any, path: str) -> str:
-    if type(value) is not str:
-        raise ValueError(f"{path} must be a string, not {_shown(value)}")
-    return value
-
-
-def _flag(value: Any, path: str) -> bool:
-    if type(value) is not bool:
-        raise ValueError(f"{path} must be true or false, not {_shown(value)}")
-    return value
-
-
-def _integer(value: Any, path: str) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"{path} must be an integer of 64 bits, not {_shown(value)}")
-    return value
-
-
-def _count(value: Any, path: str) -> int:
-    if type(value) is not int or not 0 <= value < 2**64:
-        raise ValueError(f"{path} must be an unsigned integer of 64 bits, not {_shown(value)}")
-    return value
-
-
-def _payload_size(value: Any, path: str) -> int:
-    if type(value) is not int or not 0 <= value < 2**31:
-        raise ValueError(f"{path} must be a number of bytes, not {_shown(value)}")
-    return value
-
-
-def _moment(value: Any, path: str) -> int | None:
-    """Nanoseconds since the epoch; None for Go's zero time, which stands for "never"."""
-    text = _text(value, path)
-    try:
-        moment = parse_timestamp(text)
-        # Formatted at once, so that every moment that was read can be written.
-        return None if format_timestamp(moment) == _NEVER else moment
-    except (ValueError, LocalProtocolError) as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _anything(value: Any, path: str) -> Any:
-    return value
-
-
-def _list(item: _Reader) -> _Reader:
-    def read(value: Any, path: str) -> list[Any]:
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{path} must be a list, not {_shown(value)}")
-        return [item(member, f"{path}[{index}]") for index, member in enumerate(value)]
-
-    return read
-
-
-def _map(item: _Reader) -> _Reader:
-    def read(value: Any, path: str) -> dict[str, Any]:
-        return {_text(key, path): item(member, f"{path}.{key}") for key, member in _object(value, path).items()}
-
-    return read
-
-
-def _record(fields: Mapping[str, _Reader]) -> _Reader:
-    """An object with known fields, whose unknown ones pass."""
-
-    def read(value: Any, path: str) -> dict[str, Any]:
-        known, extra = _split(_object(value, path), fields, f"{path}.")
-        return known | extra
-
-    return read
-
-
-def _object(value: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path} must be an object, not {_shown(value)}")
-    return value
-
-
-def _split(body: Json, fields: Mapping[str, _Reader], path: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-    """The known fields, checked and without nulls, and the others."""
-    known: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    for name, value in body.items():
-        reader = fields.get(name)
-        if reader is None:
-            extra[name] = value
-        elif value is not None:
-            known[name] = reader(value, f"{path}{name}")
-    return known, extra
-
-
-def _read(document: bytes | Json, fields: Mapping[str, _Reader], what: str) -> dict[str, Any]:
-    """The fields of a document that came from the peer, ``extra`` among them."""
-    raw = document if isinstance(document, bytes) else b""
-    try:
-        known, extra = _split(loads(raw) if raw else _object(document, what), fields)
-    except ValueError as error:
-        raise RemoteProtocolError(f"{what}: {error}", raw) from None
-    known["extra"] = extra
-    return known
-
-
-def _write(model: Any, fields: Mapping[str, _Reader], extra: Json) -> dict[str, Any]:
-    """The fields that are set, in the order of the wire, then the unknown ones."""
-    body: dict[str, Any] = {}
-    for name, reader in fields.items():
-        value = getattr(model, name)
-        if value is not None:
-            body[name] = format_timestamp(value) if reader is _moment else value
-    return body | {name: value for name, value in extra.items() if name not in fields}
-
-
-_NEVER: Final = "0001-01-01T00:00:00Z"
-_TEXTS: Final = _list(_text)
-_OBJECT: Final = _map(_anything)
-_OBJECTS: Final = _list(_OBJECT)
-_TRANSFORM: Final = _record({"src": _text, "dest": _text})
-_SOURCE: Final = _record(
+_TRANSFORM: Final = record_of({"src": as_text, "dest": as_text})
+_SOURCE: Final = record_of(
     {
-        "name": _text,
-        "opt_start_seq": _count,
-        "opt_start_time": _text,
-        "filter_subject": _text,
-        "subject_transforms": _list(_TRANSFORM),
-        "external": _record({"api": _text, "deliver": _text}),
-        "consumer": _record({"name": _text, "deliver_subject": _text}),
+        "name": as_text,
+        "opt_start_seq": as_count,
+        "opt_start_time": as_text,
+        "filter_subject": as_text,
+        "subject_transforms": list_of(_TRANSFORM),
+        "external": record_of({"api": as_text, "deliver": as_text}),
+        "consumer": record_of({"name": as_text, "deliver_subject": as_text}),
     }
 )
 
 # -- streams -----------------------------------------------------------------------------------------------------------
 
-_STREAM_CONFIG: Final[Mapping[str, _Reader]] = {
-    "name": _text,
-    "description": _text,
-    "subjects": _TEXTS,
-    "retention": _text,
-    "max_consumers": _integer,
-    "max_msgs": _integer,
-    "max_bytes": _integer,
-    "max_age": _integer,
-    "max_msgs_per_subject": _integer,
-    "max_msg_size": _integer,
-    "discard": _text,
-    "storage": _text,
-    "num_replicas": _integer,
-    "no_ack": _flag,
-    "duplicate_window": _integer,
-    "placement": _record({"cluster": _text, "tags": _TEXTS, "preferred": _text}),
+_STREAM_CONFIG: Final[Mapping[str, Reader]] = {
+    "name": as_text,
+    "description": as_text,
+    "subjects": as_texts,
+    "retention": as_text,
+    "max_consumers": as_integer,
+    "max_msgs": as_integer,
+    "max_bytes": as_integer,
+    "max_age": as_integer,
+    "max_msgs_per_subject": as_integer,
+    "max_msg_size": as_integer,
+    "discard": as_text,
+    "storage": as_text,
+    "num_replicas": as_integer,
+    "no_ack": as_flag,
+    "duplicate_window": as_integer,
+    "placement": record_of({"cluster": as_text, "tags": as_texts, "preferred": as_text}),
     "mirror": _SOURCE,
-    "sources": _list(_SOURCE),
-    "compression": _text,
-    "first_seq": _count,
+    "sources": list_of(_SOURCE),
+    "compression": as_text,
+    "first_seq": as_count,
     "subject_transform": _TRANSFORM,
-    "republish": _record({"src": _text, "dest": _text, "headers_only": _flag}),
-    "allow_direct": _flag,
-    "mirror_direct": _flag,
-    "discard_new_per_subject": _flag,
-    "sealed": _flag,
-    "deny_delete": _flag,
-    "deny_purge": _flag,
-    "allow_rollup_hdrs": _flag,
-    "consumer_limits": _record({"inactive_threshold": _integer, "max_ack_pending": _integer}),
-    "allow_msg_ttl": _flag,
-    "subject_delete_marker_ttl": _integer,
-    "allow_msg_counter": _flag,
-    "allow_atomic": _flag,
-    "allow_msg_schedules": _flag,
-    "persist_mode": _text,
-    "allow_batched": _flag,
-    "metadata": _map(_text),
+    "republish": record_of({"src": as_text, "dest": as_text, "headers_only": as_flag}),
+    "allow_direct": as_flag,
+    "mirror_direct": as_flag,
+    "discard_new_per_subject": as_flag,
+    "sealed": as_flag,
+    "deny_delete": as_flag,
+    "deny_purge": as_flag,
+    "allow_rollup_hdrs": as_flag,
+    "consumer_limits": record_of({"inactive_threshold": as_integer, "max_ack_pending": as_integer}),
+    "allow_msg_ttl": as_flag,
+    "subject_delete_marker_ttl": as_integer,
+    "allow_msg_counter": as_flag,
+    "allow_atomic": as_flag,
+    "allow_msg_schedules": as_flag,
+    "persist_mode": as_text,
+    "allow_batched": as_flag,
+    "metadata": map_of(as_text),
 }
 _DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
 
@@ -375,7 +266,7 @@ class StreamConfig:
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamConfig:
         """Read a configuration of the peer; RemoteProtocolError when a known field has the wrong type."""
-        values = _read(document, _STREAM_CONFIG, "a stream configuration")
+        values = read_fields(document, _STREAM_CONFIG, "a stream configuration")
         if "name" not in values:
             raise RemoteProtocolError("a stream configuration without a name")
         return cls(**values)
@@ -395,7 +286,7 @@ class StreamConfig:
         extra = values.pop("extra", {})
         try:
             changes: dict[str, Any] = {name: _option(name, value) for name, value in values.items()}
-            changes["extra"] = self.extra | _extra(extra)
+            changes["extra"] = self.extra | unknown_fields(extra, _STREAM_CONFIG)
         except ValueError as error:
             raise LocalProtocolError(f"stream option {error}") from None
         config = replace(self, **changes)
@@ -433,15 +324,7 @@ class StreamConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown."""
-        return _write(self, _STREAM_CONFIG, self.extra)
-
-
-def _extra(value: Any) -> dict[str, Any]:
-    extra: dict[str, Any] = _OBJECT(value, "extra")
-    known = sorted(extra.keys() & _STREAM_CONFIG.keys())
-    if known:
-        raise ValueError(f"extra is for unknown fields, not for {', '.join(known)}")
-    return extra
+        return write_fields(self, _STREAM_CONFIG, self.extra)
 
 
 def _option(name: str, value: Any) -> Any:
@@ -452,33 +335,26 @@ def _option(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in _DURATIONS:
-        return _duration(value, name)
+        return as_duration(value, name)
     if name == "consumer_limits" and isinstance(value, Mapping) and "inactive_threshold" in value:
-        threshold = _duration(value["inactive_threshold"], f"{name}.inactive_threshold")
+        threshold = as_duration(value["inactive_threshold"], f"{name}.inactive_threshold")
         value = {**value, "inactive_threshold": threshold}
     return reader(value, name)
 
 
-def _duration(value: Any, path: str) -> Nanoseconds:
-    try:
-        return nanoseconds(value)
-    except LocalProtocolError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-_STREAM_STATE: Final[Mapping[str, _Reader]] = {
-    "messages": _count,
-    "bytes": _count,
-    "first_seq": _count,
-    "first_ts": _moment,
-    "last_seq": _count,
-    "last_ts": _moment,
-    "num_subjects": _count,
-    "subjects": _map(_count),
-    "num_deleted": _count,
-    "deleted": _list(_count),
-    "lost": _OBJECT,
-    "consumer_count": _count,
+_STREAM_STATE: Final[Mapping[str, Reader]] = {
+    "messages": as_count,
+    "bytes": as_count,
+    "first_seq": as_count,
+    "first_ts": as_moment,
+    "last_seq": as_count,
+    "last_ts": as_moment,
+    "num_subjects": as_count,
+    "subjects": map_of(as_count),
+    "num_deleted": as_count,
+    "deleted": list_of(as_count),
+    "lost": as_record,
+    "consumer_count": as_count,
 }
 
 
@@ -503,26 +379,26 @@ class StreamState:
     @classmethod
     def from_json(cls, document: _Bytes | Json) -> StreamState:
         """Read a state; RemoteProtocolError when a known field has the wrong type."""
-        return cls(**_read(document, _STREAM_STATE, "a stream state"))
+        return cls(**read_fields(document, _STREAM_STATE, "a stream state"))
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object; "never" is Go's zero time, as servers write it."""
-        body = _write(self, _STREAM_STATE, self.extra)
+        body = write_fields(self, _STREAM_STATE, self.extra)
         for name in ("first_ts", "last_ts"):
-            body.setdefault(name, _NEVER)
+            body.setdefault(name, NEVER)
         return body
 
 
-_STREAM_INFO: Final[Mapping[str, _Reader]] = {
-    "config": _OBJECT,
-    "created": _moment,
-    "state": _OBJECT,
-    "domain": _text,
-    "cluster": _OBJECT,
-    "mirror": _OBJECT,
-    "sources": _OBJECTS,
-    "alternates": _OBJECTS,
-    "ts": _moment,
+_STREAM_INFO: Final[Mapping[str, Reader]] = {
+    "config": as_record,
+    "created": as_moment,
+    "state": as_record,
+    "domain": as_text,
+    "cluster": as_record,
+    "mirror": as_record,
+    "sources": as_records,
+    "alternates": as_records,
+    "ts": as_moment,
 }
 _REQUIRED_LEVEL: Final = "_nats.req.level"
 
@@ -554,7 +430,7 @@ class StreamInfo:
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamInfo:
         """Read the answer to a stream request; RemoteProtocolError without a configuration, or for a wrong type."""
-        values = _read(document, _STREAM_INFO, "a stream's information")
+        values = read_fields(document, _STREAM_INFO, "a stream's information")
         if "config" not in values:
             raise RemoteProtocolError("a stream's information without its configuration")
         values["config"] = StreamConfig.from_json(values["config"])
@@ -563,38 +439,38 @@ class StreamInfo:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
-        body = _write(self, _STREAM_INFO, self.extra)
+        body = write_fields(self, _STREAM_INFO, self.extra)
         return body | {"config": self.config.to_json(), "state": self.state.to_json()}
 
 
 # -- servers and accounts ----------------------------------------------------------------------------------------------
 
-_SERVER_INFO: Final[Mapping[str, _Reader]] = {
-    "server_id": _text,
-    "server_name": _text,
-    "version": _text,
-    "proto": _integer,
-    "git_commit": _text,
-    "go": _text,
-    "host": _text,
-    "port": _integer,
-    "headers": _flag,
-    "auth_required": _flag,
-    "tls_required": _flag,
-    "tls_verify": _flag,
-    "tls_available": _flag,
-    "max_payload": _payload_size,
-    "jetstream": _flag,
-    "client_id": _count,
-    "client_ip": _text,
-    "nonce": _text,
-    "cluster": _text,
-    "domain": _text,
-    "connect_urls": _TEXTS,
-    "ws_connect_urls": _TEXTS,
-    "ldm": _flag,
-    "api_lvl": _integer,
-    "xkey": _text,
+_SERVER_INFO: Final[Mapping[str, Reader]] = {
+    "server_id": as_text,
+    "server_name": as_text,
+    "version": as_text,
+    "proto": as_integer,
+    "git_commit": as_text,
+    "go": as_text,
+    "host": as_text,
+    "port": as_integer,
+    "headers": as_flag,
+    "auth_required": as_flag,
+    "tls_required": as_flag,
+    "tls_verify": as_flag,
+    "tls_available": as_flag,
+    "max_payload": as_size,
+    "jetstream": as_flag,
+    "client_id": as_count,
+    "client_ip": as_text,
+    "nonce": as_text,
+    "cluster": as_text,
+    "domain": as_text,
+    "connect_urls": as_texts,
+    "ws_connect_urls": as_texts,
+    "ldm": as_flag,
+    "api_lvl": as_integer,
+    "xkey": as_text,
 }
 _VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
@@ -654,26 +530,26 @@ class ServerInfo:
     @classmethod
     def from_json(cls, document: bytes | Json) -> ServerInfo:
         """Read INFO; RemoteProtocolError when it is not an object or a known field has the wrong type."""
-        return cls(**_read(document, _SERVER_INFO, "INFO"))
+        return cls(**read_fields(document, _SERVER_INFO, "INFO"))
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object; of the optional flags only those that are true, as servers do."""
-        body = _write(self, _SERVER_INFO, self.extra)
+        body = write_fields(self, _SERVER_INFO, self.extra)
         optional = ("auth_required", "tls_required", "tls_verify", "tls_available", "jetstream", "ldm")
         return {name: value for name, value in body.items() if value is not False or name not in optional}
 
 
-_ACCOUNT_INFO: Final[Mapping[str, _Reader]] = {
-    "memory": _count,
-    "storage": _count,
-    "reserved_memory": _count,
-    "reserved_storage": _count,
-    "streams": _integer,
-    "consumers": _integer,
-    "limits": _OBJECT,
-    "domain": _text,
-    "api": _OBJECT,
-    "tiers": _map(_OBJECT),
+_ACCOUNT_INFO: Final[Mapping[str, Reader]] = {
+    "memory": as_count,
+    "storage": as_count,
+    "reserved_memory": as_count,
+    "reserved_storage": as_count,
+    "streams": as_integer,
+    "consumers": as_integer,
+    "limits": as_record,
+    "domain": as_text,
+    "api": as_record,
+    "tiers": map_of(as_record),
 }
 
 
@@ -702,11 +578,11 @@ class AccountInfo:
     @classmethod
     def from_json(cls, document: bytes | Json) -> AccountInfo:
         """Read the answer to an account request; RemoteProtocolError when a known field has the wrong type."""
-        return cls(**_read(document, _ACCOUNT_INFO, "account information"))
+        return cls(**read_fields(document, _ACCOUNT_INFO, "account information"))
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
-        return _write(self, _ACCOUNT_INFO, self.extra)
+        return write_fields(self, _ACCOUNT_INFO, self.extra)
 
 
 def _digits(text: str) -> int | None:

@@ -1,0 +1,389 @@
+"""Models of what servers say about consumers: configuration, state, sequences.
+
+Rules: those of ``config``: names of the wire, unset stays unset, unknown fields are kept in ``extra`` and written
+back, known ones have the right type. Durations are integer nanoseconds, only ``ConsumerOptions`` takes seconds;
+moments are nanoseconds since the epoch. A consumer with a ``deliver_subject`` is a push consumer, one without is
+pulled from.
+
+Not here: whether a server will accept a configuration, and which ones the subscribe workflow refuses (ADR-15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypedDict, Unpack
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.fields import (
+    NEVER,
+    Json,
+    Reader,
+    as_count,
+    as_duration,
+    as_flag,
+    as_integer,
+    as_moment,
+    as_record,
+    as_records,
+    as_text,
+    as_texts,
+    list_of,
+    map_of,
+    read_fields,
+    unknown_fields,
+    write_fields,
+)
+from jsproto.grammar.times import Duration, Nanoseconds, format_timestamp
+
+_CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
+    "durable_name": as_text,
+    "name": as_text,
+    "description": as_text,
+    "deliver_policy": as_text,
+    "opt_start_seq": as_count,
+    "opt_start_time": as_moment,
+    "ack_policy": as_text,
+    "ack_wait": as_integer,
+    "max_deliver": as_integer,
+    "backoff": list_of(as_integer),
+    "filter_subject": as_text,
+    "filter_subjects": as_texts,
+    "replay_policy": as_text,
+    "rate_limit_bps": as_count,
+    "sample_freq": as_text,
+    "max_waiting": as_integer,
+    "max_ack_pending": as_integer,
+    "flow_control": as_flag,
+    "headers_only": as_flag,
+    "max_batch": as_integer,
+    "max_expires": as_integer,
+    "max_bytes": as_integer,
+    "deliver_subject": as_text,
+    "deliver_group": as_text,
+    "idle_heartbeat": as_integer,
+    "inactive_threshold": as_integer,
+    "num_replicas": as_integer,
+    "mem_storage": as_flag,
+    "direct": as_flag,
+    "metadata": map_of(as_text),
+    "pause_until": as_moment,
+    "priority_groups": as_texts,
+    "priority_policy": as_text,
+    "priority_timeout": as_integer,
+}
+_DURATIONS: Final = frozenset({"ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout"})
+_MOMENTS: Final = frozenset({"opt_start_time", "pause_until"})
+_UNLIMITED: Final = frozenset({"max_ack_pending", "max_deliver"})  # any negative number: no limit
+_OWN_METADATA: Final = "_nats."  # keys that servers add
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The fields of ConsumerConfig as keyword arguments: durations in seconds, or as timedelta. None unsets a field."""
+
+    durable_name: str | None
+    name: str | None
+    description: str | None
+    deliver_policy: (
+        Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"] | None
+    )  # fmt: skip
+    opt_start_seq: int | None
+    opt_start_time: int | None
+    ack_policy: Literal["none", "all", "explicit", "flow_control"] | None
+    ack_wait: Duration | None
+    max_deliver: int | None
+    backoff: Sequence[Duration] | None
+    filter_subject: str | None
+    filter_subjects: Sequence[str] | None
+    replay_policy: Literal["instant", "original"] | None
+    rate_limit_bps: int | None
+    sample_freq: str | None
+    max_waiting: int | None
+    max_ack_pending: int | None
+    flow_control: bool | None
+    headers_only: bool | None
+    max_batch: int | None
+    max_expires: Duration | None
+    max_bytes: int | None
+    deliver_subject: str | None
+    deliver_group: str | None
+    idle_heartbeat: Duration | None
+    inactive_threshold: Duration | None
+    num_replicas: int | None
+    mem_storage: bool | None
+    direct: bool | None
+    metadata: Mapping[str, str] | None
+    pause_until: int | None
+    priority_groups: Sequence[str] | None
+    priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] | None
+    priority_timeout: Duration | None
+    extra: Mapping[str, Any]
+    """Fields that this library does not know, as the server names them."""
+
+
+@dataclass(slots=True)
+class ConsumerConfig:
+    """The configuration of a consumer, every field of nats-server 2.15; None is unset, and the server's default.
+
+    ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
+    ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch.
+    """
+
+    durable_name: str | None = None
+    name: str | None = None
+    description: str | None = None
+    deliver_policy: str | None = None
+    opt_start_seq: int | None = None
+    opt_start_time: int | None = None
+    ack_policy: str | None = "explicit"
+    ack_wait: Nanoseconds | None = None
+    max_deliver: int | None = None
+    backoff: list[Nanoseconds] | None = None
+    filter_subject: str | None = None
+    filter_subjects: list[str] | None = None
+    replay_policy: str | None = None
+    rate_limit_bps: int | None = None
+    sample_freq: str | None = None
+    max_waiting: int | None = None
+    max_ack_pending: int | None = None
+    flow_control: bool | None = None
+    headers_only: bool | None = None
+    max_batch: int | None = None
+    max_expires: Nanoseconds | None = None
+    max_bytes: int | None = None
+    deliver_subject: str | None = None
+    deliver_group: str | None = None
+    idle_heartbeat: Nanoseconds | None = None
+    inactive_threshold: Nanoseconds | None = None
+    num_replicas: int | None = None
+    mem_storage: bool | None = None
+    direct: bool | None = None
+    metadata: dict[str, str] | None = None
+    pause_until: int | None = None
+    priority_groups: list[str] | None = None
+    priority_policy: str | None = None
+    priority_timeout: Nanoseconds | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def consumer_name(self) -> str | None:
+        """The name it has or will have; None when the server is to choose one."""
+        return self.name or self.durable_name or None
+
+    @property
+    def filters(self) -> list[str]:
+        """The subjects it filters, in either field; empty when it takes all of the stream."""
+        return [self.filter_subject] if self.filter_subject else self.filter_subjects or []
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> ConsumerConfig:
+        """Read a configuration of the peer; RemoteProtocolError when a known field has the wrong type."""
+        values = read_fields(document, _CONSUMER_CONFIG, "a consumer configuration")
+        return cls(**{"ack_policy": None, **values})
+
+    @classmethod
+    def from_options(cls, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
+        """A configuration from keyword arguments; LocalProtocolError as for ``updated``."""
+        return cls().updated(**options)
+
+    def updated(self, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
+        """This configuration with some fields changed; ``extra`` is merged.
+
+        LocalProtocolError for an unknown or mistyped field, a moment outside the years 0 to 9999, a duration that is
+        negative or not finite.
+        """
+        values: dict[str, Any] = {**options}
+        extra = values.pop("extra", {})
+        try:
+            changes: dict[str, Any] = {name: _option(name, value) for name, value in values.items()}
+            changes["extra"] = self.extra | unknown_fields(extra, _CONSUMER_CONFIG)
+        except (ValueError, LocalProtocolError) as error:
+            raise LocalProtocolError(f"consumer option {error}") from None
+        return replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object: what is set, and what is unknown."""
+        return write_fields(self, _CONSUMER_CONFIG, self.extra)
+
+
+def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
+    """The fields that ``wanted`` sets and ``found`` has otherwise, in the order of the wire.
+
+    What ``wanted`` leaves unset is not compared, nor is what stands for the server's default (0, and an ``ack_wait``
+    that ``backoff`` replaces), the metadata that servers add, ``name`` (it is how a consumer is found) and
+    ``pause_until`` (it passes). One subject is the same filter in either field; their order does not matter.
+    """
+    different = [
+        name
+        for name in [*_CONSUMER_CONFIG, *sorted(wanted.extra)]
+        if name not in ("name", "pause_until", "filter_subject", "filter_subjects") and _differs(name, wanted, found)
+    ]
+    asked = [name for name in ("filter_subject", "filter_subjects") if getattr(wanted, name) is not None]
+    if asked and sorted(wanted.filters) != sorted(found.filters):
+        different.append(asked[0])
+    return different
+
+
+def _differs(name: str, wanted: ConsumerConfig, found: ConsumerConfig) -> bool:
+    if name in wanted.extra:
+        return bool(wanted.extra[name] != found.extra.get(name))
+    asked, has = getattr(wanted, name), getattr(found, name)
+    if asked is None or (name == "ack_wait" and wanted.backoff):
+        return False
+    if name == "metadata":
+        asked, has = _user_metadata(asked), _user_metadata(has)
+    if type(asked) is int and not asked:
+        return False
+    if name in _UNLIMITED and asked < 0:
+        return bool(has is not None and has > 0)
+    return bool((asked or None) != (has or None))
+
+
+def _user_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
+    return {key: value for key, value in (metadata or {}).items() if not key.startswith(_OWN_METADATA)}
+
+
+def _option(name: str, value: Any) -> Any:
+    """One keyword argument as the value of a field."""
+    reader = _CONSUMER_CONFIG.get(name)
+    if reader is None:
+        raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+    if value is None:
+        return None
+    if name in _DURATIONS:
+        return as_duration(value, name)
+    if name == "backoff":
+        return list_of(as_duration)(value, name)
+    if name in _MOMENTS:
+        return _written_moment(value, name)
+    return reader(value, name)
+
+
+def _written_moment(value: Any, name: str) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{name} must be nanoseconds since the epoch, not {value!r:.100}")
+    format_timestamp(value)  # raises LocalProtocolError when it cannot be written
+    return value
+
+
+# -- what servers say --------------------------------------------------------------------------------------------------
+
+_SEQUENCE_PAIR: Final[Mapping[str, Reader]] = {
+    "consumer_seq": as_count,
+    "stream_seq": as_count,
+    "last_active": as_moment,
+}
+
+
+@dataclass(slots=True)
+class SequencePair:
+    """A place in a consumer and in its stream; ``last_active`` is when it was reached, in ns since the epoch."""
+
+    consumer_seq: int = 0
+    stream_seq: int = 0
+    last_active: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> SequencePair:
+        """Read a pair; RemoteProtocolError when a known field has the wrong type."""
+        return cls(**read_fields(document, _SEQUENCE_PAIR, "a pair of sequences"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        return write_fields(self, _SEQUENCE_PAIR, self.extra)
+
+
+_CONSUMER_INFO: Final[Mapping[str, Reader]] = {
+    "stream_name": as_text,
+    "name": as_text,
+    "created": as_moment,
+    "config": as_record,
+    "delivered": as_record,
+    "ack_floor": as_record,
+    "num_ack_pending": as_integer,
+    "num_redelivered": as_integer,
+    "num_waiting": as_integer,
+    "num_pending": as_count,
+    "cluster": as_record,
+    "push_bound": as_flag,
+    "paused": as_flag,
+    "pause_remaining": as_integer,
+    "ts": as_moment,
+    "priority_groups": as_records,
+}
+
+
+@dataclass(slots=True)
+class ConsumerInfo:
+    """A consumer: its configuration and state. Times are nanoseconds since the epoch; ``ts`` is when the server looked.
+
+    ``delivered`` and ``ack_floor``: the last message delivered, and the last one below which all are acknowledged.
+    ``num_pending``: messages still to be delivered for the first time. ``push_bound``: somebody subscribes to its
+    deliver subject. ``cluster`` and ``priority_groups`` are the server's objects as they are.
+    """
+
+    stream_name: str
+    name: str
+    config: ConsumerConfig
+    created: int | None = None
+    delivered: SequencePair = field(default_factory=SequencePair)
+    ack_floor: SequencePair = field(default_factory=SequencePair)
+    num_ack_pending: int = 0
+    num_redelivered: int = 0
+    num_waiting: int = 0
+    num_pending: int = 0
+    cluster: dict[str, Any] | None = None
+    push_bound: bool | None = None
+    paused: bool | None = None
+    pause_remaining: Nanoseconds | None = None
+    ts: int | None = None
+    priority_groups: list[dict[str, Any]] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> ConsumerInfo:
+        """Read the answer to a consumer request; RemoteProtocolError when a part is missing or has the wrong type."""
+        values = read_fields(document, _CONSUMER_INFO, "a consumer's information")
+        for name in ("stream_name", "name", "config"):
+            if name not in values:
+                raise RemoteProtocolError(f"a consumer's information without {name}")
+        values["config"] = ConsumerConfig.from_json(values["config"])
+        for name in ("delivered", "ack_floor"):
+            values[name] = SequencePair.from_json(values.get(name, {}))
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        body = write_fields(self, _CONSUMER_INFO, self.extra)
+        return body | {
+            "config": self.config.to_json(),
+            "delivered": self.delivered.to_json(),
+            "ack_floor": self.ack_floor.to_json(),
+        }
+
+
+_CONSUMER_PAUSE: Final[Mapping[str, Reader]] = {
+    "paused": as_flag,
+    "pause_until": as_moment,
+    "pause_remaining": as_integer,
+}
+
+
+@dataclass(slots=True)
+class ConsumerPause:
+    """The answer to a pause or resume: ``pause_until`` in ns since the epoch, ``pause_remaining`` as a duration."""
+
+    paused: bool = False
+    pause_until: int | None = None
+    pause_remaining: Nanoseconds | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> ConsumerPause:
+        """Read the answer; RemoteProtocolError when a known field has the wrong type."""
+        return cls(**read_fields(document, _CONSUMER_PAUSE, "the answer to a pause"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; not paused is Go's zero time, as servers write it."""
+        return {"paused": self.paused, "pause_until": NEVER} | write_fields(self, _CONSUMER_PAUSE, self.extra)

@@ -1,0 +1,187 @@
+"""The types of fields in JSON documents: what configurations and infos of all kinds are read and written with.
+
+Rules: a reader checks one value and returns it, perhaps converted; known fields have the right type or the whole
+document is refused; unknown ones pass and are kept; null means unset. Nothing is changed in place.
+
+Not here: the documents themselves (``config``, ``consumer``), text to JSON (``bodies``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import loads
+from jsproto.grammar.times import Nanoseconds, format_timestamp, nanoseconds, parse_timestamp
+
+Json: TypeAlias = Mapping[str, Any]
+"""A JSON object, decoded."""
+
+NEVER: Final = "0001-01-01T00:00:00Z"
+"""Go's zero time, which stands for "never" or "not set"."""
+
+Reader: TypeAlias = Callable[[Any, str], Any]
+"""Checks one value and returns it, perhaps converted; ValueError with the path when it has the wrong type."""
+
+
+def _shown(value: Any) -> str:
+    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
+    return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
+
+
+def as_text(value: Any, path: str) -> str:
+    """A string."""
+    if type(value) is not str:
+        raise ValueError(f"{path} must be a string, not {_shown(value)}")
+    return value
+
+
+def as_flag(value: Any, path: str) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise ValueError(f"{path} must be true or false, not {_shown(value)}")
+    return value
+
+
+def as_integer(value: Any, path: str) -> int:
+    """A signed integer of 64 bits."""
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise ValueError(f"{path} must be an integer of 64 bits, not {_shown(value)}")
+    return value
+
+
+def as_count(value: Any, path: str) -> int:
+    """An unsigned integer of 64 bits."""
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise ValueError(f"{path} must be an unsigned integer of 64 bits, not {_shown(value)}")
+    return value
+
+
+def as_size(value: Any, path: str) -> int:
+    """A number of bytes that one message may have."""
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise ValueError(f"{path} must be a number of bytes, not {_shown(value)}")
+    return value
+
+
+def as_moment(value: Any, path: str) -> int | None:
+    """Nanoseconds since the epoch; None for Go's zero time, which stands for "never"."""
+    text = as_text(value, path)
+    try:
+        moment = parse_timestamp(text)
+        # Formatted at once, so that every moment that was read can be written.
+        return None if format_timestamp(moment) == NEVER else moment
+    except (ValueError, LocalProtocolError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def as_anything(value: Any, path: str) -> Any:
+    """Whatever it is."""
+    return value
+
+
+def list_of(item: Reader) -> Reader:
+    """A list whose members ``item`` reads."""
+
+    def read(value: Any, path: str) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{path} must be a list, not {_shown(value)}")
+        return [item(member, f"{path}[{index}]") for index, member in enumerate(value)]
+
+    return read
+
+
+def map_of(item: Reader) -> Reader:
+    """An object of any keys whose values ``item`` reads."""
+
+    def read(value: Any, path: str) -> dict[str, Any]:
+        return {as_text(key, path): item(member, f"{path}.{key}") for key, member in as_object(value, path).items()}
+
+    return read
+
+
+def record_of(fields: Mapping[str, Reader]) -> Reader:
+    """An object with known fields, whose unknown ones pass."""
+
+    def read(value: Any, path: str) -> dict[str, Any]:
+        known, extra = _split(as_object(value, path), fields, f"{path}.")
+        return known | extra
+
+    return read
+
+
+def as_object(value: Any, path: str) -> Mapping[str, Any]:
+    """An object."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path} must be an object, not {_shown(value)}")
+    return value
+
+
+def _split(body: Json, fields: Mapping[str, Reader], path: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
+    """The known fields, checked and without nulls, and the others."""
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for name, value in body.items():
+        reader = fields.get(name)
+        if reader is None:
+            extra[name] = value
+        elif value is not None:
+            known[name] = reader(value, f"{path}{name}")
+    return known, extra
+
+
+def read_fields(document: bytes | Json, fields: Mapping[str, Reader], what: str) -> dict[str, Any]:
+    """The fields of a document that came from the peer, ``extra`` among them."""
+    raw = document if isinstance(document, bytes) else b""
+    try:
+        known, extra = _split(loads(raw) if raw else as_object(document, what), fields)
+    except ValueError as error:
+        raise RemoteProtocolError(f"{what}: {error}", raw) from None
+    known["extra"] = extra
+    return known
+
+
+def write_fields(model: Any, fields: Mapping[str, Reader], extra: Json) -> dict[str, Any]:
+    """The fields that are set, in the order of the wire, then the unknown ones."""
+    body: dict[str, Any] = {}
+    for name, reader in fields.items():
+        value = getattr(model, name)
+        if value is not None:
+            body[name] = format_timestamp(value) if reader is as_moment else value
+    return body | {name: value for name, value in extra.items() if name not in fields}
+
+
+def as_duration(value: Any, path: str) -> Nanoseconds:
+    """A duration as callers give it, in nanoseconds."""
+    try:
+        return nanoseconds(value)
+    except LocalProtocolError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def unknown_fields(value: Any, fields: Mapping[str, Reader]) -> dict[str, Any]:
+    """What a caller gives as ``extra``: none of it may be a field that has a name here."""
+    extra = as_record(value, "extra")
+    known = sorted(extra.keys() & fields.keys())
+    if known:
+        raise ValueError(f"extra is for unknown fields, not for {', '.join(known)}")
+    return extra
+
+
+def as_texts(value: Any, path: str) -> list[str]:
+    """A list of strings."""
+    texts: list[str] = list_of(as_text)(value, path)
+    return texts
+
+
+def as_record(value: Any, path: str) -> dict[str, Any]:
+    """An object of whatever fields."""
+    record: dict[str, Any] = map_of(as_anything)(value, path)
+    return record
+
+
+def as_records(value: Any, path: str) -> list[dict[str, Any]]:
+    """A list of objects of whatever fields."""
+    records: list[dict[str, Any]] = list_of(as_record)(value, path)
+    return records

@@ -1,0 +1,221 @@
+"""Consumers as servers describe them: nothing is lost, nothing is invented, drift is named field by field."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.consumer import (
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerOptions,
+    ConsumerPause,
+    SequencePair,
+    differences,
+)
+from tests.grammar.recorded import messages
+
+# An answer of nats-server 2.15.1, as recorded.
+PINNED: Final = (
+    b'{"type":"io.nats.jetstream.api.v1.consumer_create_response","stream_name":"S","name":"C",'
+    b'"created":"2026-11-20T21:06:44.555717616Z","config":{"durable_name":"C","name":"C","deliver_policy":"all",'
+    b'"ack_policy":"explicit","ack_wait":30000000000,"max_deliver":-1,"replay_policy":"instant","max_waiting":512,'
+    b'"max_ack_pending":1000,"num_replicas":0,"metadata":{"_nats.level":"5","_nats.req.level":"1",'
+    b'"_nats.ver":"2.15.1"},"priority_groups":["g"],"priority_policy":"pinned_client",'
+    b'"priority_timeout":5000000000},"delivered":{"consumer_seq":0,"stream_seq":0},"ack_floor":{"consumer_seq":0,'
+    b'"stream_seq":0},"num_ack_pending":0,"num_redelivered":0,"num_waiting":0,"num_pending":4,'
+    b'"ts":"2026-11-20T21:06:44.55614624Z","priority_groups":[{"group":"g","pinned_ts":"0001-01-01T00:00:00Z"}]}'
+)
+FULL: Final[ConsumerOptions] = {
+    "durable_name": "D", "name": "D", "description": "d", "deliver_policy": "by_start_time", "opt_start_seq": 3,
+    "opt_start_time": 1_700_000_000_000_000_001, "ack_policy": "all", "ack_wait": 30, "max_deliver": 4,
+    "backoff": [1, 2.5, timedelta(seconds=5)], "filter_subject": "a.b", "filter_subjects": ["a.b", "c"],
+    "replay_policy": "original", "rate_limit_bps": 8, "sample_freq": "50", "max_waiting": 9, "max_ack_pending": 10,
+    "flow_control": True, "headers_only": True, "max_batch": 11, "max_expires": 12, "max_bytes": 13,
+    "deliver_subject": "to.me", "deliver_group": "q", "idle_heartbeat": 0.5, "inactive_threshold": 14,
+    "num_replicas": 3, "mem_storage": True, "direct": True, "metadata": {"a": "b"}, "pause_until": 0,
+    "priority_groups": ["g"], "priority_policy": "overflow", "priority_timeout": 15, "extra": {"new": [1]},
+}  # fmt: skip
+
+
+# -- what a real server says -------------------------------------------------------------------------------------------
+
+
+def consumer_answers() -> list[bytes]:
+    """Every answer about a consumer in the recordings of all versions."""
+    found: list[bytes] = []
+    for _, _, payload in messages():
+        body = json.loads(payload) if payload.startswith(b'{"type"') else {}
+        found += [json.dumps(each).encode() for each in body.get("consumers") or [body] if "ack_floor" in each]
+    return found
+
+
+def test_recorded_answers_survive() -> None:
+    answers = consumer_answers()
+    assert len(answers) > 50
+    for answer in answers:
+        body = json.loads(answer)
+        info = ConsumerInfo.from_json(answer)
+        assert info.to_json() == body
+        assert ConsumerInfo.from_json(info.to_json()) == info
+        assert set(info.config.extra) <= {"sourcing"}
+
+
+def test_an_answer() -> None:
+    info = ConsumerInfo.from_json(PINNED)
+    assert (info.stream_name, info.name, info.num_pending) == ("S", "C", 4)
+    assert info.config.ack_wait == 30_000_000_000
+    assert info.config.consumer_name == "C"
+    assert info.config.filters == []
+    assert info.delivered == SequencePair(0, 0)
+    assert info.priority_groups == [{"group": "g", "pinned_ts": "0001-01-01T00:00:00Z"}]
+    assert info.extra == {"type": "io.nats.jetstream.api.v1.consumer_create_response"}
+    assert list(info.to_json()) == [*list(json.loads(PINNED))[1:], "type"]
+
+
+def test_where_it_stands() -> None:
+    moved = b'{"consumer_seq":4,"stream_seq":7,"last_active":"1970-01-01T00:00:01Z","more":1}'
+    pair = SequencePair.from_json(moved)
+    assert pair == SequencePair(4, 7, 1_000_000_000, {"more": 1})
+    assert dumps(pair.to_json()) == moved
+
+
+@pytest.mark.parametrize("missing", ["stream_name", "name", "config"])
+def test_an_answer_without_what_it_must_have(missing: str) -> None:
+    body = json.loads(PINNED)
+    del body[missing]
+    with pytest.raises(RemoteProtocolError, match=f"without {missing}"):
+        ConsumerInfo.from_json(body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_pending": -1},
+        {"config": []},
+        {"config": {"ack_wait": "30s"}},
+        {"config": {"filter_subjects": ["a", 1]}},
+        {"delivered": {"stream_seq": True}},
+        {"push_bound": "yes"},
+    ],
+)
+def test_answers_of_the_wrong_type(change: dict[str, Any]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        ConsumerInfo.from_json(json.loads(PINNED) | change)
+
+
+def test_a_pause() -> None:
+    paused = ConsumerPause.from_json(b'{"paused":true,"pause_until":"2099-01-01T00:00:00Z","pause_remaining":5}')
+    assert (paused.paused, paused.pause_until, paused.pause_remaining) == (True, 4_070_908_800_000_000_000, 5)
+    assert paused.to_json() == {"paused": True, "pause_until": "2099-01-01T00:00:00Z", "pause_remaining": 5}
+    resumed = ConsumerPause.from_json(b'{"paused":false,"pause_until":"0001-01-01T00:00:00Z"}')
+    assert resumed == ConsumerPause()
+    assert resumed.to_json() == {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
+
+
+# -- what callers write ------------------------------------------------------------------------------------------------
+
+
+def test_every_field_has_an_option() -> None:
+    assert set(FULL) == {each.name for each in fields(ConsumerConfig)} == set(ConsumerOptions.__annotations__)
+    config = ConsumerConfig.from_options(**FULL)
+    assert config.ack_wait == 30_000_000_000
+    assert config.backoff == [1_000_000_000, 2_500_000_000, 5_000_000_000]
+    assert config.to_json()["opt_start_time"] == "2023-11-14T22:13:20.000000001Z"
+    assert config.to_json()["pause_until"] == "1970-01-01T00:00:00Z"
+    assert ConsumerConfig.from_json(dumps(config.to_json())) == config
+
+
+def test_acknowledgement_is_explicit_unless_said_otherwise() -> None:
+    assert ConsumerConfig().to_json() == {"ack_policy": "explicit"}
+    assert ConsumerConfig.from_options(ack_policy=None).to_json() == {}
+    assert ConsumerConfig.from_json(b"{}").ack_policy is None
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"no_such": 1}, "no_such is unknown"),
+        ({"ack_wait": -1}, "ack_wait"),
+        ({"ack_wait": float("inf")}, "ack_wait"),
+        ({"backoff": [1, "2"]}, r"backoff\[1\]"),
+        ({"filter_subjects": "a"}, "filter_subjects must be a list"),
+        ({"opt_start_time": 1.5}, "opt_start_time must be nanoseconds"),
+        ({"opt_start_time": 10**30}, "years 0 to 9999"),
+        ({"extra": {"name": "x"}}, "extra is for unknown fields"),
+        ({"max_deliver": "3"}, "max_deliver must be an integer"),
+    ],
+)
+def test_options_that_are_none(option: Any, text: str) -> None:
+    with pytest.raises(LocalProtocolError, match=text):
+        ConsumerConfig.from_options(**option)
+
+
+def test_an_option_is_unset_by_none() -> None:
+    config = ConsumerConfig.from_options(**FULL).updated(ack_wait=None, backoff=None, extra={"newer": 2})
+    assert config.ack_wait is None
+    assert config.extra == {"new": [1], "newer": 2}
+
+
+# -- drift -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "fields"),
+    [
+        ({}, {"ack_wait": 5}, []),
+        ({"ack_wait": 5}, {"ack_wait": 5}, []),
+        ({"ack_wait": 5}, {"ack_wait": 6}, ["ack_wait"]),
+        ({"ack_wait": 5, "backoff": [1]}, {"ack_wait": 1, "backoff": [1]}, []),
+        ({"backoff": [1, 2]}, {"backoff": [1]}, ["backoff"]),
+        ({"ack_policy": "all"}, {}, ["ack_policy"]),
+        ({"max_deliver": -1}, {"max_deliver": -1}, []),
+        ({"max_deliver": -7}, {}, []),
+        ({"max_deliver": -1}, {"max_deliver": 3}, ["max_deliver"]),
+        ({"max_ack_pending": 0}, {"max_ack_pending": 1000}, []),
+        ({"flow_control": False}, {}, []),
+        ({"flow_control": False}, {"flow_control": True}, ["flow_control"]),
+        ({"description": ""}, {}, []),
+        ({"filter_subject": "a"}, {"filter_subjects": ["a"]}, []),
+        ({"filter_subjects": ["b", "a"]}, {"filter_subjects": ["a", "b"]}, []),
+        ({"filter_subject": "a"}, {"filter_subject": "b"}, ["filter_subject"]),
+        ({"filter_subjects": ["a"]}, {}, ["filter_subjects"]),
+        ({"filter_subject": ""}, {"filter_subject": "b"}, ["filter_subject"]),
+        ({"metadata": {"a": "b"}}, {"metadata": {"a": "b", "_nats.level": "5"}}, []),
+        ({"metadata": {"a": "b"}}, {"metadata": {"a": "c"}}, ["metadata"]),
+        ({"metadata": {}}, {"metadata": {"_nats.level": "5"}}, []),
+        ({"metadata": {"a": "b"}}, {}, ["metadata"]),
+        ({"name": "x", "pause_until": 5}, {"name": "y"}, []),
+        ({"extra": {"new": 1}}, {"extra": {"new": 1, "other": 2}}, []),
+        ({"extra": {"new": 1}}, {"extra": {"new": 2}}, ["new"]),
+        ({"durable_name": "D", "num_replicas": 3, "direct": True}, {}, ["durable_name", "num_replicas", "direct"]),
+    ],
+)
+def test_drift(wanted: dict[str, Any], found: dict[str, Any], fields: list[str]) -> None:
+    assert differences(ConsumerConfig(**{"ack_policy": None, **wanted}), ConsumerConfig(**found)) == fields
+
+
+def test_a_consumer_does_not_differ_from_itself() -> None:
+    for answer in consumer_answers():
+        config = ConsumerInfo.from_json(answer).config
+        assert differences(config, config) == []
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner))
+)
+def test_arbitrary_documents(document: Any) -> None:  # fmt: skip
+    for model in (ConsumerConfig, ConsumerInfo, ConsumerPause, SequencePair):
+        try:
+            found = model.from_json(dumps({"config": document, "name": document, "stream_name": "S"}))
+        except RemoteProtocolError:
+            continue
+        assert model.from_json(dumps(found.to_json())) == found
