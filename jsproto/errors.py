@@ -273,6 +273,59 @@ class TooManyResultsError(StatusError):
     code = 413
 
 
+# -- what consumers say ------------------------------------------------------------------------------------------------
+
+
+class BadPullError(StatusError):
+    """400: the server does not understand the pull request."""
+
+    code = 400
+
+
+class ConflictError(StatusError):
+    """409: the pull request conflicts with the consumer, or with what is going on at the server."""
+
+    code = 409
+
+
+class ConsumerDeletedError(ConflictError):
+    """The consumer, or its stream, was deleted."""
+
+
+class PushBasedError(ConflictError):
+    """A push consumer cannot be pulled from."""
+
+
+class PullLimitError(ConflictError):
+    """The pull request asks for more than the consumer's ``max_batch``, ``max_expires`` or ``max_bytes``."""
+
+
+class MessageSizeError(ConflictError):
+    """The next message does not fit into the ``max_bytes`` of the pull request."""
+
+
+class MaxWaitingError(ConflictError):
+    """More pull requests wait than the consumer's ``max_waiting``."""
+
+
+class LeadershipChangedError(ConflictError):
+    """Another server leads the consumer now."""
+
+
+class ServerShutdownError(ConflictError):
+    """The server that leads the consumer shuts down."""
+
+
+class PinnedError(StatusError):
+    """423: the consumer serves another client of the priority group, which is pinned."""
+
+    code = 423
+
+
+class ConsumerSilentError(TimeoutError):
+    """A consumer sent nothing for too long, not even the heartbeats that were asked for."""
+
+
 _BY_STATUS = {
     kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
 }

@@ -91,6 +91,15 @@ class UnexpectedMessage:
     reason: str
 
 
+@event
+class ConsumerSilent:
+    """A consumer sent nothing for ``seconds``, not even the heartbeats it owes. Told once for each silence."""
+
+    stream: str
+    consumer: str
+    seconds: float
+
+
 Event: TypeAlias = (
     Connected
     | Disconnected
@@ -101,4 +110,5 @@ Event: TypeAlias = (
     | GapReported
     | MessageRefused
     | UnexpectedMessage
+    | ConsumerSilent
 )

@@ -28,6 +28,8 @@ class Timer(Enum):
     BATCH_STALLED = "acknowledgements are so late that the batch is given up"
     BATCH_IDLE = "the server would soon forget a silent batch: ping it"
     PAGE = "the next message of a Direct Get page must have come"
+    HEARTBEAT = "a consumer must have delivered a message or a heartbeat"
+    PULL_AGAIN = "a pull request that was refused may be served now"
     ASK_AGAIN = "there may be room again for a request that found none"
 
 

@@ -378,6 +378,16 @@ class Session:
         self._write(self._subscribed[sid])
         return self._sids
 
+    def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
+        """Queue one small ``payload`` to each of these subjects, which came off the wire as they are: all, or none.
+
+        OutboundBufferLimitError, ConnectionClosedError.
+        """
+        if self._pending > self.options.pending_size or self.closed:
+            self._refuse()
+        end = b" %d\r\n%b\r\n" % (len(payload), payload)
+        self._write(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
+
     def publish_run(self, messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, first: int) -> int:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
 
