@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jsproto.client.api import Api, succeeded
 from jsproto.client.jsmsg import DEFAULT_ACK_WAIT, Acker, Delivery
 from jsproto.client.pull import HEARTBEATS_MISSED, PullConsumer
-from jsproto.errors import RemoteProtocolError
+from jsproto.errors import PushBasedError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
 from jsproto.grammar.times import format_timestamp
+from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
 
 T = TypeVar("T")
@@ -110,8 +111,13 @@ class Consumers(Api):
         options: Mapping[str, Any] | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullConsumer[D]:
-        """Pull from the consumer that ``info`` describes; see ``PullConsumer``. Its messages are ``message_class``."""
+        """Pull from the consumer that ``info`` describes; see ``PullConsumer``. Its messages are ``message_class``.
+
+        PushBasedError when it is a push consumer.
+        """
         config = info.config
+        if config.deliver_subject:
+            raise PushBasedError(CONFLICT, PUSH_BASED)
         return PullConsumer(
             self.session, self.acker(config, message_class, facade), info.stream_name, info.name,
             api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),

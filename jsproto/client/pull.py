@@ -20,7 +20,7 @@ Not here: which consumer (``subscribe``), acknowledgements (``jsmsg``), push con
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
@@ -326,6 +326,12 @@ class PullConsumer(Conversation, Generic[D]):
         if self._refill is not None and raws:
             self._fill(now)
         return self.acker.messages(raws)
+
+    def put_back(self, messages: Sequence[Delivery]) -> None:
+        """Messages that were taken, and that nobody has looked at: they are for whoever takes some next."""
+        raws = [message._raw for message in messages]
+        self._buffer.extendleft(reversed(raws))
+        self.pending_bytes += sum(map(_size, raws))
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken; fails with why none ever will."""

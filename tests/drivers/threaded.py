@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from anyio import to_thread
 
-from jsproto_io import _async, _blocking, sync
+from jsproto_io import _async, _async_consuming, _blocking, _blocking_consuming, sync
 
 _END = object()
 _LIKE: dict[type, type] = {
@@ -22,6 +22,8 @@ _LIKE: dict[type, type] = {
     **{getattr(_blocking, name): getattr(_async, name)
        for name in ("Message", "Subscription", "JetStream", "AtomicBatch", "FastPublisher", "BatchReader",
                     "AsyncPublisher", "PendingAck", "BatchAdvisories")},
+    **{getattr(_blocking_consuming, name): getattr(_async_consuming, name)
+       for name in ("JSMsg", "PullMessages", "PullSubscription", "Working")},
 }  # fmt: skip
 
 
@@ -30,6 +32,8 @@ async def _run(call: Callable[[], Any]) -> Any:
 
 
 def _wrap(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_wrap(item) for item in value]
     return Awaitable(value) if type(value) in _LIKE else value
 
 

@@ -41,6 +41,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._async_atomic import AtomicBatch, collected
+from jsproto_io._async_consuming import Consuming
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._common import (
     EventCallback,
@@ -363,7 +364,7 @@ class Subscription(SubscriptionBase):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream:
+class JetStream(Consuming):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)

@@ -28,12 +28,13 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
+from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription, Working
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
-    "Message", "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
+    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "Subscription", "Working", "connect",
 ]  # fmt: skip
 
 

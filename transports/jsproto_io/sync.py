@@ -39,13 +39,14 @@ from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_atomic import AtomicBatch
+from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription, Working
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JetStream",
-    "Message", "PendingAck", "Subscription", "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
+    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "Subscription", "Working", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")
