@@ -148,7 +148,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         verb = self._begin_no_wait(batch, timeout, max_bytes)
         return await self._collect(await self._connection._call_with_room(verb))
 
-    async def messages(
+    def messages(
         self,
         *,
         max_msgs: int | None = None,
@@ -163,7 +163,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
         ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta.
         """
-        await self._connection._call_with_room(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
+        self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
         return PullMessages(self._core, max_msgs, self._connection)
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from jsproto.client.jsmsg import Delivery
 from jsproto.client.pull import Fetch, PullConsumer
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import ConnectionClosedError, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._common import Timeout, seconds
@@ -125,7 +125,7 @@ class PullMessagesBase(Generic[D]):
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
         if self._closed:
-            return self._core.readable()
+            raise ConnectionClosedError("this stream of messages was closed")
         self._taken.extend(self._core.pop_many(self._most, now))
         return None if self._taken else self._core.readable()
 
