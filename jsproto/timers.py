@@ -30,6 +30,9 @@ class Timer(Enum):
     PAGE = "the next message of a Direct Get page must have come"
     HEARTBEAT = "a consumer must have delivered a message or a heartbeat"
     PULL_AGAIN = "a pull request that was refused may be served now"
+    CREATED = "a consumer that is being created must be there"
+    CREATE = "it is time to create a consumer again"
+    DRAINED = "what a drained subscription has buffered must have been taken"
     ASK_AGAIN = "there may be room again for a request that found none"
 
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.api import succeeded
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.consumers import Consumers
 from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
 from jsproto.client.scripts import change_stream, publish_batch
+from jsproto.client.subscribe import Subscriptions
 from jsproto.errors import (
     APIError,
     BatchFullError,
@@ -40,7 +40,7 @@ FEATURES: Final = {"allow_atomic": ("2.12", "atomic batches"), "allow_batched": 
 """Fields of a stream's configuration that older servers do not know: the version that brought them, and their name."""
 
 
-class JetStream(Consumers):
+class JetStream(Subscriptions):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
 
     # -- streams -------------------------------------------------------------------------------------------------------

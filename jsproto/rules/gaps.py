@@ -19,7 +19,8 @@ from jsproto.grammar.jsack import jsack_sequences
 
 UNKNOWN: Final = -1
 """Where a consumer stands that was not followed from its beginning, before it says so."""
-_NEVER: Final = b"\n"  # no subject has it
+NEVER: Final = b"\n"
+"""No reply subject starts like this: look at all of it."""
 
 
 @event
@@ -57,7 +58,7 @@ class Deliveries:
     def __init__(self, consumer_seq: int = 0) -> None:
         self.consumer_seq = consumer_seq
         self.stream_seq = 0
-        self.following = _NEVER
+        self.following = NEVER
         self._head = b""
         self._form = b""
 
@@ -91,7 +92,7 @@ class Deliveries:
         broken = self._compare(last_consumer + 1)
         if broken is not None or self.consumer_seq == UNKNOWN:
             self.consumer_seq = last_consumer
-            self.following = _NEVER
+            self.following = NEVER
         return broken
 
     def _compare(self, next_one: int) -> Break | None:

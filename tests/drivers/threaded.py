@@ -14,7 +14,15 @@ from typing import Any, Self
 
 from anyio import to_thread
 
-from jsproto_io import _async, _async_consuming, _blocking, _blocking_consuming, sync
+from jsproto_io import (
+    _async,
+    _async_consuming,
+    _async_subscribing,
+    _blocking,
+    _blocking_consuming,
+    _blocking_subscribing,
+    sync,
+)
 
 _END = object()
 _LIKE: dict[type, type] = {
@@ -24,6 +32,7 @@ _LIKE: dict[type, type] = {
                     "AsyncPublisher", "PendingAck", "BatchAdvisories")},
     **{getattr(_blocking_consuming, name): getattr(_async_consuming, name)
        for name in ("JSMsg", "PullMessages", "PullSubscription", "Working")},
+    _blocking_subscribing.PushSubscription: _async_subscribing.PushSubscription,
 }  # fmt: skip
 
 

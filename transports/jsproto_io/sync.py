@@ -41,12 +41,14 @@ from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message,
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription, Working
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._blocking_subscribing import PushSubscription
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
-    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "Subscription", "Working", "connect",
+    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
+    "Working", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")
