@@ -286,8 +286,8 @@ def _subscribe(
     def listen(config: ConsumerConfig, created: bool) -> PushConsumer[D]:
         return PushConsumer(
             js, js.acker(config, message_class, facade), deliver_subject=config.deliver_subject or "",
-            queue=wanted.queue, created=created, now=now, stream=stream, consumer=config.consumer_name or "", subject=wanted.subject or stream,
-            patience=(config.idle_heartbeat or 0) / 1e9 * heartbeats_missed, **limits,
+            queue=wanted.queue, created=created, now=now, stream=stream, consumer=config.consumer_name or "",
+            subject=wanted.subject or stream, patience=(config.idle_heartbeat or 0) / 1e9 * heartbeats_missed, **limits,
         )  # fmt: skip
 
     if found is None:
