@@ -13,6 +13,8 @@ full, the next consumer is created once half of it has been taken. While there i
 Only the policy "last_per_subject" cannot be continued from a sequence: until the last message of each subject has come,
 it is asked for again, and a subject that was written to meanwhile shows its newest message only.
 
+What no subscriber can see: that somebody set its consumer forwards before the first message of it arrived.
+
 Not here: finding the stream (``subscribe``), the buffer and flow control (``inflow``).
 """
 
