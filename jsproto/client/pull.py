@@ -20,11 +20,11 @@ Not here: which consumer (``subscribe``), acknowledgements (``jsmsg``), push con
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
-from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import (
     ConnectionClosedError,
     ConsumerSilentError,
@@ -41,7 +41,7 @@ from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.times import nanoseconds
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Outbox
 from jsproto.rules.status import CONTROL, ConsumerStatus, Meaning, read_status
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
@@ -119,7 +119,7 @@ class _Refill:
         self.whole = False  # the next message needs all the room there is
 
 
-class PullConsumer(Conversation, Generic[D]):
+class PullConsumer(Drainable, Generic[D]):
     """A consumer that is pulled from, by fetches or (``start``) as a stream of messages.
 
     Attributes: ``stream`` and ``consumer``, their names; ``error`` (why it ended, None while it lives);
@@ -355,8 +355,15 @@ class PullConsumer(Conversation, Generic[D]):
         self.pending_bytes = 0
         self._end(ConnectionClosedError("the subscription was closed"))
 
-    def end_drain(self) -> None:
-        """Nothing more can come; what is buffered can still be taken."""
+    def end_interest(self) -> None:
+        """First half of a drain: the server is to send no more."""
+        end_interest: Callable[[int], None] = getattr(self._outbox, "end_interest", self._outbox.unsubscribe)
+        end_interest(self._sid)
+        self._refill = None
+
+    def end_drain(self, now: float, closing: bool) -> None:
+        """Second half: nothing more can come; what is buffered can still be taken."""
+        self._outbox.unsubscribe(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 
     @property

@@ -33,6 +33,7 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
+from jsproto.wire.encoder import PONG
 from tests.client.pulling import TIMED_OUT, Pulling, failed
 
 NO_MESSAGES = "404 No Messages"
@@ -771,7 +772,9 @@ def test_a_drained_subscription_gives_what_it_has() -> None:
     pulling.numbered(2)
     waiting: Fetch = pulling.fetch(9)
     pulling.consumer.give_back(waiting, pulling.now)
-    pulling.consumer.end_drain()
+    pulling.session.drain(pulling.now, [pulling.consumer])
+    pulling.feed(PONG)
+    assert pulling.subs == {}
     assert pulling.taken(pulling.fetch(5)) == [b"1", b"2"]
     with pytest.raises(ConnectionClosedError):
         pulling.fetch(1)

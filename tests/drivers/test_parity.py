@@ -16,7 +16,6 @@ import jsproto_io.trio
 CLASSES = (
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
-    "Working",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -11,13 +11,16 @@ import pytest
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.errors import (
     APIError,
+    ConfigMismatchError,
     ConnectionClosedError,
     ConsumerDeletedError,
     LocalProtocolError,
     MessageSizeError,
+    NoMatchingStreamError,
     NoRespondersError,
     PullLimitError,
     PushBasedError,
+    PushConsumerError,
     TimeoutError,
 )
 from jsproto.grammar.consumer import ConsumerConfig
@@ -81,16 +84,15 @@ async def test_consumers_are_created_changed_listed_and_deleted(server: Any, con
 async def test_a_consumer_is_paused_and_resumed(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, sub = await pulling(nc, 1)
-        until = datetime.now(UTC) + timedelta(hours=1)
+        until = 4_070_908_800_000_000_001  # in 2099
         paused = await js.pause_consumer(sub.stream, "C", until)
-        assert paused.paused
-        assert paused.pause_until == int(until.timestamp() * 1e6) * 1_000
+        assert (paused.paused, paused.pause_until) == (True, until)
         assert await sub.fetch(1, timeout=0.2) == []
         assert not (await js.resume_consumer(sub.stream, "C")).paused
         assert payloads(await sub.fetch(1)) == [b"1"]
-        assert (await js.pause_consumer(sub.stream, "C", 60)).paused
+        assert not (await js.pause_consumer(sub.stream, "C", 1)).paused  # long ago
         with pytest.raises(LocalProtocolError):
-            await js.pause_consumer(sub.stream, "C", datetime(2099, 1, 1))
+            await js.pause_consumer(sub.stream, "C", 10**30)
 
 
 # -- fetch -------------------------------------------------------------------------------------------------------------
@@ -309,3 +311,57 @@ async def test_a_consumer_that_is_deleted_ends_the_stream_of_messages(server: An
             with pytest.raises(ConsumerDeletedError):
                 await messages.next_msg()
         assert (sub.pending_msgs, sub.pending_bytes, sub.dropped, sub.consumer) == (0, 0, 0, "C")
+
+
+# -- the workflow ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_consumer_of_its_own(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.publish(f"{name}.a", b"1")
+        await js.publish(f"{name}.b", b"2")
+        async with await js.pull_subscribe(f"{name}.b", ack_wait=9) as sub:
+            assert sub.stream == name
+            assert payloads(await sub.fetch(1)) == [b"2"]
+            assert (await sub.consumer_info()).config.ack_wait == 9_000_000_000
+            assert await js.consumer_names(name) == [sub.consumer]
+        assert await js.consumer_names(name) == []
+        await sub.unsubscribe()
+
+
+async def test_a_durable_consumer_stays_unless_it_is_to_go(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        for _ in range(2):
+            async with await js.pull_subscribe(f"{name}.*", "D") as sub:
+                assert sub.consumer == "D"
+            assert await js.consumer_names(name) == ["D"]
+        async with await js.pull_subscribe(f"{name}.*", "D", delete_consumer=True):
+            pass  # somebody else's: it was there
+        assert await js.consumer_names(name) == ["D"]
+        async with await js.pull_subscribe(f"{name}.*", "E", stream=name, delete_consumer=True):
+            assert await js.consumer_names(name) == ["D", "E"]
+        assert await js.consumer_names(name) == ["D"]
+        with pytest.raises(ConfigMismatchError) as caught:
+            await js.pull_subscribe(f"{name}.*", "D", ack_wait=3)
+        assert caught.value.fields == ("ack_wait",)
+        await js.create_consumer(name, name="P", deliver_subject=unique())
+        with pytest.raises(PushConsumerError):
+            await js.pull_subscribe(f"{name}.*", "P")
+        with pytest.raises(NoMatchingStreamError):
+            await js.pull_subscribe(unique())
+        with pytest.raises(LocalProtocolError):
+            await js.pull_subscribe(f"{name}.*", ack_policy="none")
+
+
+async def test_a_drained_subscription_gives_what_it_has(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 9)
+        async with sub.messages() as messages:
+            await messages.next_msg()
+            await nc.flush()
+        await sub.drain()
+        assert payloads(await sub.fetch(20)) == numbers(2, 9)
+        with pytest.raises(ConnectionClosedError):
+            await sub.fetch(1)

@@ -6,18 +6,20 @@ Rules: as of ``_async``.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from datetime import datetime, timedelta
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.jsmsg import ACK, Delivery, ack_sync, nak, settle, term
-from jsproto.client.pull import DEFAULT_EXPIRES, Fetch, PullConsumer
-from jsproto.errors import ConnectionClosedError
+from jsproto.client.pull import DEFAULT_EXPIRES, HEARTBEATS_MISSED, Fetch, PullConsumer
+from jsproto.client.subscribe import Wanted
+from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
 from jsproto_io._common import Timeout, seconds
-from jsproto_io._consuming import PullMessagesBase, PullSubscriptionBase, consumer_config, moment
+from jsproto_io._consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
     from jsproto_io._async import Connection
@@ -102,9 +104,12 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
     _connection: Connection
 
-    def __init__(self, core: PullConsumer[JSMsg], js: CoreJetStream, connection: Connection) -> None:
+    def __init__(
+        self, core: PullConsumer[JSMsg], js: CoreJetStream, connection: Connection, *, owned: bool = False
+    ) -> None:
         super().__init__(core, js.timeout)
         self._js = js
+        self._owned = owned
         self._connection = connection
 
     async def __aenter__(self) -> Self:
@@ -113,7 +118,11 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.unsubscribe()
+        try:
+            await self.unsubscribe()
+        except Error:
+            if error is None and not self._connection.is_closed:
+                raise
 
     async def fetch(
         self,
@@ -178,8 +187,28 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         )
 
     async def unsubscribe(self) -> None:
-        """End it. What is buffered is dropped; the server delivers it again, to whoever pulls then."""
+        """End it, and delete its consumer if that is its own.
+
+        What is buffered is dropped; the server delivers it again, to whoever pulls then. APIError, TimeoutError or
+        ConnectionLostError when the consumer cannot be deleted.
+        """
         self._connection._release(self._core.unsubscribe)
+        if self._owned and not self._connection.is_closed:
+            self._owned = False
+            core = self._core
+            with suppress(ConsumerNotFoundError, StreamNotFoundError):
+                await self._connection._ask(lambda now: self._js.delete_consumer(core.stream, core.consumer, now=now))
+
+    async def drain(self) -> None:
+        """Ask for no more, and wait until all that is under way is buffered: it can still be fetched.
+
+        Unsubscribe afterwards, if the consumer is to be deleted. TimeoutError, ConnectionLostError.
+        """
+        connection = self._connection
+        await connection._wait(
+            connection._call(lambda now: connection._session.drain(now, [self._core])),
+            connection._session.options.timeout,
+        )
 
     async def _collect(self, fetch: Fetch) -> list[JSMsg]:
         try:
@@ -320,15 +349,12 @@ class Consuming:
         return await self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit))
 
     async def pause_consumer(
-        self, stream: str, consumer: str, until: datetime | timedelta | float, *, timeout: Timeout | None = None
+        self, stream: str, consumer: str, until: int, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
-        """Let a consumer deliver nothing until a moment, or for a duration (seconds, or a timedelta) from now on.
-
-        LocalProtocolError for a moment without a time zone. ConsumerNotFoundError.
-        """
-        limit, when = seconds(timeout), moment(until)
+        """Let a consumer deliver nothing until ``until``, in nanoseconds since the epoch. ConsumerNotFoundError."""
+        limit = seconds(timeout)
         return await self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, when, now=now, timeout=limit)
+            lambda now: self._core.pause_consumer(stream, consumer, until, now=now, timeout=limit)
         )
 
     async def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
@@ -338,8 +364,39 @@ class Consuming:
             lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit)
         )
 
+    async def pull_subscribe(
+        self,
+        subject: str | None = None,
+        durable: str | None = None,
+        *,
+        stream: str | None = None,
+        delete_consumer: bool | None = None,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
+        **options: Unpack[ConsumerOptions],
+    ) -> PullSubscription:
+        """Pull from a consumer, which is found, or created (ADR-15).
+
+        ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
+        ``durable``: the name of a consumer that is created where there is none; None creates one for this subscription
+        alone. ``options``: fields of ConsumerConfig, durations in seconds or timedelta; they are for a new consumer,
+        and one that is there must have them. ``delete_consumer``: whether the end of the subscription deletes a
+        consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how many intervals without a
+        sign of life a consumer counts as silent.
+
+        NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
+        """
+        wanted = Wanted(subject, stream, durable, pull=True, options=options)
+        bound = await self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now))
+        owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
+        return self._pull(bound.info, heartbeats_missed, owned=owned)
+
     async def pull_subscribe_bind(
-        self, consumer: str, stream: str, *, timeout: Timeout | None = None, heartbeats_missed: float = 3.0
+        self,
+        consumer: str,
+        stream: str,
+        *,
+        timeout: Timeout | None = None,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullSubscription:
         """Pull from a consumer that exists.
 
@@ -347,9 +404,12 @@ class Consuming:
         ConsumerNotFoundError; PushBasedError when it is a push consumer.
         """
         info = await self.consumer_info(stream, consumer, timeout=timeout)
-        core = await self._connection._call_with_room(
+        return self._pull(info, heartbeats_missed)
+
+    def _pull(self, info: ConsumerInfo, heartbeats_missed: float, *, owned: bool = False) -> PullSubscription:
+        core = self._connection._call(
             lambda now: self._core.pull_consumer(
                 info, JSMsg, facade=self._connection, heartbeats_missed=heartbeats_missed
             )
         )
-        return PullSubscription(core, self._core, self._connection)
+        return PullSubscription(core, self._core, self._connection, owned=owned)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from jsproto.client.jsmsg import Delivery
 from jsproto.client.pull import Fetch, PullConsumer
-from jsproto.errors import ConnectionClosedError, LocalProtocolError
+from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._common import Timeout, seconds
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=Delivery)
 
 TAKE_AHEAD: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> ConsumerConfig:
@@ -31,17 +29,6 @@ def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> 
     if config is None:
         return ConsumerConfig.from_options(**options)
     return config.updated(**options) if options else config
-
-
-def moment(when: datetime | timedelta | float, now: datetime | None = None) -> int:
-    """A moment in nanoseconds since the epoch; a duration counts from now. LocalProtocolError without a time zone."""
-    if not isinstance(when, datetime):
-        now = datetime.now(UTC) if now is None else now
-        when = now + (when if isinstance(when, timedelta) else timedelta(seconds=when))
-    elif when.tzinfo is None:
-        raise LocalProtocolError(f"{when!r} needs a time zone: nobody can tell what moment it is")
-    since = when - _EPOCH
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
 
 
 class PullSubscriptionBase(Generic[D]):

@@ -28,7 +28,7 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
-from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription, Working
+from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
@@ -36,7 +36,7 @@ from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
-    "Working", "connect",
+    "connect",
 ]  # fmt: skip
 
 

@@ -39,7 +39,7 @@ from jsproto.ticket import Ticket
 from jsproto_io import _blocking
 from jsproto_io._blocking import BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._blocking_atomic import AtomicBatch
-from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription, Working
+from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._blocking_subscribing import PushSubscription
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
@@ -48,9 +48,8 @@ from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
-    "Working", "connect",
+    "connect",
 ]  # fmt: skip
-
 T = TypeVar("T")
 
 

@@ -31,7 +31,7 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
-from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription, Working
+from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
@@ -39,7 +39,7 @@ from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_sessio
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
-    "Working", "connect",
+    "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")
