@@ -596,11 +596,16 @@ class PullConsumer(Drainable, Generic[D]):
         request = self._ledger.pop(message.subject, None)
         if request is None:
             return  # of a request that was served whole, or was given up
-        self._settle(status.pending_msgs or 0, status.pending_bytes or 0)
+        # Without counts nothing is known to have come of it: rather ask for too much than wait for what never comes.
+        self._settle(
+            request.batch if status.pending_msgs is None else status.pending_msgs,
+            request.max_bytes if status.pending_bytes is None else status.pending_bytes,
+        )
         if request.fetch is None:
             self._refill_ended(request, status, now)
         else:
             self._fetch_ended(request.fetch, status, now)
+            self._fill(now)  # it may have been in the way of the stream of messages
 
     def _fetch_ended(self, fetch: Fetch, status: ConsumerStatus, now: float) -> None:
         """The request of ``fetch`` has ended."""

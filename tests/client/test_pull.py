@@ -726,6 +726,31 @@ def test_a_stream_of_messages_is_stopped() -> None:
     assert pulling.consumer.under_way == 0
 
 
+def test_messages_that_nobody_looked_at_are_put_back() -> None:
+    pulling, _ = streaming(max_msgs=10)
+    pulling.numbered(3)
+    taken = pulling.consumer.pop_many(3, pulling.now)
+    pulling.consumer.stop(pulling.now)
+    pulling.consumer.put_back(taken[1:])
+    assert pulling.consumer.pending_bytes == 2
+    assert pulling.taken(pulling.fetch(2)) == [b"2", b"3"]
+
+
+def test_a_request_that_ends_lets_the_stream_of_messages_ask() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(5), pulling.now)
+    old = pulling.request()
+    pulling.consumer.start(now=pulling.now, max_msgs=5)
+    assert pulling.requests() == []
+    pulling.status(old, TIMED_OUT % (5, 0))
+    assert pulling.request()["batch"] == 5
+
+
+def test_a_push_consumer_is_not_pulled_from() -> None:
+    with pytest.raises(PushBasedError):
+        Pulling(deliver_subject="to.me")
+
+
 def test_a_request_of_the_stream_without_room_is_sent_later() -> None:
     pulling, _ = streaming(max_msgs=2)
     pulling.numbered(2)
