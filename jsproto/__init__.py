@@ -1,9 +1,9 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
 What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
-``FastPublisher``, ``AtomicBatch``, ``AsyncPublisher``, ``BatchAdvisories``, ``DirectBatch`` and ``Subscription``, which
-speak messages through an ``Outbox`` and so fit into any client. What applications use is in ``jsproto_io``:
-``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+``FastPublisher``, ``AtomicBatch``, ``AsyncPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``,
+``Snapshot`` and ``Subscription``, which speak messages through an ``Outbox`` and so fit into any client. What
+applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
 
 Errors are in ``jsproto.errors`` (and, one class for each code of the server, ``jsproto.api_errors``), events in
 ``jsproto.events``.
@@ -15,12 +15,15 @@ from jsproto import api_errors, errors, events
 from jsproto._version import __version__
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.atomic import AtomicBatch
+from jsproto.client.consistency import ConsistentSession
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
+from jsproto.client.multi import LastMessages
 from jsproto.client.options import Address, ConnectOptions, connect_options
 from jsproto.client.publisher import AsyncPublisher
 from jsproto.client.session import Session
+from jsproto.client.snapshot import Snapshot
 from jsproto.client.subscription import Subscription
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.acks import PubAck
@@ -28,6 +31,7 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
+from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -41,6 +45,7 @@ __all__ = [
     "BatchAbandoned",
     "BatchAdvisories",
     "ConnectOptions",
+    "ConsistentSession",
     "Conversation",
     "DirectBatch",
     "Error",
@@ -48,6 +53,7 @@ __all__ = [
     "Headers",
     "JSAck",
     "JetStream",
+    "LastMessages",
     "LocalProtocolError",
     "Msg",
     "Outbox",
@@ -55,6 +61,8 @@ __all__ = [
     "RemoteProtocolError",
     "ServerInfo",
     "Session",
+    "SessionToken",
+    "Snapshot",
     "StoredMsg",
     "StreamConfig",
     "StreamInfo",

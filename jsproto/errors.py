@@ -89,6 +89,10 @@ class BatchFullError(LocalProtocolError):
         self.limit = limit
 
 
+class BadTokenError(LocalProtocolError):
+    """Bytes that are no session token."""
+
+
 class RemoteProtocolError(ProtocolError):
     """The peer sent what the protocol does not allow; ``data`` is the offending piece, cut to 256 bytes."""
 
@@ -331,6 +335,24 @@ _BY_STATUS = {
 }
 
 
+class StaleReadError(TimeoutError):
+    """All that answered a read in time was, or could be, older than what its session has written or read.
+
+    ``stream``; ``wanted``: the sequence that an answer must not be behind; ``found``: the highest one that was shown,
+    None when nothing was.
+    """
+
+    def __init__(self, stream: str, wanted: int, found: int | None) -> None:
+        answer = "nothing" if found is None else f"sequence {found}"
+        super().__init__(
+            f"stream {stream} must be read at sequence {wanted} or later, the best answer showed {answer}"
+            " (a stream that was made anew or restored is to be forgotten by the session)"
+        )
+        self.stream = stream
+        self.wanted = wanted
+        self.found = found
+
+
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
@@ -411,6 +433,23 @@ class IncompleteBatchError(Error):
     def __init__(self, message: str, last_seq: int) -> None:
         super().__init__(f"{message} (received up to sequence {last_seq})")
         self.last_seq = last_seq
+
+
+class MessagesDroppedError(Error):
+    """A read was to begin at sequence ``wanted``, and the stream now begins at ``first_seq``: limits, or a purge."""
+
+    def __init__(self, wanted: int, first_seq: int) -> None:
+        super().__init__(f"messages {wanted} to {first_seq - 1} are not in the stream any more")
+        self.wanted = wanted
+        self.first_seq = first_seq
+
+
+class SnapshotError(Error):
+    """A snapshot as of sequence ``up_to_seq`` cannot be had: it was overwritten while read, or no replica has it."""
+
+    def __init__(self, message: str, up_to_seq: int) -> None:
+        super().__init__(f"{message} (the snapshot is as of sequence {up_to_seq})")
+        self.up_to_seq = up_to_seq
 
 
 # -- subscribing to consumers ------------------------------------------------------------------------------------------

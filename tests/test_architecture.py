@@ -31,7 +31,7 @@ ALLOWED: Final = frozenset(
         "hashlib", "heapq", "itertools", "json", "operator", "re", "types", "typing", "urllib.parse",
     }
 )  # fmt: skip
-ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", "timedelta")}
+ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
 
 # What the standard library gives without an import and a pure core has no use for.
 IMPURE_BUILTINS: Final = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"})
@@ -59,10 +59,10 @@ TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproj
 
 PUBLIC: Final = {
     "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
-    "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream", "LocalProtocolError",
-    "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session", "StoredMsg", "StreamConfig",
-    "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
-    "parse_jsack",
+    "ConsistentSession", "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream",
+    "LastMessages", "LocalProtocolError", "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session",
+    "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription", "Ticket", "__version__",
+    "api_errors", "connect_options", "errors", "events", "parse_jsack",
 }  # fmt: skip
 
 

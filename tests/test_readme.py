@@ -46,6 +46,18 @@ def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> Non
     assert run(program, fresh) == "3 stored together, the last one as 3\n103\n"
 
 
+def test_reading(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "get_last_msg(" in block]
+    assert run(program, fresh).splitlines() == [
+        "b'98' b'41'", "[94, 99]", "[46, 47, 48, 49, 50]", "5 subjects as of sequence 100",
+    ]  # fmt: skip
+
+
+def test_sessions(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "session.token" in block]
+    assert run(program, fresh) == "b'3.20'\n[1]\n"
+
+
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
     (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
     assert "AccountInfo" in run(plain, fresh)

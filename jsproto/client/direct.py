@@ -1,27 +1,32 @@
 """Direct Get in batches (ADR-31), the client's side: reading a stream by sequence and subject, page by page.
 
 The server sends a page without flow control, so a page is bounded by messages and bytes, and the next one is asked
-for only when most of the last was taken: memory stays bounded however slow the reader is. A page ends with a status
-``204 EOB`` that says what is left; a page that does not is an error, never a short result.
+for only when half of the last was taken: memory stays bounded however slow the reader is. A page ends with a status
+``204 EOB`` that says what is left; a page that does not is asked for again from where it broke off, and a read that
+cannot go on is an error, never a short result.
 
 Rules: each page has a reply subject of its own, so a late message of an earlier page changes nothing. Sequences rise,
 and every message names the one before it: a message lost on the way is found when the next one arrives. Deleted and
-purged messages are holes in the numbers and normal.
+purged messages are holes in the numbers and normal. Any replica or mirror may answer a page; one that is behind the
+one that answered before is asked again.
 
-Not here: single gets, multi-subject and point-in-time reads, resuming after a replica died in the middle of a page.
+Not here: single gets (``gets``), multi-subject reads (``multi``).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Any, Final, Literal, TypeAlias
 
+from jsproto.client.gets import check_seq, no_direct_get
+from jsproto.client.requests import NO_RESPONDERS, is_no_responders
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
+    JetStreamNotAvailableError,
     LocalProtocolError,
     MessageNotFoundError,
-    NoRespondersError,
+    MessagesDroppedError,
     OutboundBufferLimitError,
     PermissionsViolationError,
     RemoteProtocolError,
@@ -29,35 +34,42 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
+from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging, stored_messages
 from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
+IfDropped: TypeAlias = Literal["skip", "error"]
+"""What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
+
 PAGE_MESSAGES: Final = 32_768
 PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 bytes of headers a message
-ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request
+ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request, or a replica is behind: then doubled
+TIMES_BEHIND: Final = 5  # so often in a row it is asked again for what it should have; then it was deleted
 END_OF_BATCH: Final = 204
-NO_RESPONDERS: Final = 503
-_PLAIN: Final = b"NATS/1.0\r\n"
+_FIRST: Final = b"\0"  # no header block ends so: the first message of a page is looked at closely
 _NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 
 
 class DirectBatch(Conversation):
-    """One read of a stream from a sequence on.
+    """One read of a stream from a sequence, or a time, on.
 
     Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_api", "_buffer", "_ending", "_first", "_floor", "_inbox", "_last_header", "_left", "_outbox",
-        "_page_asked", "_page_bytes", "_page_count", "_page_messages", "_page_room", "_pages", "_progress_at",
-        "_readable", "_reply", "_sid", "_subject", "_timeout", "_timers", "_waiting", "error", "finished",
-        "stream",
+        "_api", "_behind", "_buffer", "_checked", "_ending", "_floor", "_if_dropped", "_inbox", "_info_subject",
+        "_known", "_last_header", "_left", "_outbox", "_over", "_page_asked", "_page_bytes", "_page_count",
+        "_page_floor", "_page_messages", "_page_room", "_pages", "_progress_at", "_readable", "_ready", "_reply",
+        "_sid", "_start", "_start_time", "_subject", "_timeout", "_timers", "_told", "_vain", "_waiting", "error",
+        "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -68,51 +80,71 @@ class DirectBatch(Conversation):
         api_subject: str,
         inbox: str,
         now: float,
-        seq: int = 1,
+        seq: int | None = None,
+        start_time: Instant | None = None,
         subject: str | None = None,
         batch: int | None = None,
+        if_dropped: IfDropped = "skip",
+        info_subject: str | None = None,
         page_messages: int = PAGE_MESSAGES,
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
-        """Ask ``api_subject`` for the messages of ``stream`` from sequence ``seq`` on.
+        """Ask ``api_subject`` for the messages of ``stream`` from sequence ``seq`` on, or from ``start_time`` on.
 
-        ``subject``: only what matches it (wildcards allowed). ``batch``: at most so many; None reads to the end of
-        the stream. ``page_messages`` and ``page_bytes`` bound what is under way and buffered. ``timeout``: seconds of
-        silence inside a page after which it counts as cut off. LocalProtocolError for impossible values.
+        Without both from the first one. ``subject``: only what matches it (wildcards allowed). ``batch``: at most so
+        many; None reads to the end of the stream. ``if_dropped="error"``: MessagesDroppedError when what is wanted
+        next lies before the stream's first message; it needs ``info_subject``, where the stream tells its state.
+        ``page_messages`` and ``page_bytes`` bound what is under way and buffered, to about twice that.
+        ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in a row
+        that nothing comes, the read fails. LocalProtocolError for impossible values.
         """
-        if seq < 1:
-            raise LocalProtocolError(f"stream sequences start at 1, not {seq!r}")
+        if seq is not None:
+            check_seq(seq)
+            if start_time is not None:
+                raise LocalProtocolError("give seq or start_time, not both")
         if batch is not None and batch < 1:
             raise LocalProtocolError(f"batch must be at least 1, not {batch!r}")
         if page_messages < 1 or page_bytes < 1 or not timeout > 0:
             raise LocalProtocolError("page_messages, page_bytes and timeout must be greater than 0")
         if subject is not None:
             check_subject(subject, wildcards=True)
+        if if_dropped not in ("skip", "error"):
+            raise LocalProtocolError(f"if_dropped is 'skip' or 'error', not {if_dropped!r:.100}")
         self.stream = stream
-        self._last_header: bytes | None = None
-        self._ending = b""
         self.error: Error | None = None
         self.finished = False
         self._outbox = outbox
         self._api = api_subject
         self._inbox = inbox
-        self._first = seq
-        self._floor = seq - 1  # what comes has a higher sequence
+        self._start_time = None if start_time is None else format_timestamp(instant(start_time))
+        self._floor = self._start = 0 if seq is None else seq - 1  # what comes has a higher sequence
         self._subject = subject
         self._left = batch
+        self._if_dropped = if_dropped
+        self._info_subject = info_subject
         self._page_messages = page_messages
         self._page_bytes = page_bytes
         self._timeout = timeout
         self._timers = Timers()
         # Tuples, because the garbage collector leaves them alone: a page would be walked again and again.
-        self._buffer: deque[tuple[bytes, bytes, int]] = deque()
+        self._ready: deque[tuple[bytes, bytes, int]] = deque()  # may be taken
+        self._buffer = self._ready  # where a page goes: the same, unless it is to be approved first
         self._readable: Ticket[None] | None = None
+        self._last_header: bytes | None = None
+        self._ending = _FIRST
         self._pages = 0
         self._page_asked = 0
         self._page_count = 0
+        self._page_floor = self._floor
         self._page_room = 0
+        self._known = 0  # messages that some replica said were left
+        self._behind = 0  # how often in a row a replica did not have them
+        self._vain = False  # nothing came of the last page
+        self._checked = b""  # where the answer to whether messages were dropped is to arrive
+        self._over: bytes | None = None  # the end of a page that waits for that
         self._reply = b""
+        self._told = b""  # the last earlier page whose late messages were reported
         self._progress_at = now
         self._waiting = False
         self._sid = outbox.subscribe(f"{inbox}.*", self)
@@ -121,23 +153,26 @@ class DirectBatch(Conversation):
     @property
     def last_seq(self) -> int:
         """The sequence of the last message received; 0 before the first."""
-        return self._floor if self._floor >= self._first else 0
+        return self._floor if self._floor > self._start else 0
 
     @property
-    def _page_seq(self) -> int:
-        """The same of this page."""
-        return self._floor if self._page_count else 0
+    def up_to_seq(self) -> int | None:
+        """Of a multi-subject read: as of which sequence it is, None while unknown."""
+        return None
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that match and were not received yet, as the server said last; None when it said nothing."""
+        """Messages that match and were not received yet, as the server said last; None when it said nothing.
+
+        Inside a page a server of 2.11 counts one too many.
+        """
         return None if self._last_header is None else number(self._last_header, b"Nats-Num-Pending")
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
-        buffer = self._buffer
-        messages = stored_messages([buffer.popleft() for _ in range(min(most, len(buffer)))])
-        if self._waiting and len(buffer) <= self._page_messages // 2:
+        ready = self._ready
+        messages = stored_messages([ready.popleft() for _ in range(min(most, len(ready)))])
+        if self._waiting and self._has_room:
             self._ask(now)
         return messages
 
@@ -146,7 +181,7 @@ class DirectBatch(Conversation):
         if self._readable is not None:
             return self._readable
         ticket: Ticket[None] = Ticket()
-        if self._buffer or self.finished:
+        if self._ready or self.finished:
             ticket.succeed(None)
         elif self.error is not None:
             ticket.fail(self.error)
@@ -156,13 +191,14 @@ class DirectBatch(Conversation):
 
     def close(self, now: float) -> None:
         """Stop reading: what is buffered is dropped, what is under way is ignored."""
-        self._buffer.clear()
-        self._finish()
+        self._ready.clear()
+        if self.error is None:
+            self._finish()
 
     def receive(self, message: Msg, now: float) -> None:
         """A message of the page, or its end."""
         if message.subject != self._reply:
-            self._ignore(message, "a message of an earlier page")
+            self._receive_other(message, now)
             return
         header = message.header
         self._progress_at = now
@@ -170,11 +206,10 @@ class DirectBatch(Conversation):
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
             sequence = next_sequence(header, self._ending)
-            if sequence <= self._floor:  # not what must come next, or not written as servers do
-                if not header.startswith(_PLAIN):
-                    self._receive_status(header, now)
+            if sequence <= self._floor:  # not what must come next, or not written as servers do, or the first one
+                sequence = self._look_again(header, now)
+                if not sequence:
                     return
-                sequence = self._look_again(header)
             if self._page_count == self._page_asked or self._page_room < 0:
                 raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
             self._page_room -= len(message.payload)
@@ -197,7 +232,7 @@ class DirectBatch(Conversation):
             elif now < silent_until:
                 self._timers.set(Timer.PAGE, silent_until)
             else:
-                self._fail(IncompleteBatchError(f"no message within {self._timeout:g} s", self.last_seq))
+                self._again(f"no message within {self._timeout:g} s", now)
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
@@ -206,7 +241,7 @@ class DirectBatch(Conversation):
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The question was dropped, or its answers may not be received."""
-        if violation.operation == "subscribe" or violation.subject == self._api:
+        if violation.operation == "subscribe" or violation.subject in (self._api, self._info_subject):
             self._fail(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
@@ -224,10 +259,22 @@ class DirectBatch(Conversation):
 
     def link_restored(self, now: float) -> None:
         """Go on behind the last message that arrived."""
-        if not self._reply:
-            if self._left is not None:
-                self._left -= self._page_count
-            self._ask(now)
+        if not self._reply and not self._waiting:
+            self._resume(now)
+
+    # -- pages ---------------------------------------------------------------------------------------------------------
+
+    def _fields(self) -> dict[str, Any]:
+        """What the next page is to hold."""
+        body: dict[str, Any] = {}
+        if self._start_time is not None and not self._floor:
+            body["start_time"] = self._start_time
+        else:
+            body["seq"] = self._floor + 1
+        body["batch"], body["max_bytes"] = self._page_asked, self._page_bytes
+        if self._subject is not None:
+            body["next_by_subj"] = self._subject
+        return body
 
     def _ask(self, now: float) -> None:
         """Ask for the next page."""
@@ -235,67 +282,176 @@ class DirectBatch(Conversation):
         self._waiting = False
         self._pages += 1
         self._page_count = 0
+        self._page_floor = self._floor
         self._page_room = self._page_bytes
-        self._ending = ENDING % 0
+        self._page_asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
+        self._ending = _FIRST
+        self._checked, self._over = b"", None
         self._reply = f"{self._inbox}.{self._pages}".encode()
-        asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
-        self._page_asked = asked
-        body: dict[str, object] = {"seq": self._floor + 1, "batch": asked, "max_bytes": self._page_bytes}
-        if self._subject is not None:
-            body["next_by_subj"] = self._subject
         try:
-            self._outbox.publish(self._api, dumps(body), self._reply)
+            self._outbox.publish(self._api, dumps(self._fields()), self._reply)
         except OutboundBufferLimitError:
-            self._waiting = True
-            self._timers.set(Timer.ASK_AGAIN, now + ASK_AGAIN)
-            self._outbox.rearm(self)
+            self._ask_at(now + ASK_AGAIN)
             return
         self._outbox.flush()
         self._progress_at = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
 
-    def _look_again(self, header: bytes) -> int:
-        """The sequence of a message that may be the next one all the same; raises when it is not."""
+    def _ask_at(self, when: float) -> None:
+        self._reply = b""
+        self._waiting = True
+        self._timers.set(Timer.ASK_AGAIN, when)
+        self._outbox.rearm(self)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the reader has taken so much that another page may come."""
+        return Timer.ASK_AGAIN not in self._timers and len(self._ready) <= self._page_count // 2
+
+    @property
+    def _page_seq(self) -> int:
+        """The sequence of the last message of this page; 0 before the first."""
+        return self._floor if self._page_count else 0
+
+    def _again(self, text: str, now: float) -> None:
+        """The page broke off: ask for the rest, but not for the second time in a row that nothing came of it."""
+        if self._vain and not self._page_count:
+            self._fail(IncompleteBatchError(text, self.last_seq))
+        else:
+            self._vain = not self._page_count
+            self._resume(now)
+
+    def _resume(self, now: float) -> None:
+        """Ask for what is left of the page."""
+        if self._checked:  # it was not approved
+            self._drop_page()
+        elif self._page_count:
+            self._known = max(self.num_pending or 0, self._known - self._page_count)
+            if self._left is not None:
+                self._left -= self._page_count
+        if self._left == 0:
+            self._finish()
+        else:
+            self._ask(now)
+
+    def _drop_page(self) -> None:
+        self._buffer = self._ready
+        self._floor = self._page_floor
+
+    def _look_again(self, header: bytes, now: float) -> int:
+        """The sequence of a message that may be the next one all the same; 0 when there is nothing to keep."""
+        if number(header, b"Nats-Sequence") is None and (status := status_line(header)) is not None:
+            self._receive_status(header, *status, now)
+            return 0
         sequence, pending, previous = paging(header)
         if pending is None or previous is None:
             server = self._outbox.server
             found = None if server is None else server.version
             raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
-        if previous != self._page_seq or sequence <= self._floor:
-            text = f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive"
-            raise IncompleteBatchError(text, self.last_seq)
+        if sequence <= self._floor:
+            return 0  # it came twice
+        if previous != self._page_seq:
+            self._again(f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive", now)
+            return 0
+        if not self._page_count and not self._check_start(sequence, now):
+            return 0
         return sequence
 
-    def _receive_status(self, header: bytes, now: float) -> None:
-        status = status_line(header)
-        assert status is not None  # a plain block was told apart before
-        code, description = status
+    def _receive_status(self, header: bytes, code: int, description: str, now: float) -> None:
         if code == NO_RESPONDERS:
-            raise NoRespondersError(
-                self._api, f"stream {self.stream} does not exist, or its allow_direct is off (update it to true)"
-            )
-        if code == MessageNotFoundError.code and not self._page_seq:
-            self._last_header = _NOTHING_LEFT
-            self._finish()
-            return
-        if code != END_OF_BATCH:
+            raise no_direct_get(self.stream, self._api)
+        if code == MessageNotFoundError.code and not self._page_count:
+            header = _NOTHING_LEFT
+            if not self._check_start(None, now):
+                return
+        elif code != END_OF_BATCH:
             raise StatusError.from_status(code, description)
-        pending, last = number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
-        if pending is None or last != self._page_seq:
-            raise IncompleteBatchError(f"the page ended at {last}, but {self._page_seq} arrived last", self.last_seq)
-        self._last_header = header
+        elif number(header, b"Nats-Num-Pending") is None:
+            raise RemoteProtocolError("the end of a page does not say how much is left", header)
+        elif (last := number(header, b"Nats-Last-Sequence")) != self._page_seq:
+            self._again(f"the page ended at {last}, but {self._page_seq} arrived last", now)
+            return
+        if self._checked:
+            self._over = header
+        else:
+            self._page_over(header, now)
+
+    def _page_over(self, header: bytes, now: float) -> None:
+        """The page is whole: go on, later or never."""
+        pending = self._pending(header)
         self._timers.clear()
-        if self._left is not None:
-            self._left -= self._page_count
-        if not pending or self._left == 0:
+        self._reply = b""
+        self._last_header = header
+        self._vain = False
+        if self._page_count:
+            self._behind = 0
+            if self._left is not None:
+                self._left -= self._page_count
+        elif pending:
+            text = f"the server sent an empty page with {pending} messages left"
+            raise IncompleteBatchError(text, self.last_seq)
+        self._known = max(pending, self._known - self._page_count)
+        if self._left == 0 or not self._known or (not pending and self._behind == TIMES_BEHIND):
             self._finish()
-        elif not self._page_seq:
-            raise IncompleteBatchError(f"the server sent an empty page with {pending} messages left", self.last_seq)
-        elif len(self._buffer) <= self._page_messages // 2:
+        elif not pending:
+            self._ask_at(now + ASK_AGAIN * 2**self._behind)
+            self._behind += 1
+        elif self._has_room:
             self._ask(now)
         else:
             self._waiting = True
+
+    def _pending(self, header: bytes) -> int:
+        """What is left behind a page, as its end says."""
+        return number(header, b"Nats-Num-Pending") or 0
+
+    # -- whether the start of a page was dropped -----------------------------------------------------------------------
+
+    def _check_start(self, first: int | None, now: float) -> bool:
+        """``first`` begins the page: if it is not what was asked for, ask whether that was dropped, and wait.
+
+        False when there is no room for the question: then the page is asked for again.
+        """
+        by_time = self._start_time is not None and not self._page_floor
+        if self._if_dropped == "skip" or first == self._page_floor + 1 or by_time:
+            return True
+        assert self._info_subject is not None  # of whoever wants an error
+        checked = f"{self._inbox}.s{self._pages}".encode()
+        try:
+            self._outbox.publish(self._info_subject, b"", checked)
+        except OutboundBufferLimitError:
+            self._timers.clear()
+            self._ask_at(now + ASK_AGAIN)
+            return False
+        self._outbox.flush()
+        self._checked = checked
+        self._buffer = deque()
+        return True
+
+    def _receive_other(self, message: Msg, now: float) -> None:
+        if not self._checked or message.subject != self._checked:
+            self._ignore(message, "a message of an earlier page")
+            return
+        self._progress_at = now
+        try:
+            if is_no_responders(message):
+                raise JetStreamNotAvailableError(str(self._info_subject))
+            info = StreamInfo.from_json(decode_response(message.payload))
+            if info.state.first_seq > self._page_floor + 1:
+                raise MessagesDroppedError(self._page_floor + 1, info.state.first_seq)
+            self._checked = b""
+            self._ready.extend(self._buffer)
+            self._buffer = self._ready
+            if self._over is not None:
+                self._page_over(self._over, now)
+            if self._readable is not None:
+                self._tell()
+        except Error as error:
+            self._drop_page()
+            self._fail(error)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
         self.finished = True
@@ -307,7 +463,7 @@ class DirectBatch(Conversation):
 
     def _end(self) -> None:
         self._waiting = False
-        self._reply = b""
+        self._reply = self._checked = b""
         self._timers.clear()
         self._outbox.unsubscribe(self._sid)
         self._outbox.rearm(self)
@@ -315,13 +471,17 @@ class DirectBatch(Conversation):
             self._tell()
 
     def _tell(self) -> None:
+        if not (self._ready or self.finished or self.error is not None):
+            return  # what came is to be approved first
         ticket, self._readable = self._readable, None
         assert ticket is not None
-        if self.error is not None and not self._buffer:
+        if self.error is not None and not self._ready:
             ticket.fail(self.error)
         else:
             ticket.succeed(None)
         self._outbox.completed(ticket)
 
     def _ignore(self, message: Msg, reason: str) -> None:
-        self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
+        if message.subject != self._told:  # once is enough for a page that was given up in the middle
+            self._told = message.subject
+            self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))

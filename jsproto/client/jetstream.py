@@ -4,20 +4,21 @@ Rules: a verb either sends its request or raises LocalProtocolError with nothing
 APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
 NoStreamResponseError.
 
-Not here: consumers (``consumers``), single Direct Gets.
+Not here: the verbs that read (``reading``), consumers (``consumers``, ``subscribe``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jsproto.client.advisories import BatchAdvisories
 from jsproto.client.api import succeeded
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
+from jsproto.client.consistency import ConsistentSession, SessionLevel
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
+from jsproto.client.reading import Reads
 from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.client.subscribe import Subscriptions
 from jsproto.errors import (
@@ -33,14 +34,19 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.grammar.position import SessionToken
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
-FEATURES: Final = {"allow_atomic": ("2.12", "atomic batches"), "allow_batched": ("2.14", "fast ingest")}
-"""Fields of a stream's configuration that older servers do not know: the version that brought them, and their name."""
+FEATURES: Final = {
+    ("allow_atomic", True): ("2.12", "atomic batches"),
+    ("allow_batched", True): ("2.14", "fast ingest"),
+    ("persist_mode", "async"): ("2.12", "asynchronous persistence"),
+}
+"""Fields of a stream's configuration, and their values, that older servers do not know: since when, and their names."""
 
 
-class JetStream(Subscriptions):
+class JetStream(Reads, Subscriptions):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
 
     # -- streams -------------------------------------------------------------------------------------------------------
@@ -187,30 +193,22 @@ class JetStream(Subscriptions):
         )  # fmt: skip
         return self.session.run(publish_batch(self.session, batch, messages, now))
 
-    def get_batch(
+    def consistent_session(
         self,
-        stream: str,
         *,
-        now: float,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
+        token: SessionToken | bytes | None = None,
+        level: SessionLevel = "direct",
+        mirrors: Mapping[str, str] | None = None,
         timeout: float | None = None,
-    ) -> DirectBatch:
-        """Read a stream from a sequence on; see ``DirectBatch``. ``max_bytes`` bounds what is asked for at once."""
-        return DirectBatch(
-            self.session, stream, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(), now=now,
-            seq=seq, subject=subject, batch=batch, page_messages=PAGE_MESSAGES,
-            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
-            timeout=self.timeout if timeout is None else timeout,
-        )  # fmt: skip
+    ) -> ConsistentSession:
+        """Reads that never fall behind what was written and read; see ``ConsistentSession``."""
+        return ConsistentSession(self, token=token, level=level, mirrors=mirrors, timeout=timeout)
 
     def _check(self, config: StreamConfig) -> None:
         config.check()
         server = self.session.server
-        for feature, (needed, name) in FEATURES.items():
-            if getattr(config, feature) and server is not None and server.is_before(needed):
+        for (feature, value), (needed, name) in FEATURES.items():
+            if getattr(config, feature) == value and server is not None and server.is_before(needed):
                 raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
 
 

@@ -27,8 +27,11 @@ NO_RESPONDERS: Final = 503
 
 
 def is_no_responders(message: Msg) -> bool:
-    """The server's own answer to a message that nobody subscribes to: status 503 and no payload."""
-    if message.header is None or message.payload:
+    """The server's own answer to a message that nobody subscribes to: status 503 and no payload.
+
+    A stored message may look like that, but what Direct Get delivers has a sequence.
+    """
+    if message.header is None or message.payload or b"\r\nNats-Sequence:" in message.header:
         return False
     try:
         status = status_line(message.header)

@@ -31,11 +31,21 @@ def change_stream(
     """Fetch a stream's configuration, change the named fields and send all of it back.
 
     Whole, because a field that an update leaves out counts as a change for the server (server fact, section 6).
+    LocalProtocolError, with nothing sent but the question, for what the server would refuse all the same.
     """
     info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
     config: StreamConfig = info.config.updated(**changes)
+    if _persists_async(config) != _persists_async(info.config):
+        raise LocalProtocolError(
+            f"the persist_mode of a stream cannot be changed: it is {info.config.persist_mode or 'default'!r}"
+        )
     updated: StreamInfo = yield js.update_stream(config, now=now, timeout=timeout)
     return updated
+
+
+def _persists_async(config: StreamConfig) -> bool:
+    """Whether its messages are acknowledged before they are on disk; unset means no, as ``default`` does."""
+    return config.persist_mode == "async"
 
 
 def publish_batch(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from jsproto.errors import APIError, BadSubjectError, RemoteProtocolError
-from jsproto.grammar.bodies import loads, text, uint64
+from jsproto.grammar.bodies import MAX_JSON, loads, text, uint64
 from jsproto.grammar.subjects import check_name, check_subject
 
 DEFAULT_PREFIX: Final = "$JS.API"
@@ -141,9 +141,9 @@ def api_error(error: object) -> APIError:
     return APIError.from_fields(uint64(error, "code", 0), uint64(error, "err_code", 0), text(error, "description", ""))
 
 
-def decode_response(payload: bytes) -> dict[str, Any]:
-    """The body of an answer; raises its APIError, or RemoteProtocolError when it is no answer."""
-    body = loads(payload)
+def decode_response(payload: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
+    """The body of an answer of up to ``limit`` bytes; raises its APIError, or RemoteProtocolError when it is none."""
+    body = loads(payload, limit)
     if body.get("error") is not None:
         raise api_error(body["error"])
     return body

@@ -24,6 +24,9 @@ _PAGED = re.compile(
     rb"\r\nNats-Sequence: ([0-9]{1,20}+)\r\nNats-Time-Stamp: [^\r\n]++"
     rb"\r\nNats-Num-Pending: ([0-9]{1,20}+)\r\nNats-Last-Sequence: ([0-9]{1,20}+)\r\n\r\n"
 )
+_NO_HEADERS: Final = b"NATS/1.0"
+_EMPTY: Final = Headers()  # they cannot be changed: one is enough
+_BREAK: Final = re.compile(r"[\r\n\0]")
 ENDING: Final = b"\r\nNats-Last-Sequence: %d\r\n\r\n"
 """How the header block of a reply ends in a batch: with the sequence of the reply before it."""
 
@@ -66,6 +69,18 @@ def next_sequence(header: bytes, ending: bytes) -> int:
     if rest.endswith(ending) and digits.isdigit() and len(digits) <= MAX_SEQUENCE_DIGITS:
         return int(digits)
     return 0
+
+
+def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -> bytes:
+    """The header block of a Direct Get's reply: that of ``user``, as it was stored, and the server's lines behind it.
+
+    RemoteProtocolError when one of them would break the block.
+    """
+    lines = (stream, subject, time)
+    if not user.startswith(b"NATS/1.0") or not user.endswith(b"\r\n\r\n") or any(_BREAK.search(line) for line in lines):
+        raise RemoteProtocolError(f"message {seq} has headers, or a subject or a time, that cannot be", user)
+    own = f"Nats-Stream: {stream}\r\nNats-Subject: {subject}\r\nNats-Sequence: {seq}\r\nNats-Time-Stamp: {time}\r\n\r\n"
+    return user[:-2] + own.encode("utf-8", "surrogateescape")
 
 
 class StoredMsg:
@@ -112,6 +127,8 @@ class StoredMsg:
     def headers(self) -> Headers:
         """The user's headers alone."""
         end = self._header.rfind(_SERVER_BLOCK)
+        if end == len(_NO_HEADERS) and self._header.startswith(_NO_HEADERS):
+            return _EMPTY
         if end < 0:
             raise RemoteProtocolError("a Direct Get reply without Nats-Stream", self._header)
         return Headers.parse(self._header[:end] + b"\r\n\r\n")

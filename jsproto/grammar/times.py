@@ -11,7 +11,8 @@ Not here: clocks. Nothing in the core knows what time it is.
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, NewType, TypeAlias
 
 from jsproto.errors import LocalProtocolError
@@ -22,12 +23,19 @@ Nanoseconds = NewType("Nanoseconds", int)
 Duration: TypeAlias = float | timedelta
 """A duration as callers give it: seconds, or a timedelta."""
 
+Instant: TypeAlias = "int | datetime"
+"""A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
+
+Point: TypeAlias = "int | datetime"
+"""A point of a stream as callers give it: a sequence, or a moment as a datetime that knows its zone."""
+
 MAX_DURATION: Final = 2**63 - 1
 """The longest duration of a server, in nanoseconds (Go's ``time.Duration``): 292 years."""
 
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400
 _INFINITE: Final = float("inf")
+_EPOCH_ORDINAL: Final = 719_163  # what date.toordinal() says of 1970-01-01
 _STAMP: Final = re.compile(
     rb"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]++))?"
     rb"(?:Z| ?([+-])([01][0-9]|2[0-3]):?([0-5][0-9])(?: [A-Z]{1,5})?)"
@@ -57,23 +65,57 @@ def _is_finite(number: object) -> bool:
     return isinstance(number, int | float) and abs(number) < _INFINITE
 
 
+def instant(moment: Instant) -> int:
+    """The moment in nanoseconds since the epoch, exactly.
+
+    LocalProtocolError: it is neither of the two; it is a datetime without a zone, which could mean anything
+    (``datetime.now(UTC)`` has one); or it is not within 292 years of the epoch: servers compute with 64 bits and take
+    the year 9999 for one long ago.
+    """
+    if isinstance(moment, datetime):
+        ahead = moment.utcoffset()
+        if ahead is None:
+            raise LocalProtocolError(f"a datetime must have a time zone: {moment!r}")
+        days = moment.toordinal() - _EPOCH_ORDINAL - ahead.days
+        seconds = days * _DAY + moment.hour * 3_600 + moment.minute * 60 + moment.second - ahead.seconds
+        exact = seconds * _SECOND + (moment.microsecond - ahead.microseconds) * 1_000
+    elif type(moment) is int:
+        exact = moment
+    else:
+        raise LocalProtocolError(f"a moment must be nanoseconds since the epoch or a datetime, not {moment!r:.100}")
+    if not -MAX_DURATION <= exact <= MAX_DURATION:
+        raise LocalProtocolError(f"a moment must be in the years 1678 to 2261, not {moment!r:.100}")
+    return exact
+
+
 def parse_timestamp(text: bytes | str) -> int:
     """A time stamp of either form as nanoseconds since the epoch; ValueError when it is none.
 
     Digits of the fraction behind the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
+    fraction = raw[20:-1]
+    if raw[19:20] == b"." and raw.endswith(b"Z") and fraction.isdigit():  # as servers write it, nearly always
+        return _whole_second(raw[:19] + b"Z") + int(fraction[:9].ljust(9, b"0"))
+    return _parse(raw)
+
+
+def _parse(raw: bytes) -> int:
     found = _STAMP.fullmatch(raw)
     if found is None:
-        raise ValueError(f"not a time stamp: {text[:64]!r}")
+        raise ValueError(f"not a time stamp: {raw[:64]!r}")
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     days = _days(year, month, day)
     if _date(days) != (year, month, day):
-        raise ValueError(f"not a day of the calendar: {text[:64]!r}")
+        raise ValueError(f"not a day of the calendar: {raw[:64]!r}")
     fraction, sign, ahead_hours, ahead_minutes = found.groups(b"0")[6:]
     ahead = int(ahead_hours) * 3_600 + int(ahead_minutes) * 60
     seconds = days * _DAY + hour * 3_600 + minute * 60 + second + (ahead if sign == b"-" else -ahead)
     return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
+
+
+# What is read together was often stored within the same second.
+_whole_second: Final = lru_cache(64)(_parse)
 
 
 def format_timestamp(stamp: int) -> str:

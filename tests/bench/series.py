@@ -23,7 +23,6 @@ from tests.bench.table import CORE, DISTRIBUTIONS, JOBS
 from tests.bench.task import WARM_UP_STREAM, Sample, cpu_seconds, subject_of
 
 RUN_WITHIN: Final = 120.0  # seconds
-READ_STREAM: Final = "STORED"
 CORE_CLIENTS: Final = {"calibration": "python"}  # the others are the library's
 
 
@@ -55,6 +54,10 @@ class Plan:
 
     def count(self, job: str) -> int:
         return int(JOBS[job].count * self.scale)
+
+    def bytes_of(self, job: str) -> int:
+        """Bytes in each message of a job."""
+        return JOBS[job].size or self.size
 
     def runs(self, number: int) -> Iterator[tuple[str, str]]:
         """(job, client) of a round; who begins changes from round to round."""
@@ -91,19 +94,25 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
     with NatsServer() as server, sync.connect(server.url) as nc:
         js = nc.jetstream()
         create(js, WARM_UP_STREAM)
-        create(js, READ_STREAM)
-        most = max((plan.count(job) for job in plan.jobs if JOBS[job].reads), default=0)
-        for stream, count in ((WARM_UP_STREAM, 10_000), (READ_STREAM, most)):
-            fill(js, stream, count, plan.size)
+        fill(js, WARM_UP_STREAM, 10_000, plan.size)
+        reading = [job for job in plan.jobs if JOBS[job].reads]
+        for size in {plan.bytes_of(job) for job in reading}:
+            create(js, read_stream(size))
+            fill(js, read_stream(size), max(plan.count(job) for job in reading if plan.bytes_of(job) == size), size)
         for number in range(plan.rounds):
             if number and time.monotonic() > until:
                 tell(f"no time for more rounds: {number} of {plan.rounds}")
                 break
             tell(f"round {number + 1} of {plan.rounds}")
             for job, client in plan.runs(number):
-                sample = measure(server.url, js, job, client, plan.count(job), plan.size)
+                sample = measure(server.url, js, job, client, plan.count(job), plan.bytes_of(job))
                 samples.setdefault((job, client), []).append(sample)
-    return [row(job, client, plan.size, plan.count(job), taken) for (job, client), taken in samples.items()]
+    return [row(job, client, plan.bytes_of(job), plan.count(job), taken) for (job, client), taken in samples.items()]
+
+
+def read_stream(size: int) -> str:
+    """The stream of messages of ``size`` bytes that is read."""
+    return f"STORED{size}"
 
 
 def create(js: sync.JetStream, stream: str) -> None:
@@ -120,7 +129,7 @@ def fill(js: sync.JetStream, stream: str, count: int, size: int) -> None:
 def measure(url: str, js: sync.JetStream, job: str, client: str, count: int, size: int) -> Sample:
     """One run, checked."""
     reads = JOBS[job].reads
-    stream = READ_STREAM if reads else "DATA"
+    stream = read_stream(size) if reads else "DATA"
     if not reads:
         create(js, stream)
     sample = run_worker(job, client, url, stream, count, size)

@@ -19,6 +19,7 @@ class Job:
     count: int  # messages in a measured run
     clients: dict[str, Runner]
     reads: bool = False
+    size: int | None = None  # bytes in each message, where it is not SIZE
     against: tuple[tuple[str, str], ...] = ()
 
 
@@ -135,6 +136,21 @@ JOBS: Final = {
         },
         reads=True,
     ),
+    "direct-get-1k": Job(
+        "the same with 1 KiB in each message",
+        30_000,
+        {
+            "jsproto-sync": ours.sync_direct_get,
+            "jsproto-asyncio": ours.on_asyncio(ours.direct_get),
+            "jsproto-trio": ours.on_trio(ours.direct_get),
+            "nats-py": peers.nats_py_direct_get,
+            "nats-py-callback": peers.nats_py_direct_get_callback,
+            "nats-jetstream-extra": peers.extra_direct_get,
+            "raw-socket": raw.direct_get,
+        },
+        reads=True,
+        size=1024,
+    ),
     "direct-get-fields": Job(
         "Direct Get, and every field of every message is looked at",
         60_000,
@@ -179,9 +195,16 @@ GOALS: Final = (
     Goal("cpu", 20, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
     Goal("rate", 5, ("fast-ingest", "jsproto-sync"), ("async-publish", "nats-py")),
     Goal("cpu", 5, ("atomic", "jsproto-sync"), ("atomic", "nats-py")),
-    Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-py")),
-    Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-jetstream-extra")),
+    *(
+        Goal(measure, factor, (job, "jsproto-sync"), (job, client))
+        for job in ("direct-get", "direct-get-1k")
+        for client, measure, factor in (
+            ("nats-py", "cpu", 8), ("nats-py", "rate", 5),
+            ("nats-jetstream-extra", "cpu", 8), ("nats-jetstream-extra", "rate", 5),
+            ("raw-socket", "cpu", 0.77),  # within 1.3 times of what the loop by hand needs
+        )
+    ),
     Goal("cpu", 12, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
     Goal("rate", 5, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
-)
+)  # fmt: skip
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

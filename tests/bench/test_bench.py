@@ -104,7 +104,7 @@ def test_a_tiny_run_writes_valid_rows(
     assert [row["job"] for row in rows] == [*jobs, *CORE]
     for found in rows:
         assert set(found) == {"job", "client", "size", "cpu_us_per_msg", "msgs_per_s"}
-        assert found["size"] == 128
+        assert found["size"] == (1024 if found["job"] == "direct-get-1k" else 128)
         assert found["cpu_us_per_msg"] > 0
         assert found["msgs_per_s"] > 0
     printed = capsys.readouterr().out

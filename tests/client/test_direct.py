@@ -9,19 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.direct import DirectBatch
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.client.direct import TIMES_BEHIND, DirectBatch
 from jsproto.errors import (
     BadRequestError,
     BadSubjectError,
     ConnectionLostError,
     IncompleteBatchError,
+    JetStreamNotAvailableError,
     LocalProtocolError,
+    MessagesDroppedError,
     NoRespondersError,
     RemoteProtocolError,
+    StatusError,
+    TooManyResultsError,
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
+from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Unsub
+from tests.client.replicas import Stream, read_through
 from tests.harness import Harness
 
 NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
@@ -44,12 +51,14 @@ class Read:
 
     def __init__(self, page_messages: int = 10, harness: Harness | None = None, **options: Any) -> None:
         self.h = harness or Harness()
-        js = self.h.js
-        self.direct = DirectBatch(
-            self.h.session, "DG", api_subject=js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
-            now=self.h.now, page_messages=page_messages, **options,
-        )  # fmt: skip
+        self.direct = self.make(page_messages=page_messages, **options)
         self.reply = b""
+
+    def make(self, **options: Any) -> DirectBatch:
+        return DirectBatch(
+            self.h.session, "DG", api_subject=self.h.js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
+            now=self.h.now, **options,
+        )  # fmt: skip
 
     def requests(self) -> list[dict[str, Any]]:
         pubs = [frame for frame in self.h.sent() if isinstance(frame, Pub)]
@@ -108,8 +117,11 @@ def test_pages_follow_each_other_without_a_hole() -> None:
     assert read.requests() == []
     assert read.take() == [3, 4, 7]
     assert read.requests() == [{"seq": 8, "batch": 4, "max_bytes": 8_388_608}]
-    read.status(NOT_FOUND)  # what was pending was deleted meanwhile
-    assert read.direct.finished
+    read.message(9, 0, 0)  # what was pending besides was deleted meanwhile
+    read.status(end(last=9, pending=0))
+    read.h.advance(0.02)
+    read.requests()
+    read.status(NOT_FOUND)
     assert read.direct.num_pending == 0
 
 
@@ -157,28 +169,283 @@ def test_draft_time_format_and_unusual_header_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "arrived"),
     [
-        [stored(1, last=0, pending=5), stored(3, last=2, pending=3)],  # 2 is missing
-        [stored(5, last=0, pending=5), stored(4, last=5, pending=3)],  # backwards
-        [stored(1, last=0, pending=5), end(last=2, pending=3)],  # the last one is missing
-        [stored(1, last=0, pending=5), b"NATS/1.0 204 EOB\r\n\r\n"],  # an end without numbers
-        [end(last=0, pending=3)],  # nothing came though something is there
+        ([stored(1, last=0, pending=1), stored(3, last=2, pending=0)], 1),  # 2 is missing
+        ([stored(5, last=0, pending=1), stored(6, last=4, pending=0)], 5),  # it follows another
+        ([stored(1, last=0, pending=1), end(last=2, pending=0)], 1),  # the last one is missing
+        ([stored(3, last=2, pending=5)], 0),  # the first one is
+        ([end(last=2, pending=3)], 0),  # all are
     ],
 )
-def test_a_lost_message_is_noticed(headers: list[bytes]) -> None:
+def test_a_lost_message_is_asked_for_again(headers: list[bytes], arrived: int) -> None:
     read = Read()
     read.requests()
+    lost = read.reply
     for header in headers:
         read.h.deliver(read.reply, b"", header)
-    assert isinstance(read.direct.error, IncompleteBatchError)
-    assert not read.direct.finished
-    if read.direct.last_seq:
-        assert read.direct.error.last_seq == read.direct.last_seq
-        assert read.direct.readable().done
-        assert len(read.take()) == 1
-    with pytest.raises(IncompleteBatchError):
+    assert [request["seq"] for request in read.requests()] == [arrived + 1]
+    for _ in range(3):  # what is left of the page comes late
+        read.h.deliver(lost, b"", stored(99, last=98, pending=1))
+    assert len(read.h.events()) == 1
+    read.message(arrived + 1, 0, 0)
+    read.status(end(last=arrived + 1, pending=0))
+    assert read.take() == [arrived, arrived + 1] if arrived else [arrived + 1]
+    assert read.direct.finished
+
+
+def test_messages_that_are_lost_again_and_again() -> None:
+    read = Read()
+    read.requests()
+    read.message(1, 0, 9)
+    read.message(3, 2, 8)
+    read.requests()
+    read.message(2, 0, 8)
+    read.message(4, 3, 6)
+    for _ in range(2):
+        assert read.direct.error is None
+        assert [request["seq"] for request in read.requests()] == [3]
+        read.message(4, 3, 6)
+    assert read.take() == [1, 2]
+    with pytest.raises(IncompleteBatchError, match="4 follows 3") as caught:
         read.direct.readable().result()
+    assert caught.value.last_seq == 2
+
+
+def test_a_message_that_comes_twice() -> None:
+    read = Read()
+    read.requests()
+    for seq, last in ((1, 0), (1, 0), (2, 1), (1, 0), (2, 1)):
+        read.message(seq, last, 9)
+    read.status(end(last=2, pending=0))
+    assert read.take() == [1, 2]
+    assert read.direct.finished
+
+
+def test_an_end_that_comes_twice() -> None:
+    read = Read(page_messages=2, batch=9)
+    read.requests()
+    read.message(1, 0, 9)
+    read.message(2, 1, 8)
+    for _ in range(2):
+        read.status(end(last=2, pending=8))
+    assert read.take() == [1, 2]
+    (request,) = read.requests()
+    assert (request["seq"], request["batch"]) == (3, 2)
+
+
+def test_an_empty_page() -> None:
+    read = Read()
+    read.requests()
+    read.status(end(last=0, pending=3))
+    with pytest.raises(IncompleteBatchError, match="empty page with 3"):
+        read.direct.readable().result()
+
+
+def test_the_memory_is_bounded_however_few_messages_a_page_has() -> None:
+    read = Read(page_messages=1000, page_bytes=10)
+    read.requests()
+    read.message(1, 0, 9, b"x" * 10)
+    read.message(2, 1, 8, b"x")
+    read.status(end(last=2, pending=8))
+    assert read.requests() == []
+    assert read.take(1) == [1]
+    assert [request["seq"] for request in read.requests()] == [3]
+
+
+def test_a_replica_that_is_behind_is_asked_again() -> None:
+    read = Read(page_messages=2)
+    read.requests()
+    read.message(1, 0, 4)
+    read.message(2, 1, 3)
+    read.status(end(last=2, pending=3))
+    assert read.take() == [1, 2]
+    read.requests()
+    read.message(3, 0, 0)
+    read.status(end(last=3, pending=0))  # though there were 5
+    assert read.take() == [3]
+    assert not read.direct.finished
+    assert read.requests() == []
+    read.h.advance(0.02)
+    assert [request["seq"] for request in read.requests()] == [4]
+    read.status(NOT_FOUND)
+    read.h.advance(0.03)
+    assert read.requests() == []
+    read.h.advance(0.01)
+    assert [request["seq"] for request in read.requests()] == [4]
+    read.message(4, 0, 1)
+    read.message(5, 4, 0)
+    read.status(end(last=5, pending=0))
+    assert read.direct.finished
+    assert read.take() == [4, 5]
+
+
+def test_what_no_replica_has_was_deleted() -> None:
+    read = Read(page_messages=1)
+    read.requests()
+    read.message(1, 0, 4)
+    read.status(end(last=1, pending=4))
+    assert read.take() == [1]
+    for _ in range(6):
+        assert not read.direct.finished
+        assert [request["seq"] for request in read.requests()] == [2]
+        read.status(NOT_FOUND)
+        read.h.advance(0.32)
+    assert read.direct.finished
+    assert read.direct.num_pending == 0
+
+
+# -- from a time on ----------------------------------------------------------------------------------------------------
+
+
+def test_from_a_time_on() -> None:
+    read = Read(page_messages=2, start_time=1_795_207_006_910_548_879)
+    assert read.requests() == [{"start_time": "2026-11-20T20:36:46.910548879Z", "batch": 2, "max_bytes": 8_388_608}]
+    read.message(8, 0, 9)
+    read.status(end(last=8, pending=9))
+    assert read.take() == [8]
+    assert [(request["seq"], "start_time" in request) for request in read.requests()] == [(9, False)]
+    assert read.direct.up_to_seq is None
+
+
+def test_from_a_time_on_once_more() -> None:
+    read = Read(start_time=0, timeout=1.0)
+    read.requests()
+    read.h.advance(1.0)
+    assert [request["start_time"] for request in read.requests()] == ["1970-01-01T00:00:00Z"]
+
+
+# -- messages that limits dropped --------------------------------------------------------------------------------------
+
+
+class Strict(Read):
+    """A read that is to miss nothing."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(if_dropped="error", info_subject="$JS.API.STREAM.INFO.DG", **options)
+        self.requests()
+
+    def state(self, first_seq: int, payload: bytes = b"") -> None:
+        (pub,) = self.h.published()
+        assert (pub.subject, pub.payload) == (b"$JS.API.STREAM.INFO.DG", b"")
+        body = {"config": {"name": "DG"}, "created": "2026-01-01T00:00:00Z", "state": {"first_seq": first_seq}}
+        self.h.deliver(pub.reply or b"", payload or json.dumps(body).encode())
+
+
+def test_nothing_was_dropped_when_the_first_one_comes() -> None:
+    read = Strict(seq=4)
+    read.message(4, 0, 0)
+    assert read.h.published() == []
+    assert read.take() == [4]
+
+
+def test_a_hole_at_the_start_is_looked_into() -> None:
+    read = Strict(seq=4)
+    readable = read.direct.readable()
+    read.message(6, 0, 1)
+    read.message(7, 6, 0)
+    assert not readable.done
+    assert read.take() == []
+    read.state(first_seq=4)
+    assert readable.done
+    assert read.take() == [6, 7]
+    read.message(8, 7, 0)
+    read.status(end(last=8, pending=0))
+    assert read.take() == [8]
+    assert read.direct.finished
+
+
+def test_the_page_ends_before_the_stream_tells_its_state() -> None:
+    read = Strict(seq=4)
+    read.message(6, 0, 0)
+    read.status(end(last=6, pending=0))
+    assert not read.direct.finished
+    read.state(first_seq=2)
+    assert read.direct.finished
+    assert read.take() == [6]
+
+
+@pytest.mark.parametrize("nothing", [True, False])
+def test_what_was_dropped_is_told(nothing: bool) -> None:
+    read = Strict(seq=4)
+    if nothing:
+        read.status(NOT_FOUND)
+    else:
+        read.message(6, 0, 0)
+    read.state(first_seq=5)
+    with pytest.raises(MessagesDroppedError, match="messages 4 to 4") as caught:
+        read.direct.readable().result()
+    assert (caught.value.wanted, caught.value.first_seq, read.direct.last_seq) == (4, 5, 0)
+    assert read.take() == []
+
+
+def test_the_end_of_a_stream_is_not_dropped() -> None:
+    read = Strict(seq=4)
+    read.status(NOT_FOUND)
+    read.state(first_seq=4)
+    assert read.direct.finished
+
+
+def test_a_time_says_nothing_of_what_was_before_but_the_next_page_does() -> None:
+    read = Strict(start_time=0, page_messages=1)
+    read.message(6, 0, 9)
+    read.status(end(last=6, pending=9))
+    assert read.take() == [6]
+    read.requests()
+    read.message(9, 0, 7)
+    read.state(first_seq=9)
+    with pytest.raises(MessagesDroppedError, match="7 to 8"):
+        read.direct.readable().result()
+
+
+def test_the_stream_does_not_tell_its_state() -> None:
+    read = Strict(seq=4, timeout=1.0)
+    read.message(6, 0, 1)
+    read.h.published()
+    read.h.advance(1.0)
+    assert [request["seq"] for request in read.requests()] == [4]
+    read.message(6, 0, 1)
+    read.state(0, payload=b'{"error":{"code":404,"err_code":10059}}')
+    with pytest.raises(StreamNotFoundError):
+        read.direct.readable().result()
+
+
+@pytest.mark.parametrize("nothing", [True, False])
+def test_no_room_to_ask_for_the_state(nothing: bool) -> None:
+    h = Harness(pending_size=100, linger=9.0)
+    read = Strict(harness=h, seq=4)
+    h.session.publish_message("x", b"x" * 200)
+    h.session.receive_data(
+        encode_msg(read.reply, b"1", None, NOT_FOUND if nothing else stored(6, last=0, pending=0), b""), h.now
+    )
+    assert [pub.subject for pub in h.published()] == [b"x"]
+    h.advance(0.02)
+    assert [request["seq"] for request in read.requests()] == [4]
+    read.message(6, 0, 0)
+    assert read.take() == []
+    read.state(first_seq=4)
+    assert read.take() == [6]
+
+
+def test_an_answer_about_the_state_while_somebody_waits() -> None:
+    read = Strict(seq=4)
+    read.message(6, 0, 0)
+    readable = read.direct.readable()
+    read.state(first_seq=4)
+    assert readable.done
+    assert read.direct.readable().done
+
+
+def test_nobody_tells_the_state() -> None:
+    read = Strict(seq=4)
+    read.message(6, 0, 1)
+    (pub,) = read.h.published()
+    read.h.deliver(pub.reply or b"", b"", b"NATS/1.0 503\r\n\r\n")
+    with pytest.raises(JetStreamNotAvailableError):
+        read.direct.readable().result()
+
+
+# -- answers that end a read -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -186,6 +453,9 @@ def test_a_lost_message_is_noticed(headers: list[bytes]) -> None:
     [
         (b"NATS/1.0 503\r\n\r\n", NoRespondersError, "allow_direct"),
         (b"NATS/1.0 408 Bad Request\r\n\r\n", BadRequestError, "Bad Request"),
+        (b"NATS/1.0 413 Too Many Results\r\n\r\n", TooManyResultsError, "413"),
+        (b"NATS/1.0 429\r\n\r\n", StatusError, "429"),
+        (b"NATS/1.0 204 EOB\r\n\r\n", RemoteProtocolError, "how much is left"),
         (b"NATS/1.0 x\r\n\r\n", RemoteProtocolError, ""),
         (None, RemoteProtocolError, "without headers"),
         (b"NATS/1.0\r\nX: y\r\n\r\n", RemoteProtocolError, "Nats-Sequence"),
@@ -218,13 +488,28 @@ def test_a_page_that_falls_silent() -> None:
     read.h.advance(4.0)
     read.message(1, 0, 5)
     read.h.advance(4.0)
-    assert read.direct.error is None
-    read.h.advance(1.1)
+    assert read.requests() == []
+    read.h.advance(1.1)  # the replica has died
+    for _ in range(2):
+        assert [request["seq"] for request in read.requests()] == [2]
+        assert read.direct.error is None
+        read.h.advance(5.0)
     assert isinstance(read.direct.error, IncompleteBatchError)
     assert read.direct.error.last_seq == 1
     read.direct.handle_timeout(read.h.now)
     read.direct.link_lost(ConnectionLostError("later"), read.h.now)
     assert "no message within" in str(read.direct.error)
+    read.direct.close(read.h.now)
+    assert not read.direct.finished
+
+
+def test_the_rest_of_a_page_that_fell_silent_was_all_that_was_wanted() -> None:
+    read = Read(timeout=5.0, batch=1)
+    read.requests()
+    read.message(1, 0, 5)
+    read.h.advance(5.0)
+    assert read.direct.finished
+    assert read.take() == [1]
 
 
 def test_the_link_is_lost_in_the_middle() -> None:
@@ -333,7 +618,18 @@ def test_closing_drops_what_is_buffered() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"seq": 0}, {"batch": 0}, {"page_bytes": 0}, {"page_messages": 0}, {"timeout": 0.0}, {"subject": "a..b"}],
+    [
+        {"seq": 0},
+        {"batch": 0},
+        {"page_bytes": 0},
+        {"page_messages": 0},
+        {"timeout": 0.0},
+        {"subject": "a..b"},
+        {"seq": 1, "start_time": 1},
+        {"seq": True},
+        {"if_dropped": "maybe"},
+        {"start_time": "noon"},
+    ],
 )
 def test_impossible_reads_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
@@ -367,3 +663,46 @@ def test_every_message_exactly_once_in_order(
             break
     assert got == (sequences if limit is None else sequences[:limit])
     assert read.direct.error is None
+
+
+@given(
+    log=st.lists(st.sampled_from(["k.1", "k.2", "j"]), max_size=40), deleted=st.sets(st.integers(1, 40)),
+    first=st.integers(1, 9), limit=st.none() | st.integers(1, 40), old=st.booleans(), data=st.data(),
+)  # fmt: skip
+def test_whatever_happens_on_the_way_nothing_comes_twice_and_nothing_is_left_out(
+    log: list[str], deleted: set[int], first: int, limit: int | None, old: bool, data: st.DataObject
+) -> None:
+    """Replies get lost, come twice and late, and replicas fall silent in the middle of a page."""
+    stream = Stream(log)
+    for seq in deleted:
+        stream.messages.pop(seq, None)
+    h = Harness()
+    read = DirectBatch(
+        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now, seq=first,
+        subject="k.*", batch=limit, page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
+    )  # fmt: skip
+    got = read_through(h, stream, read, data.draw, applied=lambda: stream.last_seq, old=old)
+    expected = [seq for seq, subject in stream.messages.items() if seq >= first and subject != "j"][:limit]
+    assert got == (expected if read.error is None else expected[: len(got)])
+
+
+@given(log=st.lists(st.just("k.1"), min_size=1, max_size=30), data=st.data())
+def test_a_page_of_a_replica_that_is_behind_does_not_end_the_read(log: list[str], data: st.DataObject) -> None:
+    stream = Stream(log)
+    h = Harness()
+    read = DirectBatch(
+        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now,
+        page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
+    )  # fmt: skip
+    answers = iter([len(log), *data.draw(st.lists(st.integers(0, len(log)), max_size=TIMES_BEHIND))])
+    got = read_through(
+        h,
+        stream,
+        read,
+        data.draw,
+        applied=lambda: next(answers, len(log)),
+        events=["fine", "fine", "twice"],
+        pauses=[0.0, 0.03],
+    )
+    assert read.error is None
+    assert got == list(stream.messages)

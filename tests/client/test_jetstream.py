@@ -75,21 +75,47 @@ def test_changing_a_stream_sends_all_of_it_back() -> None:
     assert ticket.result().config.max_msgs == 7
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, "async"), ("async", None), ("async", "default")])
+def test_the_persist_mode_cannot_be_changed(before: str | None, after: str | None) -> None:
+    harness = Harness()
+    ticket = harness.js.change_stream("S", {"persist_mode": after}, now=harness.now)
+    harness.answer(lambda pub: {**stream(pub), "config": {"name": "S", "persist_mode": before}})
+    assert isinstance(ticket.error, LocalProtocolError)
+    assert f"it is '{before or 'default'}'" in str(ticket.error)
+    assert harness.published() == []
+
+
+def test_an_update_keeps_the_persist_mode() -> None:
+    harness = Harness()
+    changes: list[tuple[str | None, dict[str, Any]]] = [("async", {}), (None, {"persist_mode": "default"})]
+    for mode, change in changes:
+        harness.js.change_stream("S", {"max_msgs": 7, **change}, now=harness.now)
+        config = {"name": "S"} if mode is None else {"name": "S", "persist_mode": mode}
+        (asked,) = harness.published()
+        harness.deliver(asked.reply or b"", json.dumps({**stream(asked), "config": config}).encode())
+        (update,) = harness.published()
+        assert json.loads(update.payload) == {**config, **change, "max_msgs": 7}
+
+
 @pytest.mark.parametrize(
-    ("version", "field", "needed"),
-    [("2.12.8", "allow_batched", "2.14"), ("2.11.11", "allow_batched", "2.14"), ("2.11.11", "allow_atomic", "2.12")],
-)
-def test_features_that_the_server_is_too_old_for(version: str, field: str, needed: str) -> None:
+    ("version", "field", "value", "needed"),
+    [
+        ("2.12.8", "allow_batched", True, "2.14"), ("2.11.11", "allow_batched", True, "2.14"),
+        ("2.11.11", "allow_atomic", True, "2.12"), ("2.11.11", "persist_mode", "async", "2.12"),
+    ],
+)  # fmt: skip
+def test_features_that_the_server_is_too_old_for(version: str, field: str, value: Any, needed: str) -> None:
     harness = Harness(info={"version": version})
-    switched_on: dict[str, Any] = {field: True}
+    switched_on: dict[str, Any] = {field: value}
     config = StreamConfig("S", **switched_on)
     for verb in (harness.js.create_stream, harness.js.update_stream):
         with pytest.raises(UnsupportedByServerError, match=field) as caught:
             verb(config, now=harness.now)
         assert (caught.value.needed, caught.value.found) == (needed, version)
-    ticket = harness.js.change_stream("S", switched_on, now=harness.now)
-    harness.answer(stream)
-    assert isinstance(ticket.error, UnsupportedByServerError)
+    if field != "persist_mode":  # which cannot be changed anyway
+        ticket = harness.js.change_stream("S", switched_on, now=harness.now)
+        harness.answer(stream)
+        assert isinstance(ticket.error, UnsupportedByServerError)
     assert harness.published() == []
     harness.js.create_stream(StreamConfig("S"), now=harness.now)
     assert len(harness.published()) == 1

@@ -14,8 +14,9 @@ import jsproto_io.sync
 import jsproto_io.trio
 
 CLASSES = (
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
-    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "PushSubscription", "Subscription",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

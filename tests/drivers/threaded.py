@@ -14,26 +14,14 @@ from typing import Any, Self
 
 from anyio import to_thread
 
-from jsproto_io import (
-    _async,
-    _async_consuming,
-    _async_subscribing,
-    _blocking,
-    _blocking_consuming,
-    _blocking_subscribing,
-    sync,
-)
+import jsproto_io.asyncio
+from jsproto_io import _async_consuming, _blocking_consuming, sync
 
 _END = object()
 _LIKE: dict[type, type] = {
-    sync.Connection: _async.Connection,
-    **{getattr(_blocking, name): getattr(_async, name)
-       for name in ("Message", "Subscription", "JetStream", "AtomicBatch", "FastPublisher", "BatchReader",
-                    "AsyncPublisher", "PendingAck", "BatchAdvisories")},
-    **{getattr(_blocking_consuming, name): getattr(_async_consuming, name)
-       for name in ("JSMsg", "PullMessages", "PullSubscription", "Working")},
-    _blocking_subscribing.PushSubscription: _async_subscribing.PushSubscription,
-}  # fmt: skip
+    getattr(sync, name): getattr(jsproto_io.asyncio, name) for name in sync.__all__ if name != "connect"
+}
+_LIKE[_blocking_consuming.Working] = _async_consuming.Working
 
 
 async def _run(call: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.times import MAX_DURATION, format_timestamp, nanoseconds, parse_timestamp
+from jsproto.grammar.times import MAX_DURATION, format_timestamp, instant, nanoseconds, parse_timestamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
@@ -23,6 +23,45 @@ stamps = st.integers(FIRST, LAST)
 def by_datetime(moment: datetime) -> int:
     delta = moment - EPOCH
     return (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1_000
+
+
+# -- moments -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.datetimes(
+        datetime(1678, 1, 1), datetime(2261, 12, 31),
+        timezones=st.timezones() | st.builds(timezone, st.timedeltas(-timedelta(hours=23), timedelta(hours=23))),
+    )
+)  # fmt: skip
+def test_datetimes_are_converted_exactly(moment: datetime) -> None:
+    assert instant(moment) == by_datetime(moment)
+
+
+@given(st.integers(-MAX_DURATION, MAX_DURATION))
+def test_nanoseconds_are_taken_as_they_are(stamp: int) -> None:
+    assert instant(stamp) == stamp
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        datetime(2026, 1, 1), datetime(9999, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC), 1.0, True, "2026", None,
+        -MAX_DURATION - 1, MAX_DURATION + 1,
+    ],
+)  # fmt: skip
+def test_moments_that_are_none(moment: Any) -> None:
+    with pytest.raises(LocalProtocolError):
+        instant(moment)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-02-30T00:00:00.1Z", "2026-01-01T24:00:00.1Z", "2026-01-01X00:00:00.1Z", "." * 21]
+)
+def test_what_looks_like_a_time_stamp_but_is_none(text: str) -> None:
+    for _ in range(2):  # what is remembered are answers, not errors
+        with pytest.raises(ValueError, match="not a"):
+            parse_timestamp(text)
 
 
 # -- time stamps -------------------------------------------------------------------------------------------------------

@@ -15,10 +15,12 @@ from jsproto import (
     FastPublisher,
     JetStream,
     JSAck,
+    LastMessages,
     Msg,
     PubAck,
     ServerInfo,
     Session,
+    Snapshot,
     StoredMsg,
     StreamConfig,
     StreamInfo,
@@ -69,6 +71,10 @@ def batches(js: JetStream, now: float) -> None:
     reader = js.get_batch("S", now=now, subject="a.>")
     assert_type(reader, DirectBatch)
     assert_type(reader.pop_many(10, now), list[StoredMsg])
+    assert_type(js.get_msg("S", 1, now=now), Ticket[StoredMsg])
+    assert_type(js.get_data("S", 1, now=now), Ticket[bytes])
+    assert_type(js.get_last_msgs_for("S", "a", now=now), LastMessages)
+    assert_type(js.snapshot("S", "a", now=now), Ticket[Snapshot])
 
 
 def values(message: Msg, reply: bytes, ack: PubAck, error: APIError) -> None:

@@ -41,6 +41,17 @@ def threads() -> None:
         assert_type(js.publish_batch(("a", b"") for _ in range(3)), PubAck)
         js.publish_batch(["a", "b"])  # type: ignore[list-item]
         assert_type(list(js.get_batch("S", seq=1)), list[StoredMsg])
+        assert_type(js.get_msg("S", 1, level="leader"), StoredMsg)
+        js.get_msg("S", 1, level="any")  # type: ignore[arg-type]
+        assert_type(list(js.get_last_msgs_for("S", ["a", "b"])), list[StoredMsg])
+        assert_type(js.snapshot("S", at=7).up_to_seq, int | None)
+        with js.session(token=b"", level="mirror", mirrors={"S": "M"}) as session:
+            assert_type(session, jsproto_io.sync.ConsistentSession)
+            assert_type(session.publish("a", b""), PubAck)
+            assert_type(session.get_last_msg("S", "a", level="leader"), StoredMsg)
+            assert_type(list(session.get_batch("S")), list[StoredMsg])
+            assert_type(session.token.to_bytes(), bytes)
+        js.session(level="follower")  # type: ignore[arg-type]
 
 
 async def asyncio() -> None:
@@ -58,6 +69,11 @@ async def asyncio() -> None:
             assert_type(await atomic.add("a", b""), int)
             assert_type(await atomic.commit_eob(), PubAck)
         assert_type([message async for message in js.get_batch("S")], list[StoredMsg])
+        assert_type(await js.get_last_msg("S", "a"), StoredMsg)
+        assert_type([message async for message in await js.snapshot("S")], list[StoredMsg])
+        async with js.session() as session:
+            assert_type(await session.get_msg("S", 1), StoredMsg)
+            assert_type([m async for m in session.get_last_msgs_for("S", ["a"])], list[StoredMsg])
 
 
 async def trio() -> None:

@@ -7,3 +7,10 @@ Rule: what is protocol belongs to the core, ``jsproto``; a driver moves bytes, s
 
 Nothing is imported here, so that using one driver never needs another's dependencies.
 """
+
+
+class DurabilityWarning(UserWarning):
+    """A stream is to acknowledge messages before they are on disk: what it acknowledged can be lost.
+
+    ``create_stream`` gives it, by way of ``warnings.warn``, for ``persist_mode="async"``.
+    """

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar, Unpack, cast
 
 from jsproto.client.atomic import MAX_MESSAGES
-from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.client.fast import FastPublisher as CoreFastPublisher
 from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -37,12 +36,13 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._async_atomic import AtomicBatch, collected
 from jsproto_io._async_consuming import Consuming
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
+from jsproto_io._async_reading import Reads
+from jsproto_io._async_sessions import Sessions
 from jsproto_io._async_subscribing import Subscribes
 from jsproto_io._common import (
     EventCallback,
@@ -51,8 +51,9 @@ from jsproto_io._common import (
     log_crash,
     seconds,
     stream_config,
+    warn_of_loss,
 )
-from jsproto_io._shared import BatchReaderBase, ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
+from jsproto_io._shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 
@@ -369,7 +370,7 @@ class Subscription(SubscriptionBase):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Consuming, Subscribes):
+class JetStream(Reads, Sessions, Consuming, Subscribes):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
@@ -390,9 +391,11 @@ class JetStream(Consuming, Subscribes):
         """Create a stream, or find it there with the same configuration.
 
         ``config``: a configuration, or a name; ``options`` are fields of StreamConfig, with durations in seconds or
-        timedelta. StreamNameExistError when it is there with another configuration.
+        timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
+        messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
         """
         limit, wanted = seconds(timeout), stream_config(config, options)
+        warn_of_loss(wanted)
         return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
 
     async def update_stream(
@@ -615,30 +618,6 @@ class JetStream(Consuming, Subscribes):
             )
         )
 
-    def get_batch(
-        self,
-        stream: str,
-        *,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        timeout: Timeout | None = None,
-    ) -> BatchReader:
-        """Read messages of a stream by Direct Get (ADR-31), from sequence ``seq`` on, to its end.
-
-        ``subject``: only what matches it; wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``:
-        how much is asked for, and buffered, at once. ``timeout``: the longest silence, seconds or a timedelta. The
-        stream needs ``allow_direct``.
-        """
-        limit = seconds(timeout)
-        core = self._connection._call(
-            lambda now: self._core.get_batch(
-                stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, timeout=limit
-            )
-        )
-        return BatchReader(core, self._connection)
-
 
 class FastPublisher(FastPublisherBase, PublishesMany):
     """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
@@ -697,42 +676,3 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         """Wait for the window, and for the connection."""
         await self._connection._make_room()
         await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
-
-
-class BatchReader(BatchReaderBase):
-    """Stored messages, in the order of the stream. Made by ``JetStream.get_batch()``.
-
-    Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
-    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
-    it stops reading at the end.
-    """
-
-    def __init__(self, core: DirectBatch, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
-        self._connection = connection
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    def __aiter__(self) -> AsyncIterator[StoredMsg]:
-        return self
-
-    async def __anext__(self) -> StoredMsg:
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take)
-            if readable is not None:
-                await self._connection._wait(readable)
-            elif self._finished:
-                raise StopAsyncIteration
-
-    async def close(self) -> None:
-        """Stop reading; what was not taken is dropped."""
-        self._connection._release(self._close)

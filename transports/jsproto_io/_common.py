@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -33,6 +34,7 @@ from jsproto.events import (
 )
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
+from jsproto_io import DurabilityWarning
 
 EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
@@ -81,6 +83,17 @@ def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamC
     if isinstance(config, str):
         return StreamConfig.from_options(config, **options)
     return config.updated(**options) if options else config
+
+
+def warn_of_loss(config: StreamConfig) -> None:
+    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (consistency models)."""
+    if config.persist_mode == "async":
+        warnings.warn(
+            f"stream {config.name} acknowledges messages before they are on disk (persist_mode='async'), and has one"
+            " replica: a crash of the server, its machine or its disk loses acknowledged messages",
+            DurabilityWarning,
+            stacklevel=3,  # the caller of the verb that calls this
+        )
 
 
 def reason(error: BaseException) -> str:

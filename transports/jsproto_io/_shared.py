@@ -11,11 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.session import Session
+from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.config import ServerInfo
@@ -215,14 +216,33 @@ class FastPublisherBase:
         return self._core.error
 
 
+StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs
+"""What delivers stored messages."""
+
+
 class BatchReaderBase:
     """What has come of a Direct Get."""
 
-    def __init__(self, core: DirectBatch, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: StoredBatch, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
         self._orphans = orphans
         self._taken: deque[StoredMsg] = deque()
         self._finished = False
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message that came, taken or not; 0 before the first."""
+        return self._core.last_seq
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages that match and did not come yet, as the server said last; None before it said anything."""
+        return self._core.num_pending
+
+    @property
+    def up_to_seq(self) -> int | None:
+        """The sequence as of which last messages are read; None for other reads, and until it is known."""
+        return self._core.up_to_seq
 
     def __del__(self) -> None:
         # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so

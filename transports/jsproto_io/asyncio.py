@@ -26,17 +26,19 @@ from typing import Unpack, cast
 from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto_io import _async
-from jsproto_io._async import AsyncEvent, BatchReader, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._async_reading import BatchReader
+from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "FastPublisher", "JSMsg",
-    "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription", "PushSubscription", "Subscription",
-    "connect",
+    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -1,0 +1,133 @@
+"""Reading one message: what is asked, and what becomes of the answer, of a Direct Get and of the stream's leader.
+
+Rules: a request that the server would refuse, or read in another way than it was meant, is refused before it is sent.
+Both ways of reading give the same ``StoredMsg`` and the same MessageNotFoundError. A status is an error only without
+the server's own headers: a block that was stored with a status in its first line is a message.
+
+Not here: reading many messages (``direct``, ``multi``).
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any, Final, Literal, TypeAlias
+
+from jsproto.errors import (
+    APIError,
+    LocalProtocolError,
+    MessageNotFoundError,
+    NoRespondersError,
+    RemoteProtocolError,
+    StatusError,
+)
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.bodies import MAX_UINT64, dumps, text, uint64
+from jsproto.grammar.headers import status_line
+from jsproto.grammar.stored import StoredMsg, number, stored_header
+from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import Instant, format_timestamp, instant
+from jsproto.wire.frames import Msg
+
+ReadLevel: TypeAlias = Literal["direct", "leader"]
+"""Who answers a read. "direct": any replica or mirror, at once and perhaps behind. "leader": the stream's leader."""
+
+NO_MESSAGE_FOUND: Final = 10037
+_PLAIN: Final = b"NATS/1.0\r\n\r\n"
+
+
+def check_seq(seq: object, name: str = "seq") -> None:
+    """LocalProtocolError unless it is the sequence of a message."""
+    if type(seq) is not int or not 1 <= seq <= MAX_UINT64:
+        raise LocalProtocolError(f"{name} must be a stream sequence, and those start at 1, not {seq!r:.100}")
+
+
+def selection(seq: int | None, subject: str | None, following: bool, start_time: Instant | None) -> dict[str, Any]:
+    """The fields that choose one message; LocalProtocolError when they choose none, or contradict each other."""
+    if seq is not None and start_time is not None:
+        raise LocalProtocolError("give seq or start_time, not both")
+    body: dict[str, Any] = {}
+    if seq is not None:
+        check_seq(seq)
+        body["seq"] = seq
+    if start_time is not None:
+        body["start_time"] = format_timestamp(instant(start_time))
+    if subject is not None:
+        check_subject(subject, wildcards=True)
+    if following:
+        body["next_by_subj"] = ">" if subject is None else subject
+    elif subject is not None:
+        if body:
+            raise LocalProtocolError(
+                "without next=True a subject means its last message, whatever seq or start_time: give one of them"
+            )
+        body["last_by_subj"] = subject
+    if not body:
+        raise LocalProtocolError("say which message: its seq, a subject, or a start_time")
+    return body
+
+
+def direct_request(api: ApiSubjects, stream: str, body: dict[str, Any]) -> tuple[str, bytes]:
+    """Where to ask for a Direct Get, and with what.
+
+    The last message of a subject is asked for below that subject, because permissions and exports can go by it.
+    """
+    subject = body.get("last_by_subj")
+    if subject is not None and len(body) == 1 and "*" not in subject and ">" not in subject:
+        return api.direct_get(stream, subject), b""
+    return api.direct_get(stream), dumps(body)
+
+
+def no_direct_get(stream: str, subject: str) -> NoRespondersError:
+    """Nobody answers Direct Gets of ``stream``."""
+    return NoRespondersError(
+        subject,
+        f"stream {stream} does not exist or does not allow Direct Gets, "
+        f"which update_stream({stream!r}, allow_direct=True) switches on",
+    )
+
+
+def direct_message(message: Msg) -> StoredMsg:
+    """The answer to a Direct Get; raises the StatusError that it is, or RemoteProtocolError."""
+    header = message.header
+    if header is None:
+        raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
+    sequence = number(header, b"Nats-Sequence")
+    if sequence is None:
+        _raise_status(header)
+        raise RemoteProtocolError("a Direct Get reply without Nats-Sequence", header)
+    return StoredMsg(header, message.payload, sequence)
+
+
+def direct_data(message: Msg) -> bytes:
+    """The payload of an answer to a Direct Get that asked for nothing else; raises the StatusError that it is."""
+    if message.header is not None and number(message.header, b"Nats-Sequence") is None:  # those of 2.11 have it
+        _raise_status(message.header)
+    return message.payload
+
+
+def leader_message(message: Msg, stream: str) -> StoredMsg:
+    """The answer of ``stream``'s leader; raises the error that it is, MessageNotFoundError if nothing was found."""
+    try:
+        body = decode_response(message.payload).get("message")
+    except APIError as error:
+        if error.err_code == NO_MESSAGE_FOUND:
+            raise MessageNotFoundError(error.code, error.description) from error
+        raise
+    if not isinstance(body, dict):
+        raise RemoteProtocolError("a stored message is an object", message.payload)
+    seq = uint64(body, "seq")
+    user, data = _binary(body, "hdrs"), _binary(body, "data")
+    return StoredMsg(stored_header(user or _PLAIN, stream, text(body, "subject"), seq, text(body, "time")), data, seq)
+
+
+def _binary(body: dict[str, Any], name: str) -> bytes:
+    try:
+        return b64decode(text(body, name, ""), validate=True)
+    except ValueError:
+        raise RemoteProtocolError(f"{name} of a stored message is not base64") from None
+
+
+def _raise_status(header: bytes) -> None:
+    status = status_line(header)
+    if status is not None:
+        raise StatusError.from_status(*status)

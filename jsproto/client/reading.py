@@ -1,0 +1,203 @@
+"""The verbs of ``JetStream`` that read: which message, of whom, one or many.
+
+Rules: each is refused with LocalProtocolError, and nothing sent, when it asks for what no server would answer.
+
+Not here: what is sent and how it is checked (``gets``, ``direct``, ``multi``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from jsproto.client.direct import PAGE_BYTES, DirectBatch, IfDropped
+from jsproto.client.gets import (
+    ReadLevel,
+    direct_data,
+    direct_message,
+    direct_request,
+    leader_message,
+    no_direct_get,
+    selection,
+)
+from jsproto.client.multi import LastMessages
+from jsproto.client.session import Session
+from jsproto.client.snapshot import Snapshot, snapshot
+from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import Instant, Point
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
+from jsproto.wire.limits import HARD_MAX_PAYLOAD
+
+
+class Reads:
+    """What ``JetStream`` reads."""
+
+    session: Session
+    api: ApiSubjects
+    timeout: float
+
+    def get_msg(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        now: float,
+        subject: str | None = None,
+        next: bool = False,
+        start_time: Instant | None = None,
+        level: ReadLevel = "direct",
+        timeout: float | None = None,
+    ) -> Ticket[StoredMsg]:
+        """Read one message; the ticket fails with MessageNotFoundError when there is none.
+
+        ``seq``: the one with this sequence. ``subject`` (wildcards allowed): the last one of it. ``next``: the first
+        one at or behind ``seq``, or ``start_time``, else of all; with a ``subject`` the first of that. ``start_time``
+        alone: the first one stored at that time or later (2.11). ``level``: who answers, see ``ReadLevel``.
+        """
+        body = selection(seq, subject, next, start_time)
+        if level == "direct":
+            where, payload = direct_request(self.api, stream, body)
+            return self.session.requests.request(
+                where, payload, timeout=self._limit(timeout), now=now, decode=direct_message,
+                no_responders=partial(no_direct_get, stream),
+            )  # fmt: skip
+        if level != "leader":
+            raise LocalProtocolError(f"level is 'direct' or 'leader', not {level!r}")
+        return self.session.requests.request(
+            self.api.stream_msg_get(stream), dumps(body), timeout=self._limit(timeout), now=now,
+            decode=lambda message: leader_message(message, stream), no_responders=not_available,
+        )  # fmt: skip
+
+    def get_last_msg(
+        self,
+        stream: str,
+        subject: str,
+        *,
+        now: float,
+        level: ReadLevel = "direct",
+        timeout: float | None = None,
+    ) -> Ticket[StoredMsg]:
+        """Read the last message of ``subject``; as ``get_msg``."""
+        return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
+
+    def get_data(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        now: float,
+        subject: str | None = None,
+        next: bool = False,
+        start_time: Instant | None = None,
+        timeout: float | None = None,
+    ) -> Ticket[bytes]:
+        """Read the payload of one message alone, by Direct Get; the arguments are those of ``get_msg``.
+
+        From 2.12 on the server sends nothing else (``no_hdr``), and so nobody can tell which message it was.
+        """
+        where, payload = direct_request(self.api, stream, {**selection(seq, subject, next, start_time), "no_hdr": True})
+        return self.session.requests.request(
+            where, payload, timeout=self._limit(timeout), now=now, decode=direct_data,
+            no_responders=partial(no_direct_get, stream),
+        )  # fmt: skip
+
+    def get_batch(
+        self,
+        stream: str,
+        *,
+        now: float,
+        seq: int | None = None,
+        start_time: Instant | None = None,
+        subject: str | None = None,
+        batch: int | None = None,
+        max_bytes: int | None = None,
+        if_dropped: IfDropped = "skip",
+        timeout: float | None = None,
+    ) -> DirectBatch:
+        """Read a stream from a sequence, or a time, on; see ``DirectBatch``.
+
+        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        """
+        self._need_batches()
+        return DirectBatch(
+            self.session, stream, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(), now=now,
+            seq=seq, start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped,
+            info_subject=self.api.stream_info(stream), page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
+            timeout=self._limit(timeout),
+        )  # fmt: skip
+
+    def get_last_msgs_for(
+        self,
+        stream: str,
+        subjects: str | Iterable[str],
+        *,
+        now: float,
+        batch: int | None = None,
+        up_to_seq: int | None = None,
+        up_to_time: Instant | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> LastMessages:
+        """Read the last message of each of up to 1,024 subjects; see ``LastMessages``.
+
+        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        """
+        self._need_batches()
+        return LastMessages(
+            self.session, stream, subjects, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(),
+            now=now, batch=batch, up_to_seq=up_to_seq, up_to_time=up_to_time,
+            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
+        )  # fmt: skip
+
+    def snapshot(
+        self,
+        stream: str,
+        subjects: str | Iterable[str],
+        *,
+        now: float,
+        at: Point | None = None,
+        max_bytes: int | None = None,
+        timeout: float | None = None,
+    ) -> Ticket[Snapshot]:
+        """Read the last message of any number of subjects as of one sequence, or time; see ``Snapshot``.
+
+        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        """
+        self._need_batches()
+        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
+        return self.session.run(snapshot(self, stream, subjects, at, now, page_bytes, self._limit(timeout)))
+
+    def subjects(
+        self, stream: str, pattern: str | None, offset: int = 0, *, now: float, timeout: float | None = None
+    ) -> Ticket[StreamInfo]:
+        """The stream's state with its subjects that match ``pattern`` and their counts, from the ``offset``-th on.
+
+        ``state.subjects`` has at most 100,000 of them; ``extra["total"]`` says how many there are. None: no subjects.
+        """
+        payload = b"" if pattern is None else dumps({"subjects_filter": pattern, "offset": offset})
+        return self.session.requests.request(
+            self.api.stream_info(stream), payload, timeout=self._limit(timeout), now=now, decode=_long_info,
+            no_responders=not_available,
+        )  # fmt: skip
+
+    def _need_batches(self) -> None:
+        server = self.session.server
+        if server is not None and server.is_before("2.11"):
+            raise UnsupportedByServerError("Direct Get in batches", "2.11", server.version)
+
+    def _limit(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else timeout
+
+
+def _long_info(message: Msg) -> StreamInfo:
+    return StreamInfo.from_json(decode_response(message.payload, HARD_MAX_PAYLOAD))
+
+
+def not_available(subject: str) -> Error:
+    """Nobody is behind the API."""
+    return JetStreamNotAvailableError(subject)

@@ -1,0 +1,219 @@
+"""Reads of many messages under a session's guarantees: they do not end before what the session knows of.
+
+A replica that lags ends a batch at its own end and cannot tell. So where a batch ends before the session's token, the
+leader is asked for the next message; only when it has none was that the end. What a lagging replica does send is right:
+it has the beginning of the stream, without holes of its own.
+
+Rules: what is taken counts as read. Nothing is asked while nobody takes.
+
+Not here: single reads, and how an answer proves anything (``consistency``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jsproto.errors import Error, MessageNotFoundError
+from jsproto.grammar.stored import StoredMsg
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto.client.consistency import ConsistentSession, Page, SessionLevel
+    from jsproto.client.direct import DirectBatch
+
+
+class SessionBatch:
+    """A stream from a sequence on, to its end, and not before the session's token; the verbs of ``DirectBatch``.
+
+    Attributes: ``stream``, ``finished``, ``error``.
+    """
+
+    __slots__ = (
+        "_asking", "_extra", "_inner", "_last", "_left", "_level", "_max_bytes", "_owner", "_received",
+        "_subject", "_timeout", "error", "finished", "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self, owner: ConsistentSession, stream: str, *, now: float, seq: int, subject: str | None, batch: int | None,
+        max_bytes: int | None, level: SessionLevel | None, timeout: float | None,
+    ) -> None:  # fmt: skip
+        """The keywords are those of ``ConsistentSession.get_batch``."""
+        self.stream = stream
+        self.error: Error | None = None
+        self.finished = False
+        self._owner = owner
+        self._subject = subject
+        self._left = batch
+        self._level = level
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._last = seq - 1
+        self._received = 0
+        self._extra: deque[StoredMsg] = deque()  # from the leader
+        self._asking: Ticket[None] | None = None
+        self._inner = self._direct(seq, now)
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message received; 0 before the first."""
+        return max(self._inner.last_seq, self._received)
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages behind it, as the replica said that answered last: it may not know of all. None before that."""
+        return self._inner.num_pending
+
+    @property
+    def up_to_seq(self) -> None:
+        """None: it goes to the end."""
+        return None
+
+    def pop_many(self, most: int, now: float) -> list[StoredMsg]:
+        """Take up to ``most`` received messages, in order."""
+        extra = self._extra
+        messages = [extra.popleft() for _ in range(min(most, len(extra)))] or self._inner.pop_many(most, now)
+        if messages:
+            self._last = self._received = messages[-1].seq
+            self._owner.observe(self.stream, self._last)
+            if self._left is not None:
+                self._left -= len(messages)
+        elif self._inner.finished and self._asking is None and most:
+            if self._left == 0 or self._last >= self._owner.token[self.stream].floor:
+                self.finished = True
+            else:
+                self._asking = self._owner.js.session.run(self._ask_leader(now))
+        return messages
+
+    def readable(self) -> Ticket[None]:
+        """Completed when a message can be taken or none will come any more; fails with why the read broke off."""
+        if self._asking is not None:
+            return self._asking
+        if self.finished or self._extra:
+            ticket: Ticket[None] = Ticket()
+            ticket.succeed(None)
+            return ticket
+        return self._inner.readable()
+
+    def close(self, now: float) -> None:
+        """Stop reading: what is buffered is dropped, what is under way is ignored."""
+        self._extra.clear()
+        self.finished = True
+        self._inner.close(now)
+
+    def _ask_leader(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        """Whether there is more than the replica had; its next message if so, and on with what is behind it."""
+        try:
+            message: StoredMsg = yield self._owner.next_of_leader(
+                self.stream, self._last + 1, self._subject, now, self._timeout
+            )
+        except MessageNotFoundError:
+            self.finished = True
+            return
+        except Error as error:
+            self.error = error
+            raise
+        if not self.finished:
+            self._extra.append(message)
+            self._received = message.seq
+            if self._left != 1:
+                self._inner = self._direct(message.seq + 1, self._owner.now)
+            self._asking = None
+
+    def _direct(self, seq: int, now: float) -> DirectBatch:
+        left = None if self._left is None else self._left - len(self._extra)
+        return self._owner.direct_batch(
+            self.stream, now=now, level=self._level, seq=seq, subject=self._subject, batch=left,
+            max_bytes=self._max_bytes, timeout=self._timeout,
+        )  # fmt: skip
+
+
+class SessionLastMsgs:
+    """The last messages of subjects, each subject once; the verbs of ``DirectBatch``.
+
+    Every page shows the stream at the session's token or later, but pages are asked for one after the other and each
+    may show a later state than the one before it. Attributes: ``stream``, ``finished``, ``error``.
+    """
+
+    __slots__ = (
+        "_asked", "_buffer", "_done", "_owner", "_page", "_pending", "_received", "_seen", "error", "finished",
+        "stream",
+    )  # fmt: skip
+
+    def __init__(
+        self, owner: ConsistentSession, stream: str, subjects: Sequence[str], *, now: float,
+        level: SessionLevel | None, max_bytes: int | None, timeout: float | None,
+    ) -> None:  # fmt: skip
+        """``subjects``: wildcards are allowed, as long as no more than 1024 subjects match."""
+        self.stream = stream
+        self.error: Error | None = None
+        self.finished = False
+        self._owner = owner
+        self._asked = (list(subjects) if not isinstance(subjects, str) else subjects, level, max_bytes, timeout)
+        self._buffer: deque[StoredMsg] = deque()
+        self._seen: set[str] = set()  # a subject written meanwhile would come again; at most 1024
+        self._done = False
+        self._received = 0
+        self._pending: int | None = None
+        self._page: Ticket[Page] = self._ask(1, now)
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message of the last page received; 0 before the first."""
+        return self._received
+
+    @property
+    def num_pending(self) -> int | None:
+        """Subjects behind that page, as the server said; None before it said anything."""
+        return self._pending
+
+    @property
+    def up_to_seq(self) -> None:
+        """None: each page shows the stream as it was when it was asked for."""
+        return None
+
+    def pop_many(self, most: int, now: float) -> list[StoredMsg]:
+        """Take up to ``most`` received messages, in order; asks for the next page when none are left."""
+        if not self._buffer and self._page.done and self._page.error is None and not self.finished:
+            self._turn_page(now)
+        buffer = self._buffer
+        messages = [buffer.popleft() for _ in range(min(most, len(buffer)))]
+        if messages:
+            self._owner.observe(self.stream, messages[-1].seq)
+        return messages
+
+    def readable(self) -> Ticket[Any]:
+        """Completed when a message can be taken or none will come any more; fails with why the read broke off."""
+        if self.finished or self._buffer:
+            ticket: Ticket[None] = Ticket()
+            ticket.succeed(None)
+            return ticket
+        self.error = self._page.error
+        return self._page
+
+    def close(self, now: float) -> None:
+        """Stop reading: what is buffered is dropped."""
+        self._buffer.clear()
+        self.finished = True
+
+    def _ask(self, seq: int, now: float) -> Ticket[Page]:
+        subjects, level, max_bytes, timeout = self._asked
+        return self._owner.page_of_last(self.stream, subjects, seq, now, level, max_bytes, timeout)
+
+    def _turn_page(self, now: float) -> None:
+        if self._done:
+            self.finished = True
+            return
+        page = self._page.result()
+        self._pending = page.left
+        for message in page.messages:
+            if message.subject not in self._seen:
+                self._seen.add(message.subject)
+                self._buffer.append(message)
+        if page.messages:
+            self._received = page.messages[-1].seq
+        if page.left and page.messages:
+            self._page = self._ask(page.messages[-1].seq + 1, now)
+        else:
+            self._done = True

@@ -1,0 +1,142 @@
+"""A stream in memory that several servers have, each up to its own sequence; it answers as recorded servers did.
+
+Rules: a replica has the beginning of the stream. Whoever reads direct is answered by the replica that ``turns`` names
+next; the leader is a position of its own, so that an old leader can be played. Nothing here knows a session.
+
+Not here: publishing with acknowledgements, consumers.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, Final, NamedTuple
+
+from jsproto.grammar.subjects import matches
+from jsproto.wire.frames import Pub
+from tests.harness import Harness
+
+TIME: Final = "2026-11-20T20:36:46.910548879Z"
+NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+NOT_FOUND: Final = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+NO_RESULTS: Final = b"NATS/1.0 404 No Results\r\n\r\n"
+
+
+class Stored(NamedTuple):
+    seq: int
+    subject: str
+
+
+class Replicas:
+    """The stream S. Attributes to move: ``log``, ``positions``, ``leader``, ``turns``, ``silent``, ``allow_direct``."""
+
+    def __init__(self, *subjects: str, positions: tuple[int, ...] | None = None) -> None:
+        self.log = [Stored(seq, subject) for seq, subject in enumerate(subjects, 1)]
+        self.positions = list(positions or (len(subjects),))
+        self.leader = len(subjects)
+        self.turns: Iterator[int] = cycle(range(len(self.positions)))
+        self.silent: set[int] = set()  # replicas that do not answer
+        self.allow_direct = True
+        self.asked: list[str] = []  # "direct", "state", "leader"
+
+    def write(self, subject: str) -> int:
+        """Store one more; only the leader has it yet."""
+        self.leader = (self.log[-1].seq if self.log else 0) + 1
+        self.log.append(Stored(self.leader, subject))
+        return self.leader
+
+    def delete(self, seq: int) -> None:
+        """No replica has it any more."""
+        self.log = [message for message in self.log if message.seq != seq]
+
+    def catch_up(self) -> None:
+        """All replicas have everything."""
+        self.positions = [self.leader] * len(self.positions)
+
+    def serve(self, h: Harness) -> None:
+        """Answer all that is asked now, and what is asked because of that."""
+        while pubs := h.published():
+            for pub in pubs:
+                for payload, header in self.answers(pub):
+                    assert pub.reply is not None
+                    h.deliver(pub.reply, payload, header)
+
+    def answers(self, pub: Pub) -> list[tuple[bytes, bytes | None]]:
+        """What comes back: payloads and header blocks."""
+        subject = pub.subject.decode()
+        if subject == "$JS.API.STREAM.INFO.S":
+            self.asked.append("state")
+            state = {"messages": 1, "bytes": 1, "first_seq": 1, "last_seq": self.leader, "consumer_count": 0}
+            info = {"config": {"name": "S"}, "created": TIME, "state": state}
+            return [(json.dumps(info).encode(), None)]
+        if subject == "$JS.API.STREAM.MSG.GET.S":
+            self.asked.append("leader")
+            return [(json.dumps(self._leader(json.loads(pub.payload))).encode(), None)]
+        self.asked.append("direct")
+        if not self.allow_direct:
+            return [(b"", NO_RESPONDERS)]
+        turn = next(self.turns)
+        if turn in self.silent:
+            return []
+        return self._direct(json.loads(pub.payload), self.positions[turn])
+
+    def _leader(self, body: dict[str, Any]) -> dict[str, Any]:
+        found = self._one(body, self.leader)
+        if found is None:
+            return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+        data = b64encode(b"%d" % found.seq).decode()
+        return {"message": {"subject": found.subject, "seq": found.seq, "data": data, "time": TIME}}
+
+    def _direct(self, body: dict[str, Any], position: int) -> list[tuple[bytes, bytes | None]]:
+        if "multi_last" in body:
+            last: dict[str, Stored] = {}
+            for message in self._seen(position):
+                if any(matches(pattern, message.subject) for pattern in body["multi_last"]):
+                    last[message.subject] = message
+            found = sorted(message for message in last.values() if message.seq >= body.get("seq", 1))
+            return self._page(found, body, NO_RESULTS, b"Nats-UpTo-Sequence: %d\r\n" % position)
+        if "batch" in body:
+            pattern = body.get("next_by_subj", ">")
+            found = [m for m in self._seen(position) if m.seq >= body["seq"] and matches(pattern, m.subject)]
+            return self._page(found, body, NOT_FOUND, b"")
+        one = self._one(body, position)
+        return [(b"", NOT_FOUND)] if one is None else [(b"%d" % one.seq, _header(one))]
+
+    def _page(
+        self, found: list[Stored], body: dict[str, Any], nothing: bytes, ending: bytes
+    ) -> list[tuple[bytes, bytes | None]]:
+        if not found:
+            return [(b"", nothing)]
+        limit = min(body.get("batch", len(found)), body["max_bytes"] if body.get("max_bytes", 99) < 99 else len(found))
+        answers: list[tuple[bytes, bytes | None]] = []
+        last, left = 0, len(found)
+        for message in found[:limit]:
+            left -= 1
+            paging = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n\r\n" % (left, last)
+            answers.append((b"%d" % message.seq, _header(message)[:-2] + paging))
+            last = message.seq
+        end = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (left, last)
+        return [*answers, (b"", end + ending + b"\r\n")]
+
+    def _seen(self, position: int) -> list[Stored]:
+        return [message for message in self.log if message.seq <= position]
+
+    def _one(self, body: dict[str, Any], position: int) -> Stored | None:
+        seen = self._seen(position)
+        if "last_by_subj" in body:
+            seen = [message for message in seen if matches(body["last_by_subj"], message.subject)]
+            return seen[-1] if seen else None
+        following, seq = body.get("next_by_subj"), body.get("seq", 1)
+        for message in seen:
+            if message.seq == seq if following is None else message.seq >= seq and matches(following, message.subject):
+                return message
+        return None
+
+
+def _header(message: Stored) -> bytes:
+    return (
+        f"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: {message.subject}\r\nNats-Sequence: {message.seq}\r\n"
+        f"Nats-Time-Stamp: {TIME}\r\n\r\n"
+    ).encode()

@@ -1,0 +1,212 @@
+"""Single gets: what is asked of whom, and that both ways of reading give the same message."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import APIBadRequestError
+from jsproto.errors import (
+    BadRequestError,
+    BadSubjectError,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    MessageNotFoundError,
+    NoRespondersError,
+    RemoteProtocolError,
+    RequiredApiLevelError,
+    StatusError,
+    TooManyResultsError,
+)
+from jsproto.grammar.stored import StoredMsg
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Pub
+from tests.harness import Harness
+
+TIME = "2026-11-20T20:36:46.910548879Z"
+NANOSECONDS = 1_795_207_006_910_548_879
+DIRECT = b"$JS.API.DIRECT.GET.DG"
+LEADER = b"$JS.API.STREAM.MSG.GET.DG"
+STORED = (
+    b"NATS/1.0\r\nNats-Sequence: 99\r\nX: mine\r\nNats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 4\r\n"
+    b"Nats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n\r\n"
+)
+IN_JSON: dict[str, Any] = {
+    "subject": "foo.A", "seq": 4, "time": TIME, "data": b64encode(b"\0a2").decode(),
+    "hdrs": b64encode(b"NATS/1.0\r\nNats-Sequence: 99\r\nX: mine\r\n\r\n").decode(),
+}  # fmt: skip
+
+
+class Get:
+    """One get, and the server's side of it."""
+
+    def __init__(self, *args: Any, verb: str = "get_msg", **options: Any) -> None:
+        self.h = Harness()
+        self.ticket: Ticket[Any] = getattr(self.h.js, verb)("DG", *args, now=self.h.now, **options)
+        (pub,) = self.h.published()
+        assert pub.reply is not None
+        self.reply = pub.reply
+        self.asked = (pub.subject, json.loads(pub.payload) if pub.payload else None)
+
+    def answer(self, payload: bytes, header: bytes | None = None) -> Get:
+        self.h.deliver(self.reply, payload, header)
+        assert self.ticket.done
+        return self
+
+    def answer_json(self, body: dict[str, Any]) -> Get:
+        return self.answer(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("options", "body"),
+    [
+        ({"seq": 3}, {"seq": 3}),
+        ({"subject": "foo.*"}, {"last_by_subj": "foo.*"}),
+        ({"subject": "foo.A", "next": True}, {"next_by_subj": "foo.A"}),
+        ({"subject": "foo.>", "next": True, "seq": 3}, {"seq": 3, "next_by_subj": "foo.>"}),
+        ({"seq": 3, "next": True}, {"seq": 3, "next_by_subj": ">"}),
+        ({"next": True}, {"next_by_subj": ">"}),
+        ({"start_time": NANOSECONDS}, {"start_time": TIME}),
+        ({"start_time": NANOSECONDS, "next": True, "subject": "a"}, {"start_time": TIME, "next_by_subj": "a"}),
+        (
+            {"start_time": datetime(2026, 11, 20, 20, 36, 46, 5, timezone(timedelta(hours=-1)))},
+            {"start_time": "2026-11-20T21:36:46.000005Z"},
+        ),
+    ],
+)
+def test_what_is_asked(options: dict[str, Any], body: dict[str, Any]) -> None:
+    assert Get(**options).asked == (DIRECT, body)
+    assert Get(**options, level="leader").asked == (LEADER, body)
+    assert Get(**options, verb="get_data").asked == (DIRECT, {**body, "no_hdr": True})
+
+
+def test_the_last_message_of_a_subject_is_asked_for_below_it() -> None:
+    assert Get(subject="foo.A").asked == (DIRECT + b".foo.A", None)
+    assert Get("foo.A", verb="get_last_msg").asked == (DIRECT + b".foo.A", None)
+    assert Get("foo.A", verb="get_last_msg", level="leader").asked == (LEADER, {"last_by_subj": "foo.A"})
+    assert Get(subject="foo.A", verb="get_data").asked == (DIRECT, {"last_by_subj": "foo.A", "no_hdr": True})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "say which message"),
+        ({"seq": 0}, "start at 1"),
+        ({"seq": -1}, "start at 1"),
+        ({"seq": 2**64}, "sequence"),
+        ({"seq": True}, "sequence"),
+        ({"seq": "1"}, "sequence"),
+        ({"seq": 1, "start_time": NANOSECONDS}, "not both"),
+        ({"seq": 1, "subject": "a"}, "next=True"),
+        ({"start_time": 1, "subject": "a"}, "next=True"),
+        ({"start_time": datetime(2026, 1, 1)}, "time zone"),
+        ({"start_time": "noon"}, "nanoseconds"),
+        ({"start_time": 10**21}, "years 1678 to 2261"),
+        ({"subject": "a..b"}, "a..b"),
+        ({"seq": 1, "level": "mirror"}, "'direct' or 'leader'"),
+    ],
+)
+def test_what_no_server_would_answer_is_not_asked(options: dict[str, Any], words: str) -> None:
+    h = Harness()
+    with pytest.raises(LocalProtocolError, match=words):
+        h.js.get_msg("DG", now=h.now, **options)
+    assert h.published() == []
+
+
+def test_a_bad_stream_name() -> None:
+    h = Harness()
+    with pytest.raises(BadSubjectError):
+        h.js.get_msg("a.b", 1, now=h.now)
+
+
+def fields(message: StoredMsg) -> tuple[Any, ...]:
+    return (message.seq, message.subject, message.stream, message.data, message.timestamp, message.num_pending,
+            list(message.headers.items()), message.raw_headers)  # fmt: skip
+
+
+def test_both_ways_give_the_same_message() -> None:
+    direct = Get(4).answer(b"\0a2", STORED).ticket.result()
+    leader = Get(4, level="leader").answer_json({"type": "t", "message": IN_JSON}).ticket.result()
+    assert fields(direct) == fields(leader)
+    assert fields(direct)[:6] == (4, "foo.A", "DG", b"\0a2", NANOSECONDS, None)
+    assert list(direct.headers.items()) == [("Nats-Sequence", "99"), ("X", "mine")]
+    bare = Get(4, level="leader").answer_json({"message": {"subject": "a", "seq": 4, "time": TIME}}).ticket.result()
+    assert (bare.data, list(bare.headers.items()), bare.timestamp) == (b"", [], NANOSECONDS)
+
+
+def test_the_payload_alone() -> None:
+    assert Get(4, verb="get_data").answer(b"a2").ticket.result() == b"a2"
+    assert Get(4, verb="get_data").answer(b"a2", STORED).ticket.result() == b"a2"  # 2.11 does not know no_hdr
+    assert isinstance(Get(4, verb="get_data").answer(b"", b"NATS/1.0 404 x\r\n\r\n").ticket.error, MessageNotFoundError)
+    assert Get(4, verb="get_data").answer(b"a2", b"NATS/1.0\r\n\r\n").ticket.result() == b"a2"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("404 Message Not Found", MessageNotFoundError),
+        ("408 Bad Request", BadRequestError),
+        ("412 Required Api Level", RequiredApiLevelError),
+        ("413 Too Many Results", TooManyResultsError),
+        ("429 Too Many Requests", StatusError),
+        ("500", StatusError),
+    ],
+)
+def test_statuses_are_typed(status: str, error: type[StatusError]) -> None:
+    caught = Get(4).answer(b"", f"NATS/1.0 {status}\r\n\r\n".encode()).ticket.error
+    assert type(caught) is error
+    assert f"{caught.code} {caught.description}".strip() == status
+
+
+def test_nobody_answers() -> None:
+    h = Harness()
+    direct, leader = h.js.get_msg("DG", 1, now=h.now), h.js.get_msg("DG", 1, now=h.now, level="leader")
+    for pub in h.published():
+        assert isinstance(pub, Pub)
+        assert pub.reply is not None
+        h.deliver(pub.reply, b"", b"NATS/1.0 503\r\n\r\n")
+    with pytest.raises(NoRespondersError, match=r"update_stream\('DG', allow_direct=True\)"):
+        direct.result()
+    with pytest.raises(JetStreamNotAvailableError):
+        leader.result()
+
+
+def test_a_message_stored_with_a_status_is_a_message() -> None:
+    for status in (b"404 Message Not Found", b"503"):
+        evil = STORED.replace(b"NATS/1.0", b"NATS/1.0 " + status)
+        assert Get(4).answer(b"", evil).ticket.result().seq == 4
+        assert Get(4, verb="get_data").answer(b"", evil).ticket.result() == b""
+
+
+@pytest.mark.parametrize("header", [None, b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nNats-Sequence: x\r\n\r\n", b"junk"])
+def test_a_direct_answer_that_is_none(header: bytes | None) -> None:
+    assert isinstance(Get(4).answer(b"x", header).ticket.error, RemoteProtocolError)
+
+
+def test_the_leaders_errors() -> None:
+    error = {"code": 404, "err_code": 10037, "description": "no message found"}
+    with pytest.raises(MessageNotFoundError, match="no message found"):
+        Get(4, level="leader").answer_json({"error": error}).ticket.result()
+    with pytest.raises(APIBadRequestError):
+        Get(4, level="leader").answer_json({"error": {"code": 400, "err_code": 10003}}).ticket.result()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hdrs": "%"}, {"data": "a"}, {"seq": "4"}, {"subject": None}, {"time": None}, {"subject": "a\r\nb"},
+        {"time": "x\n"}, {"hdrs": b64encode(b"NATS/1.0\r\n").decode()}, {"hdrs": b64encode(b"x\r\n\r\n").decode()},
+        {"data": 1},
+    ],
+)  # fmt: skip
+def test_a_leaders_answer_that_is_none(change: dict[str, Any]) -> None:
+    get = Get(4, level="leader").answer_json({"message": {**IN_JSON, **change}})
+    assert isinstance(get.ticket.error, RemoteProtocolError)
+
+
+def test_a_leaders_answer_without_a_message() -> None:
+    assert isinstance(Get(4, level="leader").answer_json({}).ticket.error, RemoteProtocolError)

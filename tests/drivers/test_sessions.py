@@ -1,0 +1,210 @@
+"""Sessions, through every driver: against a real server, and against one that lags as it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jsproto.errors import (
+    BadTokenError,
+    ConnectionClosedError,
+    LocalProtocolError,
+    MessageNotFoundError,
+    StaleReadError,
+    UnsupportedByServerError,
+)
+from jsproto.grammar.position import SessionToken
+from jsproto.wire.encoder import encode_msg
+from jsproto.wire.frames import Pub, Sub
+from jsproto_io import DurabilityWarning
+from tests.client.lagging import Replicas
+from tests.drivers.conftest import Connect
+from tests.drivers.fake import FakeServer, Hangup, Peer
+from tests.drivers.test_facade import make_stream, read_all
+
+pytestmark = pytest.mark.anyio
+
+
+def until_the_end(script: Callable[[Peer], None]) -> Callable[[Peer], None]:
+    """A script that ends when the client hangs up."""
+
+    def run(peer: Peer) -> None:
+        with suppress(Hangup):
+            script(peer)
+
+    return run
+
+
+async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        async with js.session(timeout=timedelta(seconds=5)) as session:
+            for number in range(2):
+                await session.publish(f"{name}.{number}", b"%d" % number, msg_id=str(number))
+            ack = await session.publish(f"{name}.2", b"2", msg_id="2")
+            assert (session.token, session.level) == (SessionToken({name: (3, 0)}), "direct")
+            assert (await session.get_last_msg(name, f"{name}.0")).seq == 1
+            assert (await session.get_msg(name, 2)).data == b"1"
+            assert (await session.get_msg(name, subject=f"{name}.*", level="leader")).seq == 3
+            assert (await session.get_msg(name, 2, subject=f"{name}.>", next=True)).seq == 2
+            for missing in ({"seq": 4}, {"subject": f"{name}.9"}):
+                with pytest.raises(MessageNotFoundError):
+                    await session.get_msg(name, **missing)
+            assert [m.seq for m in await read_all(session.get_batch(name))] == [1, 2, 3]
+            assert [m.seq for m in await read_all(session.get_batch(name, subject=f"{name}.1", batch=5))] == [2]
+            assert await read_all(session.get_batch(name, subject=f"{name}.9")) == []
+            last = session.get_last_msgs_for(name, [f"{name}.0", f"{name}.2"], max_bytes=1)
+            assert [m.seq for m in await read_all(last)] == [1, 3]
+            assert session.token == SessionToken({name: (3, 3)})
+            session.record(ack)
+            session.observe("T", 9)
+            session.merge(SessionToken({"U": (1, 0)}))
+            session.forget("T")
+            token = session.token.to_bytes()
+        with pytest.raises(ConnectionClosedError):
+            await session.get_msg(name, 1)
+        async with js.session(token=token, timeout=0.05) as other:  # as another process would
+            assert other.token == SessionToken({name: (3, 3), "U": (1, 0)})
+            other.observe(name, 4)
+            with pytest.raises(StaleReadError) as found:
+                await other.get_last_msg(name, f"{name}.0")
+            assert (found.value.stream, found.value.wanted, found.value.found) == (name, 4, 3)
+            with pytest.raises(StaleReadError):
+                await read_all(other.get_batch(name))
+            with pytest.raises(StaleReadError):
+                await read_all(other.get_last_msgs_for(name, [f"{name}.>"]))
+
+
+async def test_batches_are_recorded_by_their_acknowledgements(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True, allow_batched=True)
+        async with js.session() as session:
+            session.record(await js.publish_batch([(f"{name}.a", b"1"), (f"{name}.a", b"2")]))
+            assert session.token[name].written == 2
+            async with js.fast_publisher() as batch:
+                await batch.publish(f"{name}.a", b"3")
+                session.record(await batch.commit())
+            assert session.token[name].written == 3
+            assert (await session.get_last_msg(name, f"{name}.a")).data == b"3"
+
+
+async def test_what_a_session_refuses(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js = nc.jetstream()
+        with pytest.raises(BadTokenError):
+            js.session(token=b"junk")
+        with pytest.raises(LocalProtocolError):
+            js.session(level="follower")
+        async with js.session() as session:
+            for bad in ({"seq": 0}, {}, {"seq": 1, "level": "mirror"}):
+                with pytest.raises(LocalProtocolError):
+                    await session.get_msg("S", **bad)
+            with pytest.raises(LocalProtocolError):
+                session.get_last_msgs_for("S", [])
+            with pytest.raises(BadTokenError):
+                session.merge(b"{}")
+
+
+async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
+    """A key-value bucket is a stream: a session reads its own puts, and deletions, which are messages."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        bucket, key = f"KV_{name}", f"$KV.{name}.color"
+        await js.create_stream(
+            bucket, subjects=[f"$KV.{name}.>"], storage="memory", allow_direct=True, max_msgs_per_subject=1
+        )
+        async with js.session() as session:
+            for number in range(3):
+                ack = await session.publish(key, b"%d" % number)
+                for level in ("direct", "leader"):
+                    assert (await session.get_last_msg(bucket, key, level=level)).seq == ack.seq
+            await session.publish(key, headers={"KV-Operation": "DEL"})
+            assert (await session.get_last_msg(bucket, key)).headers["KV-Operation"] == "DEL"
+
+
+async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.create_stream(f"{name}M", mirror={"name": name}, storage="memory", allow_direct=True)
+        async with js.session(level="mirror", mirrors={name: f"{name}M"}) as session:
+            for number in range(20):
+                ack = await session.publish(f"{name}.a", b"%d" % number)
+                assert (await session.get_last_msg(name, f"{name}.a")).seq == ack.seq
+            assert len(await read_all(session.get_batch(name))) == 20
+
+
+async def test_a_lagging_replica_shows_in_plain_reads_only(connect: Connect) -> None:
+    replicas = Replicas("s.a", "s.a", positions=(1,))
+
+    @until_the_end
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        inboxes: dict[bytes, bytes] = {}
+        while True:
+            frame = peer.next()
+            if isinstance(frame, Sub):
+                inboxes[frame.subject[:-1]] = frame.sid
+            elif isinstance(frame, Pub):
+                assert frame.reply is not None
+                sid = inboxes[frame.reply[: frame.reply.rindex(b".") + 1]]
+                for payload, header in replicas.answers(_as_body(frame)):
+                    peer.send(encode_msg(frame.reply, sid, None, header, payload))
+
+    with FakeServer(script) as server:
+        async with connect(server.url, max_reconnect_attempts=0) as nc:
+            js = nc.jetstream()
+            assert (await js.get_last_msg("S", "s.a")).seq == 1
+            async with js.session(token=SessionToken({"S": (2, 0)})) as session:
+                assert (await session.get_last_msg("S", "s.a")).seq == 2
+                assert [m.seq for m in await read_all(session.get_batch("S"))] == [1, 2]
+            assert "leader" in replicas.asked
+
+
+def _as_body(pub: Pub) -> Pub:
+    """The form of a Direct Get with the subject appended, as the one with a body."""
+    prefix = b"$JS.API.DIRECT.GET.S."
+    if not pub.subject.startswith(prefix):
+        return pub
+    body = json.dumps({"last_by_subj": pub.subject[len(prefix) :].decode()}).encode()
+    return Pub(prefix[:-1], pub.reply, pub.header, body)
+
+
+async def test_asynchronous_persistence_is_warned_of(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        with pytest.warns(DurabilityWarning, match=f"{name}P acknowledges messages before they are on disk") as seen:
+            made = await js.create_stream(f"{name}P", subjects=["p.>"], storage="file", persist_mode="async")
+        assert made.config.persist_mode == "async"
+        assert len(seen) == 1
+        assert "jsproto_io" not in seen[0].filename  # it points to whoever creates the stream
+        changed = await js.update_stream(f"{name}P", max_msgs=5)  # keeps what is not named
+        assert (changed.config.persist_mode, changed.config.max_msgs) == ("async", 5)
+        for change in (
+            {"persist_mode": "default"},
+            {"persist_mode": None},
+            {"num_replicas": 3},
+            {"allow_atomic": True},
+        ):
+            with pytest.raises(LocalProtocolError, match="persist_mode"):
+                await js.update_stream(f"{name}P", **change)
+        with pytest.raises(LocalProtocolError, match="cannot be changed: it is 'default'"):
+            await js.update_stream(name, persist_mode="async", storage="file")
+        await js.delete_stream(f"{name}P")
+
+
+async def test_older_servers_would_drop_the_persist_mode(connect: Connect) -> None:
+    @until_the_end
+    def script(peer: Peer) -> None:
+        peer.handshake(version="2.11.11")
+        while True:
+            assert not isinstance(peer.next(), Pub)
+
+    with FakeServer(script) as server:
+        async with connect(server.url, max_reconnect_attempts=0) as nc:
+            with pytest.warns(DurabilityWarning), pytest.raises(UnsupportedByServerError, match=r"2\.12"):
+                await nc.jetstream().create_stream("P", persist_mode="async")

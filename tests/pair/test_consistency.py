@@ -1,0 +1,99 @@
+"""Sessions against the server role, with replicas and mirrors that lag: stale reads at will, and none in a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.client.options import connect_options
+from jsproto.errors import MessageNotFoundError, StaleReadError
+from jsproto.grammar.config import StreamConfig
+from jsproto.server.replicas import Lag
+from jsproto.testing.network import Network, Weather
+from jsproto.testing.pair import Pair
+
+ROUGH = Weather(latency=0.01, jitter=0.02, piece=50)
+NEVER = float("inf")
+
+
+def paired(seed: int = 1, **options: Any) -> Pair:
+    pair = Pair(connect_options(), network=Network(seed, ROUGH))
+    config = {"subjects": ["s.>"], "storage": "memory", "num_replicas": 3, "allow_direct": True, **options}
+    pair.server.add_stream(StreamConfig("S", **config), 0.0)
+    pair.connect()
+    return pair
+
+
+def read_all(pair: Pair, batch: Any) -> list[int]:
+    found: list[int] = []
+    while not batch.finished:
+        messages = batch.pop_many(10, pair.now)
+        found += [message.seq for message in messages]
+        if not messages and not batch.finished:
+            pair.run_until(batch.readable())
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "lag", [Lag(messages=1), Lag(seconds=0.3), Lag(seconds=NEVER)], ids=["last", "late", "stopped"]
+)
+def test_write_then_read(seed: int, lag: Lag) -> None:
+    pair = paired(seed)
+    js, run = pair.js, pair.run_until
+    run(js.publish("s.key", b"0", now=pair.now))
+    for replica in pair.server.replicas("S"):
+        replica.lag = lag
+    session = js.consistent_session()
+    stale = 0
+    for number in range(1, 30):
+        ack = run(session.publish("s.key", b"%d" % number, now=pair.now))
+        stale += run(js.get_last_msg("S", "s.key", now=pair.now)).seq < ack.seq
+        message = run(session.get_last_msg("S", "s.key", now=pair.now))
+        assert (message.seq, message.data) == (ack.seq, b"%d" % number)
+    assert stale
+
+
+def test_what_a_lagging_replica_lacks() -> None:
+    pair = paired()
+    js, run = pair.js, pair.run_until
+    for replica in pair.server.replicas("S"):
+        replica.lag = Lag(seconds=NEVER)
+    session = js.consistent_session()
+    for number in range(10):
+        run(session.publish(f"s.{number % 4}", b"x", now=pair.now))
+    for _ in range(5):
+        assert read_all(pair, session.get_batch("S", now=pair.now)) == [*range(1, 11)]
+        assert read_all(pair, session.get_batch("S", subject="s.1", now=pair.now)) == [2, 6, 10]
+        assert read_all(pair, session.get_last_msgs_for("S", ["s.*"], now=pair.now)) == [7, 8, 9, 10]
+        assert run(session.get_msg("S", 10, now=pair.now)).seq == 10
+        with pytest.raises(MessageNotFoundError):
+            run(session.get_last_msg("S", "s.9", now=pair.now))
+
+
+def test_a_token_goes_to_another_client_of_a_mirror() -> None:
+    pair = paired(num_replicas=1)
+    js, run = pair.js, pair.run_until
+    mirror = StreamConfig("M", storage="memory", allow_direct=True, mirror={"name": "S"})
+    run(js.create_stream(mirror, now=pair.now))
+    pair.server.mirror("M").lag = Lag(seconds=NEVER)
+    writer = js.consistent_session()
+    ack = run(writer.publish("s.a", b"1", now=pair.now))
+    reader = js.consistent_session(token=writer.token.to_bytes(), level="mirror", mirrors={"S": "M"})
+    with pytest.raises(MessageNotFoundError):
+        run(js.get_last_msg("M", "s.a", now=pair.now))
+    assert run(reader.get_last_msg("S", "s.a", now=pair.now)).seq == ack.seq  # the origin's leader knows
+    pair.server.mirror("M").lag = Lag()
+    assert read_all(pair, reader.get_batch("S", now=pair.now)) == [1]
+
+
+def test_a_sequence_that_the_stream_never_had() -> None:
+    pair = paired()
+    session = pair.js.consistent_session(timeout=1.0)
+    session.observe("S", 5)
+    started = pair.now
+    with pytest.raises(StaleReadError) as found:
+        pair.run_until(session.get_last_msg("S", "s.a", now=pair.now))
+    assert (found.value.wanted, found.value.found) == (5, 0)
+    assert pair.now - started >= 1.0

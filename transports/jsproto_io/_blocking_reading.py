@@ -1,0 +1,235 @@
+"""The facade for threads, continued: reading what streams hold.
+
+Rules: as of ``_blocking``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from jsproto.client.direct import IfDropped
+from jsproto.client.gets import ReadLevel
+from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import Instant, Point
+from jsproto_io._common import Timeout, seconds
+from jsproto_io._shared import BatchReaderBase, StoredBatch
+
+if TYPE_CHECKING:
+    from jsproto_io._blocking import Connection
+
+
+class Reads:
+    """The verbs of ``JetStream`` that read."""
+
+    _core: CoreJetStream
+    _connection: Connection
+
+    def get_msg(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        subject: str | None = None,
+        next: bool = False,
+        start_time: Instant | None = None,
+        level: ReadLevel = "direct",
+        timeout: Timeout | None = None,
+    ) -> StoredMsg:
+        """Read one message of a stream. MessageNotFoundError when there is none.
+
+        ``seq``: the one with this sequence. ``subject``: the last one of it; wildcards are allowed. ``next``: the first
+        one at or behind ``seq`` or ``start_time``, else of all, and of ``subject`` if there is one. ``start_time``: the
+        first one stored then or later (nanoseconds since the epoch, or a datetime with a time zone; nats-server 2.11).
+
+        ``level="direct"`` asks any replica or mirror of a stream with ``allow_direct``: the quickest, and it may miss
+        what was stored a moment ago. ``level="leader"`` asks the stream's leader, which has all that was acknowledged.
+        NoRespondersError when nobody answers Direct Gets.
+        """
+        verb = partial(
+            self._core.get_msg,
+            stream,
+            seq,
+            subject=subject,
+            next=next,
+            start_time=start_time,
+            level=level,
+            timeout=seconds(timeout),
+        )
+        return self._connection._ask(lambda now: verb(now=now))
+
+    def get_last_msg(
+        self, stream: str, subject: str, *, level: ReadLevel = "direct", timeout: Timeout | None = None
+    ) -> StoredMsg:
+        """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
+        limit = seconds(timeout)
+        return self._connection._ask(
+            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit)
+        )
+
+    def get_data(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        subject: str | None = None,
+        next: bool = False,
+        start_time: Instant | None = None,
+        timeout: Timeout | None = None,
+    ) -> bytes:
+        """Read the payload of one message alone, chosen as in ``get_msg``, by Direct Get.
+
+        From nats-server 2.12 on nothing else is sent; so nobody can tell which message it was.
+        """
+        verb = partial(
+            self._core.get_data,
+            stream,
+            seq,
+            subject=subject,
+            next=next,
+            start_time=start_time,
+            timeout=seconds(timeout),
+        )
+        return self._connection._ask(lambda now: verb(now=now))
+
+    def get_batch(
+        self,
+        stream: str,
+        *,
+        seq: int | None = None,
+        start_time: Instant | None = None,
+        subject: str | None = None,
+        batch: int | None = None,
+        max_bytes: int | None = None,
+        if_dropped: IfDropped = "skip",
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read messages of a stream by Direct Get (ADR-31) to its end: from sequence ``seq`` on, or from a time on.
+
+        ``start_time``: nanoseconds since the epoch, or a datetime with a time zone. ``subject``: only what matches it;
+        wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how much is asked for at once; about
+        twice that is buffered. ``if_dropped``: "error" raises MessagesDroppedError when limits, or a purge, took what
+        was to come next; "skip" goes on with what is left. ``timeout``: the longest silence, seconds or a timedelta,
+        until what is missing is asked for again, and then until the read fails. The stream needs ``allow_direct``, the
+        server must be 2.11 or later.
+        """
+        verb = partial(
+            self._core.get_batch,
+            stream,
+            seq=seq,
+            start_time=start_time,
+            subject=subject,
+            batch=batch,
+            max_bytes=max_bytes,
+            if_dropped=if_dropped,
+            timeout=seconds(timeout),
+        )
+        return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
+
+    def get_last_msgs_for(
+        self,
+        stream: str,
+        subjects: str | Iterable[str],
+        *,
+        batch: int | None = None,
+        up_to_seq: int | None = None,
+        up_to_time: Instant | None = None,
+        max_bytes: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
+
+        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. ``up_to_seq``, ``up_to_time``:
+        as they were at that sequence, or just before that time, if the stream still has those messages. ``batch``: at
+        most so many. Else as ``get_batch``. Where replicas, or mirrors, may be behind, or subjects are many, read a
+        ``snapshot``.
+        """
+        verb = partial(
+            self._core.get_last_msgs_for,
+            stream,
+            subjects if isinstance(subjects, str) else list(subjects),
+            batch=batch,
+            up_to_seq=up_to_seq,
+            up_to_time=up_to_time,
+            max_bytes=max_bytes,
+            timeout=seconds(timeout),
+        )
+        return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
+
+    def snapshot(
+        self,
+        stream: str,
+        subjects: str | Iterable[str] = ">",
+        *,
+        at: Point | None = None,
+        max_bytes: int | None = None,
+        timeout: Timeout | None = None,
+    ) -> BatchReader:
+        """Read the last message of each of ``subjects``, any number of them, all as of one sequence of the stream.
+
+        Wildcards are allowed. ``at``: a sequence, or just before a time (a datetime with a time zone); now when None.
+        The reader's ``up_to_seq`` says which sequence it is. What is published meanwhile does not show, and a replica
+        or mirror that is behind is asked again. SnapshotError when a message was overwritten or deleted before it
+        could be read: then read another one, or let the stream keep more messages of a subject. A subject whose
+        message of that time had gone before the read began is left out. The stream's leader is asked for the list of
+        subjects. Else as ``get_batch``.
+        """
+        verb = partial(
+            self._core.snapshot,
+            stream,
+            subjects if isinstance(subjects, str) else list(subjects),
+            at=at,
+            max_bytes=max_bytes,
+            timeout=seconds(timeout),
+        )
+        core = self._connection._ask(lambda now: verb(now=now))
+        return BatchReader(core, self._connection)
+
+
+class BatchReader(BatchReaderBase):
+    """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
+
+    Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
+    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
+    it stops reading at the end.
+    """
+
+    def __init__(self, core: StoredBatch, connection: Connection) -> None:
+        super().__init__(core, connection._orphans)
+        self._connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[StoredMsg]:
+        taken = self._taken
+        while True:
+            while taken:
+                yield taken.popleft()
+            if not self._more():
+                return
+
+    def __next__(self) -> StoredMsg:
+        while not self._taken:
+            if not self._more():
+                raise StopIteration
+        return self._taken.popleft()
+
+    def _more(self) -> bool:
+        """Take what has come, or wait for it; False at the end."""
+        readable = self._connection._call(self._take)
+        if readable is not None:
+            self._connection._wait(readable)
+        return not self._finished
+
+    def close(self) -> None:
+        """Stop reading; what was not taken is dropped."""
+        self._connection._release(self._close)
