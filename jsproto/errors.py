@@ -277,6 +277,59 @@ class TooManyResultsError(StatusError):
     code = 413
 
 
+# -- what consumers say ------------------------------------------------------------------------------------------------
+
+
+class BadPullError(StatusError):
+    """400: the server does not understand the pull request."""
+
+    code = 400
+
+
+class ConflictError(StatusError):
+    """409: the pull request conflicts with the consumer, or with what is going on at the server."""
+
+    code = 409
+
+
+class ConsumerDeletedError(ConflictError):
+    """The consumer, or its stream, was deleted."""
+
+
+class PushBasedError(ConflictError):
+    """A push consumer cannot be pulled from."""
+
+
+class PullLimitError(ConflictError):
+    """The pull request asks for more than the consumer's ``max_batch``, ``max_expires`` or ``max_bytes``."""
+
+
+class MessageSizeError(ConflictError):
+    """The next message does not fit into the ``max_bytes`` of the pull request."""
+
+
+class MaxWaitingError(ConflictError):
+    """More pull requests wait than the consumer's ``max_waiting``."""
+
+
+class LeadershipChangedError(ConflictError):
+    """Another server leads the consumer now."""
+
+
+class ServerShutdownError(ConflictError):
+    """The server that leads the consumer shuts down."""
+
+
+class PinnedError(StatusError):
+    """423: the consumer serves another client of the priority group, which is pinned."""
+
+    code = 423
+
+
+class ConsumerSilentError(TimeoutError):
+    """A consumer sent nothing for too long, not even the heartbeats that were asked for."""
+
+
 _BY_STATUS = {
     kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
 }
@@ -397,3 +450,98 @@ class SnapshotError(Error):
     def __init__(self, message: str, up_to_seq: int) -> None:
         super().__init__(f"{message} (the snapshot is as of sequence {up_to_seq})")
         self.up_to_seq = up_to_seq
+
+
+# -- subscribing to consumers ------------------------------------------------------------------------------------------
+
+
+class SubscribeError(Error):
+    """A subscription cannot be as it was asked for, because of what there is already on the server (ADR-15)."""
+
+
+class NoMatchingStreamError(SubscribeError):
+    """Not exactly one stream has messages of ``subject``: none of ``streams``, or all of them do."""
+
+    def __init__(self, subject: str, streams: Sequence[str]) -> None:
+        found = f"several streams have it: {', '.join(streams)} (name one)" if streams else "no stream has it"
+        super().__init__(f"no single stream for {subject!r}: {found}")
+        self.subject = subject
+        self.streams = tuple(streams)
+
+
+class BindError(SubscribeError):
+    """The consumer ``consumer`` of ``stream`` is not what the subscription needs."""
+
+    explanation: ClassVar[str] = "it does not fit"
+
+    def __init__(self, stream: str, consumer: str, note: str = "") -> None:
+        super().__init__(f"consumer {consumer} of stream {stream}: {self.explanation}" + (f" ({note})" if note else ""))
+        self.stream = stream
+        self.consumer = consumer
+
+
+class DuplicateSubscriptionError(BindError):
+    """Somebody subscribes to the consumer already, and it is not for a queue group."""
+
+    explanation = "it has a subscriber already"
+
+
+class QueueRequiredError(BindError):
+    """The consumer delivers to a queue group, and no queue was given."""
+
+    explanation = "it is for a queue group"
+
+
+class WrongQueueError(BindError):
+    """The consumer delivers to another queue group."""
+
+    explanation = "it is for another queue group"
+
+
+class NoQueueError(BindError):
+    """A queue was given, and the consumer delivers to no queue group."""
+
+    explanation = "it is for no queue group"
+
+
+class QueueHeartbeatError(BindError):
+    """A queue group cannot use idle heartbeats, which the consumer has: they would go to any one of its members."""
+
+    explanation = "idle heartbeats do not work with a queue group"
+
+
+class QueueFlowControlError(BindError):
+    """A queue group cannot use flow control, which the consumer has: it would go to any one of its members."""
+
+    explanation = "flow control does not work with a queue group"
+
+
+class PullConsumerError(BindError):
+    """It is a pull consumer: ``pull_subscribe`` is for those."""
+
+    explanation = "it is pulled from, and delivers nothing by itself"
+
+
+class PushConsumerError(BindError):
+    """It is a push consumer: ``subscribe`` is for those."""
+
+    explanation = "it delivers by itself, and cannot be pulled from"
+
+
+class ConfigMismatchError(BindError):
+    """The consumer is configured otherwise than asked for; ``fields`` are the fields that differ.
+
+    A subscription changes no consumer: ``update_consumer`` does.
+    """
+
+    explanation = "it is configured otherwise"
+
+    def __init__(self, stream: str, consumer: str, fields: Sequence[str], note: str = "") -> None:
+        super().__init__(stream, consumer, note or ", ".join(fields))
+        self.fields = tuple(fields)
+
+
+class FilterMismatchError(ConfigMismatchError):
+    """The consumer filters other subjects than the one subscribed to."""
+
+    explanation = "it filters other subjects"

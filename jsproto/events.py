@@ -91,6 +91,79 @@ class UnexpectedMessage:
     reason: str
 
 
+@event
+class ConsumerSilent:
+    """A consumer sent nothing for ``seconds``, not even the heartbeats it owes. Told once for each silence."""
+
+    stream: str
+    consumer: str
+    seconds: float
+
+
+@event
+class DeliveriesLost:
+    """A consumer's deliveries ``first`` to ``last``, by its own count, were lost on the way.
+
+    Where messages are acknowledged they will come again.
+    """
+
+    stream: str
+    consumer: str
+    first: int
+    last: int
+
+
+@event
+class ConsumerRestarted:
+    """A consumer counts its deliveries anew: it was reset, or lost with its server and made again.
+
+    Number ``expected`` was next, ``found`` came: messages may come that came before.
+    """
+
+    stream: str
+    consumer: str
+    expected: int
+    found: int
+
+
+@event
+class OrderedConsumerRecreated:
+    """An ordered consumer is made anew, to go on behind stream sequence ``last_seq``; nothing is lost, or comes twice.
+
+    ``reason``: what was wrong with the one before.
+    """
+
+    stream: str
+    consumer: str
+    last_seq: int
+    reason: str
+
+
+@event
+class ConsumerNotDeleted:
+    """The consumer of a subscription that has ended could not be deleted."""
+
+    stream: str
+    consumer: str
+    error: Error
+
+
+@event
+class SubscriptionFailed:
+    """The callback of a subscription to ``subject`` gets no more messages, because of ``error``."""
+
+    subject: str
+    error: Error
+
+
+@event
+class CallbackFailed:
+    """The callback of a subscription to ``subject`` raised ``error``; its message counts as not acknowledged."""
+
+    subject: str
+    error: Exception
+
+
 Event: TypeAlias = (
     Connected
     | Disconnected
@@ -101,4 +174,11 @@ Event: TypeAlias = (
     | GapReported
     | MessageRefused
     | UnexpectedMessage
+    | ConsumerSilent
+    | DeliveriesLost
+    | ConsumerRestarted
+    | OrderedConsumerRecreated
+    | ConsumerNotDeleted
+    | SubscriptionFailed
+    | CallbackFailed
 )

@@ -46,7 +46,8 @@ class Conversation:
 class Outbox(Protocol):
     """What a conversation needs of its carrier.
 
-    It may also have the ``publish_numbered`` of ``Session``, which makes an atomic batch cheaper.
+    It may also have the ``publish_numbered`` of ``Session``, which makes an atomic batch cheaper, and its
+    ``publish_replies``, which does the same for acknowledgements.
     """
 
     @property

@@ -28,6 +28,11 @@ class Timer(Enum):
     BATCH_STALLED = "acknowledgements are so late that the batch is given up"
     BATCH_IDLE = "the server would soon forget a silent batch: ping it"
     PAGE = "the next message of a Direct Get page must have come"
+    HEARTBEAT = "a consumer must have delivered a message or a heartbeat"
+    PULL_AGAIN = "a pull request that was refused may be served now"
+    CREATED = "a consumer that is being created must be there"
+    CREATE = "it is time to create a consumer again"
+    DRAINED = "what a drained subscription has buffered must have been taken"
     ASK_AGAIN = "there may be room again for a request that found none"
 
 

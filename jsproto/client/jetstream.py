@@ -4,22 +4,23 @@ Rules: a verb either sends its request or raises LocalProtocolError with nothing
 APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
 NoStreamResponseError.
 
-Not here: the verbs that read (``reading``), consumers.
+Not here: the verbs that read (``reading``), consumers (``consumers``, ``subscribe``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from jsproto.client.advisories import BatchAdvisories
+from jsproto.client.api import succeeded
 from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.consistency import ConsistentSession, SessionLevel
 from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
-from jsproto.client.reading import Reads, not_available
+from jsproto.client.reading import Reads
 from jsproto.client.scripts import change_stream, publish_batch
-from jsproto.client.session import Session
+from jsproto.client.subscribe import Subscriptions
 from jsproto.errors import (
     APIError,
     BatchFullError,
@@ -28,7 +29,6 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
-from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.batch import EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_STREAM, MSG_ID
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
@@ -38,8 +38,6 @@ from jsproto.grammar.position import SessionToken
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
-T = TypeVar("T")
-
 FEATURES: Final = {
     ("allow_atomic", True): ("2.12", "atomic batches"),
     ("allow_batched", True): ("2.14", "fast ingest"),
@@ -48,23 +46,8 @@ FEATURES: Final = {
 """Fields of a stream's configuration, and their values, that older servers do not know: since when, and their names."""
 
 
-class JetStream(Reads):
+class JetStream(Reads, Subscriptions):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
-
-    def __init__(
-        self,
-        session: Session,
-        *,
-        domain: str | None = None,
-        prefix: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """``timeout``: seconds for each request, the session's default when None. LocalProtocolError for both names."""
-        if domain is not None and prefix is not None:
-            raise LocalProtocolError("give a domain or a prefix, not both")
-        self.session = session
-        self.api = ApiSubjects(domain=domain) if prefix is None else ApiSubjects(prefix)
-        self.timeout = session.options.timeout if timeout is None else timeout
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
@@ -103,7 +86,7 @@ class JetStream(Reads):
 
     def delete_stream(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
         """Delete a stream and all its messages."""
-        return self._ask(self.api.stream_delete(name), b"", _succeeded, now, timeout)
+        return self._ask(self.api.stream_delete(name), b"", succeeded, now, timeout)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -228,14 +211,6 @@ class JetStream(Reads):
             if getattr(config, feature) == value and server is not None and server.is_before(needed):
                 raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
 
-    def _ask(
-        self, subject: str, payload: bytes, build: Callable[[dict[str, Any]], T], now: float, timeout: float | None
-    ) -> Ticket[T]:
-        return self.session.requests.request(
-            subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
-            decode=lambda message: build(decode_response(message.payload)), no_responders=not_available,
-        )  # fmt: skip
-
 
 def publish_headers(
     headers: HeadersLike | None,
@@ -253,10 +228,6 @@ def publish_headers(
     }
     added = [(name, str(value)) for name, value in own.items() if value is not None]
     return headers if not added else Headers([*Headers.of(headers).items(), *added])
-
-
-def _succeeded(body: dict[str, Any]) -> bool:
-    return body.get("success") is True
 
 
 def _pub_ack(message: Msg) -> PubAck:

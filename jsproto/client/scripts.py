@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jsproto.client.fast import Message
     from jsproto.client.jetstream import JetStream
     from jsproto.client.session import Session
-    from jsproto.client.subscription import Subscription
+    from jsproto.client.subscription import Drainable
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamConfig, StreamInfo
 
@@ -71,11 +71,23 @@ def publish_batch(
     return ack
 
 
-def drain(session: Session, subscriptions: Iterable[Subscription], now: float) -> Generator[Ticket[Any], Any, None]:
-    """End the subscriptions so that everything the server had sent, or was sending, is delivered first."""
+def drain(
+    session: Session, subscriptions: Iterable[Drainable], now: float, *, closing: bool = False
+) -> Generator[Ticket[Any], Any, None]:
+    """End the subscriptions so that everything the server had sent, or was sending, is delivered first.
+
+    ``closing``: the connection is closed next.
+    """
     draining = [subscription for subscription in subscriptions if subscription.error is None]
     for subscription in draining:
         subscription.end_interest()
-    yield session.ping(now)
-    for subscription in draining:
-        subscription.end_drain()
+    try:
+        yield session.ping(now)
+    except Error:  # with the link, what was under way is lost: nothing is left to wait for
+        for subscription in draining:
+            subscription.end_drain(now, closing)
+        raise
+    ends = [subscription.end_drain(now, closing) for subscription in draining]
+    for end in ends:
+        if end is not None:
+            yield end

@@ -32,7 +32,7 @@ from jsproto.client.link import Link
 from jsproto.client.options import Address, ConnectOptions
 from jsproto.client.requests import Requests
 from jsproto.client.scripts import drain
-from jsproto.client.subscription import Subscription
+from jsproto.client.subscription import Drainable
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -314,11 +314,15 @@ class Session:
         link.ping(ticket, now)
         return ticket
 
-    def drain(self, now: float, subscriptions: Iterable[Subscription] | None = None) -> Ticket[None]:
-        """End these subscriptions, or all; the ticket completes when all the server had sent for them is buffered."""
-        if subscriptions is None:
-            subscriptions = [kept for kept in self._routes.values() if isinstance(kept, Subscription)]
-        return self.run(drain(self, subscriptions, now))
+    def drain(self, now: float, subscriptions: Iterable[Drainable] | None = None) -> Ticket[None]:
+        """End these subscriptions; the ticket completes when all the server had sent for them is buffered.
+
+        Without any named: all of them, for the session is closed next.
+        """
+        if subscriptions is not None:
+            return self.run(drain(self, subscriptions, now))
+        everything = [kept for kept in self._routes.values() if isinstance(kept, Drainable)]
+        return self.run(drain(self, everything, now, closing=True))
 
     def run(self, script: Generator[Ticket[Any], Any, T]) -> Ticket[T]:
         """Run a script: a generator that yields tickets and is sent their values (see ``scripts``)."""
@@ -377,6 +381,16 @@ class Session:
         self._subscribed[sid] = encode_sub(pattern, group, sid)
         self._write(self._subscribed[sid])
         return self._sids
+
+    def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
+        """Queue one small ``payload`` to each of these subjects, which came off the wire as they are: all, or none.
+
+        OutboundBufferLimitError, ConnectionClosedError.
+        """
+        if self._pending > self.options.pending_size or self.closed:
+            self._refuse()
+        end = b" %d\r\n%b\r\n" % (len(payload), payload)
+        self._write(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
 
     def publish_run(self, messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, first: int) -> int:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.

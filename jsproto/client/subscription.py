@@ -29,7 +29,26 @@ def _size(message: Msg) -> int:
     return len(message.payload) + (0 if message.header is None else len(message.header))
 
 
-class Subscription(Conversation):
+class Drainable(Conversation):
+    """What can be ended so that everything the server had sent, or was sending, is delivered first."""
+
+    __slots__ = ()
+
+    error: Error | None
+
+    def end_interest(self) -> None:
+        """First half of a drain: the server is to send no more; what is under way still arrives."""
+        raise NotImplementedError
+
+    def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
+        """Second half: a PONG has followed everything that was under way.
+
+        ``closing``: nothing can be sent once the drain is over. The drain waits for the ticket.
+        """
+        raise NotImplementedError
+
+
+class Subscription(Drainable):
     """One subscription and its buffer.
 
     Attributes: ``subject``; ``dropped`` (messages lost to a full buffer); ``pending_msgs`` and ``pending_bytes``
@@ -151,7 +170,7 @@ class Subscription(Conversation):
         if self.error is None:
             self._session.end_interest(self._sid)
 
-    def end_drain(self) -> None:
+    def end_drain(self, now: float, closing: bool) -> None:
         """Second half: a PONG has followed everything that was under way."""
         self._session.forget(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))

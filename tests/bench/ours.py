@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FLOW, WINDOW, Runner, Task, batches
+from tests.bench.task import FETCH, FLOW, WINDOW, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto_io._async import Connection
@@ -112,6 +112,53 @@ def sync_direct_get_fields(task: Task) -> None:
                     run.received_bytes += len(message.data)
 
 
+def sync_fetch_ack(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                while run.received < run.count:
+                    messages = sub.fetch(min(FETCH, run.count - run.received))
+                    for message in messages:
+                        run.received_bytes += len(message.data)
+                    run.received += len(messages)
+                    sub.ack_many(messages)
+                nc.flush()
+
+
+def sync_fetch_ack_single(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                while run.received < run.count:
+                    for message in sub.fetch(min(FETCH, run.count - run.received)):
+                        run.received += 1
+                        run.received_bytes += len(message.data)
+                        message.ack()
+                nc.flush()
+
+
+def sync_pull_messages(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub, sub.messages() as messages:
+                for message in messages:
+                    run.received += 1
+                    run.received_bytes += len(message.data)
+                    message.ack()
+                    if run.received == run.count:
+                        break
+                nc.flush()
+
+
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
@@ -186,6 +233,33 @@ async def direct_get(connect: Connect, task: Task) -> None:
             async for message in js.get_batch(run.stream, batch=run.count):
                 run.received += message.seq == run.received + 1
                 run.received_bytes += len(message.data)
+
+
+async def fetch_ack(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            async with await js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                while run.received < run.count:
+                    messages = await sub.fetch(min(FETCH, run.count - run.received))
+                    for message in messages:
+                        run.received_bytes += len(message.data)
+                    run.received += len(messages)
+                    await sub.ack_many(messages)
+                await nc.flush()
+
+
+async def fetch_ack_single(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            async with await js.pull_subscribe(stream=run.stream, max_ack_pending=-1) as sub:
+                while run.received < run.count:
+                    for message in await sub.fetch(min(FETCH, run.count - run.received)):
+                        run.received += 1
+                        run.received_bytes += len(message.data)
+                        await message.ack()
+                await nc.flush()
 
 
 async def async_publish(connect: Connect, task: Task) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task, batches
+from tests.bench.task import FETCH, FLOW, PAGE, WINDOW, Run, Task, batches
 
 # -- nats-py -----------------------------------------------------------------------------------------------------------
 
@@ -104,6 +104,25 @@ async def read_by_callback(nc: Any, run: Run) -> None:
         await nc.publish(f"$JS.API.DIRECT.GET.{run.stream}", page_request(run), reply=inbox)
         await ended.wait()
     await subscription.unsubscribe()
+
+
+def nats_py_fetch_ack(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        js = nc.jetstream()
+        config = import_module("nats.js.api").ConsumerConfig(max_ack_pending=-1)
+        for run in task.runs():
+            sub = await js.pull_subscribe(run.subject, stream=run.stream, config=config)
+            while run.received < run.count:
+                for message in await sub.fetch(min(FETCH, run.count - run.received)):
+                    run.received += 1
+                    run.received_bytes += len(message.data)
+                    await message.ack()
+            await nc.flush()
+            await sub.unsubscribe()
+        await nc.close()
+
+    asyncio.run(main())
 
 
 def page_request(run: Run) -> bytes:

@@ -159,6 +159,29 @@ JOBS: Final = {
         # Peers parse all headers whether they are looked at or not.
         against=(("direct-get", "nats-py"), ("direct-get", "nats-jetstream-extra"), ("direct-get", "raw-socket")),
     ),
+    "fetch-ack": Job(
+        "fetch 500 and acknowledge them, one call for each 500",
+        50_000,
+        {
+            "jsproto-sync": ours.sync_fetch_ack,
+            "jsproto-asyncio": ours.on_asyncio(ours.fetch_ack),
+            "jsproto-trio": ours.on_trio(ours.fetch_ack),
+            "nats-py": peers.nats_py_fetch_ack,
+        },
+        reads=True,
+    ),
+    "fetch-ack-single": Job(
+        "fetch 500 and acknowledge each",
+        50_000,
+        {
+            "jsproto-sync": ours.sync_fetch_ack_single,
+            "jsproto-asyncio": ours.on_asyncio(ours.fetch_ack_single),
+            "jsproto-trio": ours.on_trio(ours.fetch_ack_single),
+            "jsproto-sync-iterator": ours.sync_pull_messages,
+        },
+        reads=True,
+        against=(("fetch-ack", "nats-py"),),
+    ),
 }
 
 CORE: Final = {
@@ -181,5 +204,7 @@ GOALS: Final = (
             ("raw-socket", "cpu", 0.77),  # within 1.3 times of what the loop by hand needs
         )
     ),
+    Goal("cpu", 12, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
+    Goal("rate", 5, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
 )  # fmt: skip
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

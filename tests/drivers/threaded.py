@@ -15,12 +15,13 @@ from typing import Any, Self
 from anyio import to_thread
 
 import jsproto_io.asyncio
-from jsproto_io import sync
+from jsproto_io import _async_consuming, _blocking_consuming, sync
 
 _END = object()
 _LIKE: dict[type, type] = {
     getattr(sync, name): getattr(jsproto_io.asyncio, name) for name in sync.__all__ if name != "connect"
 }
+_LIKE[_blocking_consuming.Working] = _async_consuming.Working
 
 
 async def _run(call: Callable[[], Any]) -> Any:
@@ -28,6 +29,8 @@ async def _run(call: Callable[[], Any]) -> Any:
 
 
 def _wrap(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_wrap(item) for item in value]
     return Awaitable(value) if type(value) in _LIKE else value
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -39,9 +39,11 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._async_atomic import AtomicBatch, collected
+from jsproto_io._async_consuming import Consuming
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._async_reading import Reads
 from jsproto_io._async_sessions import Sessions
+from jsproto_io._async_subscribing import Subscribes
 from jsproto_io._common import (
     EventCallback,
     OutgoingMessage,
@@ -98,6 +100,10 @@ class Connection(ConnectionBase):
     @abstractmethod
     def _abort(self) -> None:
         """Close the socket without ceremony."""
+
+    @abstractmethod
+    def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run this beside everything else; it is cancelled when the connection is closed by another task."""
 
     @abstractmethod
     async def _close(self) -> None:
@@ -364,7 +370,7 @@ class Subscription(SubscriptionBase):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions):
+class JetStream(Reads, Sessions, Consuming, Subscribes):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)

@@ -34,9 +34,11 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._blocking_atomic import AtomicBatch, collected
+from jsproto_io._blocking_consuming import Consuming
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._blocking_reading import Reads
 from jsproto_io._blocking_sessions import Sessions
+from jsproto_io._blocking_subscribing import Subscribes
 from jsproto_io._common import (
     OutgoingMessage,
     Timeout,
@@ -255,7 +257,7 @@ class Subscription(SubscriptionBase):
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions):
+class JetStream(Reads, Sessions, Consuming, Subscribes):
     """Streams and what is in them. Made by ``Connection.jetstream()``.
 
     Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)

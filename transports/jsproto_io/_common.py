@@ -21,7 +21,17 @@ from typing import Final, TypeAlias
 from jsproto.client.options import ConnectKeywords, connect_options
 from jsproto.client.session import Session
 from jsproto.errors import LocalProtocolError
-from jsproto.events import Connected, Disconnected, Event, ServerReportedError, SlowConsumer
+from jsproto.events import (
+    CallbackFailed,
+    Connected,
+    ConsumerNotDeleted,
+    ConsumerSilent,
+    Disconnected,
+    Event,
+    ServerReportedError,
+    SlowConsumer,
+    SubscriptionFailed,
+)
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io import DurabilityWarning
@@ -38,6 +48,11 @@ SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk i
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
+
+WARNINGS: Final = (
+    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, ServerReportedError, SlowConsumer, SubscriptionFailed
+)  # fmt: skip
+"""Events that whoever only logs should see."""
 
 _log = logging.getLogger("jsproto_io")
 _log.addHandler(logging.NullHandler())
@@ -138,7 +153,7 @@ class EventTeller:
 
 
 def _level(event: Event) -> int:
-    if isinstance(event, ServerReportedError | SlowConsumer) or (isinstance(event, Disconnected) and event.error):
+    if isinstance(event, WARNINGS) or (isinstance(event, Disconnected) and event.error):
         return logging.WARNING
     return logging.DEBUG
 

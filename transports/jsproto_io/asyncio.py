@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Unpack, cast
@@ -28,14 +28,17 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
+from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
+from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JetStream", "Message", "PendingAck", "Subscription", "connect",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
 
@@ -70,6 +73,7 @@ class Connection(_async.Connection):
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._dialling: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def _new_event(self) -> asyncio.Event:
         return asyncio.Event()
@@ -110,6 +114,11 @@ class Connection(_async.Connection):
         # The loop's clock may be coarse: never be early, or the timer would fire again and again.
         self._receive(lambda now: self._session.handle_timeout(max(now, deadline)))
 
+    def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _abort(self) -> None:
         if self._link is not None:
             self._link.hang_up(abruptly=True)
@@ -140,6 +149,8 @@ class Connection(_async.Connection):
 
     async def _close(self) -> None:
         self._release(self._session.close)
+        for task in self._tasks - {asyncio.current_task()}:
+            task.cancel()
         try:
             if self._dialling is not None:
                 self._dialling.cancel()

@@ -12,9 +12,8 @@ stays away for minutes is cut off by the server. Small messages leave at once, u
 socket does not take at once leaves with the next wait, such as ``flush()``.
 
 How it works. One lock guards the session. It is held for changes of state only: never in ``send``, never while the
-application's iterator or callback runs. All sockets are non-blocking. Whoever causes output sends it, one thread at a
-time; what the socket does not take is left to the pump. The pump is the one thread that sleeps in ``select``: the
-reader thread, or else one of those that wait, and it is woken only when it would sleep too long.
+application's iterator or callback runs. Whoever causes output sends it, one thread at a time; what the socket does not
+take is left to the pump. The pump is the one thread that sleeps in ``select``: the reader thread, or one that waits.
 
 Ctrl-C while waiting, or in the application's own code, changes nothing. If it strikes in the instant in which this
 module changes the state or sends, nobody can tell how far that got: the connection then ends with an error.
@@ -30,27 +29,28 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import TypeVar, Unpack
+from typing import Unpack
 
 from jsproto.client.options import DEFAULT_URL, ConnectKeywords
 from jsproto.client.session import Session
 from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import _blocking
-from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription
+from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking_atomic import AtomicBatch
+from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._blocking_reading import BatchReader
 from jsproto_io._blocking_sessions import ConsistentSession
+from jsproto_io._blocking_subscribing import PushSubscription
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JetStream", "Message", "PendingAck", "Subscription", "connect",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
-
-T = TypeVar("T")
 
 
 def connect(

@@ -17,7 +17,7 @@ Not here: protocol. Verbs that do not wait are no checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
@@ -31,14 +31,17 @@ from jsproto.client.session import Session
 from jsproto_io import _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
+from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
+from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JetStream", "Message", "PendingAck", "Subscription", "connect",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -95,6 +98,8 @@ class Connection(_async.Connection):
         self._link: _Link | None = None
         self._scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
         self._gap = trio.CancelScope()  # the time in which there is no link
+        self._nursery: trio.Nursery | None = None
+        self._tasks: dict[trio.lowlevel.Task, trio.CancelScope] = {}
         self._over = trio.Event()  # nothing will be received any more
 
     def _new_event(self) -> trio.Event:
@@ -134,12 +139,26 @@ class Connection(_async.Connection):
         if self._link is not None:
             self._link.stream.socket.close()
 
+    def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        async def cancellable() -> None:
+            task = trio.lowlevel.current_task()
+            with trio.CancelScope() as self._tasks[task]:
+                await run()
+            del self._tasks[task]
+
+        assert self._nursery is not None
+        self._nursery.start_soon(cancellable, name="jsproto callback")
+
     async def _open(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
         nursery.start_soon(self._run, name="jsproto connection")
         await self._wait(self._session.connected)
 
     async def _close(self) -> None:
         self._release(self._session.close)
+        for task, scope in self._tasks.items():
+            if task is not trio.lowlevel.current_task():
+                scope.cancel()
         try:
             await self._sleep(self._over, self._session.options.timeout)
         finally:

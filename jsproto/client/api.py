@@ -1,0 +1,54 @@
+"""How the JetStream API is asked: one question, one answer or error.
+
+Rules: nobody behind the API is JetStreamNotAvailableError, a "no" of the server an APIError; both in the ticket.
+
+Not here: what is asked (``jetstream``, ``consumers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jsproto.client.session import Session
+from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.ticket import Ticket
+
+T = TypeVar("T")
+
+
+class Api:
+    """A JetStream API on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        domain: str | None = None,
+        prefix: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """``timeout``: seconds for each request, the session's default when None. LocalProtocolError for both names."""
+        if domain is not None and prefix is not None:
+            raise LocalProtocolError("give a domain or a prefix, not both")
+        self.session = session
+        self.api = ApiSubjects(domain=domain) if prefix is None else ApiSubjects(prefix)
+        self.timeout = session.options.timeout if timeout is None else timeout
+
+    def _ask(
+        self, subject: str, payload: bytes, build: Callable[[dict[str, Any]], T], now: float, timeout: float | None
+    ) -> Ticket[T]:
+        return self.session.requests.request(
+            subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
+            decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
+        )  # fmt: skip
+
+
+def succeeded(body: dict[str, Any]) -> bool:
+    """Whether an answer says that it was done."""
+    return body.get("success") is True
+
+
+def _not_available(subject: str) -> Error:
+    return JetStreamNotAvailableError(subject)

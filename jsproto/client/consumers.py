@@ -1,0 +1,161 @@
+"""Consumers in the JetStream API: create, change, look up, list, pause, delete, pull from.
+
+Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter behind it,
+because permissions go by both (server facts, section 5); not one with wildcards, which cannot be published to.
+
+Not here: the subscribe workflow (ADR-15), which decides what to create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from jsproto.client.api import Api, succeeded
+from jsproto.client.jsmsg import DEFAULT_ACK_WAIT, Acker, Delivery
+from jsproto.client.pull import HEARTBEATS_MISSED, PullConsumer
+from jsproto.errors import PushBasedError, RemoteProtocolError
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
+from jsproto.grammar.times import format_timestamp
+from jsproto.rules.status import CONFLICT, PUSH_BASED
+from jsproto.ticket import Ticket
+
+T = TypeVar("T")
+D = TypeVar("D", bound=Delivery)
+
+Action: TypeAlias = Literal["create", "update"]
+
+MAX_PAGES: Final = 10_000  # of a list; a server that never comes to its end would keep us for ever
+_SECOND: Final = 1_000_000_000
+
+
+class Consumers(Api):
+    """The consumers' half of ``JetStream``."""
+
+    def create_consumer(
+        self,
+        stream: str,
+        config: ConsumerConfig,
+        *,
+        now: float,
+        action: Action | None = "create",
+        timeout: float | None = None,
+    ) -> Ticket[ConsumerInfo]:
+        """Create a consumer, or find it there with the same configuration.
+
+        Without a name the server chooses one, and forgets the consumer when nobody uses it. ``action``: None creates
+        or changes, whichever fits.
+        """
+        name, only = config.consumer_name, config.filter_subject or None
+        literal = only if name and only and not {"*", ">"} & set(only.split(".")) else None
+        subject = self.api.consumer_create(stream, name, literal)
+        body: dict[str, Any] = {"stream_name": stream, "config": config.to_json()}
+        if action is not None:
+            body["action"] = action
+        return self._ask(subject, dumps(body), ConsumerInfo.from_json, now, timeout)
+
+    def update_consumer(
+        self, stream: str, config: ConsumerConfig, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerInfo]:
+        """Replace a consumer's configuration by ``config``, whole. Not every field can be changed."""
+        return self.create_consumer(stream, config, now=now, action="update", timeout=timeout)
+
+    def change_consumer(
+        self, stream: str, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerInfo]:
+        """Fetch the configuration, change the named fields (as in ``ConsumerOptions``), send it back."""
+        return self.session.run(_change_consumer(self, stream, name, changes, now, timeout))
+
+    def consumer_info(
+        self, stream: str, name: str, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerInfo]:
+        """Configuration and state of a consumer."""
+        return self._ask(self.api.consumer_info(stream, name), b"", ConsumerInfo.from_json, now, timeout)
+
+    def delete_consumer(self, stream: str, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
+        """Delete a consumer."""
+        return self._ask(self.api.consumer_delete(stream, name), b"", succeeded, now, timeout)
+
+    def consumer_names(self, stream: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
+        """The names of all consumers of a stream."""
+        subject = self.api.consumer_names(stream)
+        return self.session.run(_all_pages(self, subject, _name, now, timeout))
+
+    def consumers_info(self, stream: str, *, now: float, timeout: float | None = None) -> Ticket[list[ConsumerInfo]]:
+        """Configuration and state of all consumers of a stream."""
+        subject = self.api.consumer_list(stream)
+        return self.session.run(_all_pages(self, subject, ConsumerInfo.from_json, now, timeout))
+
+    def pause_consumer(
+        self, stream: str, name: str, until: int | None, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerPause]:
+        """Let a consumer deliver nothing until ``until``, in nanoseconds since the epoch; None resumes it."""
+        body = {} if until is None else {"pause_until": format_timestamp(until)}
+        return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
+
+    def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
+        """What makes and acknowledges the messages of a consumer with this configuration."""
+        waits = [*(config.backoff or []), config.ack_wait or int(DEFAULT_ACK_WAIT * _SECOND)]
+        return Acker(
+            self.session, self.session.requests, message_class, wants_acks=config.ack_policy != "none",
+            ack_wait=min(waits) / _SECOND, facade=facade,
+        )  # fmt: skip
+
+    def pull_consumer(
+        self,
+        info: ConsumerInfo,
+        message_class: type[D],
+        *,
+        facade: Any = None,
+        options: Mapping[str, Any] | None = None,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
+    ) -> PullConsumer[D]:
+        """Pull from the consumer that ``info`` describes; see ``PullConsumer``. Its messages are ``message_class``.
+
+        PushBasedError when it is a push consumer.
+        """
+        config = info.config
+        if config.deliver_subject:
+            raise PushBasedError(CONFLICT, PUSH_BASED)
+        return PullConsumer(
+            self.session, self.acker(config, message_class, facade), info.stream_name, info.name,
+            api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),
+            max_batch=config.max_batch, max_expires=(config.max_expires or 0) / _SECOND,
+            max_request_bytes=config.max_bytes, options=options, heartbeats_missed=heartbeats_missed,
+        )  # fmt: skip
+
+
+def _change_consumer(
+    js: Consumers, stream: str, name: str, changes: dict[str, Any], now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, ConsumerInfo]:
+    info: ConsumerInfo = yield js.consumer_info(stream, name, now=now, timeout=timeout)
+    config = info.config.updated(**changes)
+    changed: ConsumerInfo = yield js.update_consumer(stream, config, now=now, timeout=timeout)
+    return changed
+
+
+def _all_pages(
+    js: Consumers, subject: str, build: Callable[[Any], T], now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, list[T]]:
+    """All consumers that the API lists, page by page."""
+    found: list[T] = []
+    for _ in range(MAX_PAGES):
+        body: dict[str, Any] = yield js._ask(subject, dumps({"offset": len(found)}), _same, now, timeout)
+        page, total = body.get("consumers") or [], body.get("total")
+        if not isinstance(page, list) or type(total) is not int:
+            raise RemoteProtocolError("a list of consumers without its consumers, or their total")
+        found += map(build, page)
+        if not page or len(found) >= total:
+            break
+    return found
+
+
+def _same(body: dict[str, Any]) -> dict[str, Any]:
+    return body
+
+
+def _name(value: Any) -> str:
+    if type(value) is not str:
+        raise RemoteProtocolError(f"a consumer's name is a string, not {value!r:.100}")
+    return value

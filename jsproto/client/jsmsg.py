@@ -1,0 +1,267 @@
+"""Messages of consumers, and how they are acknowledged (ADR-15).
+
+Rules: the ack reply subject is used as it came, whatever its version. What it says is parsed when asked: delivery
+costs one comparison of its start. The first terminal acknowledgement that was sent (``ack``, ``nak``, ``term``) settles
+a message; whatever is asked of it afterwards is passed over silently, and so is every acknowledgement under the policy
+"none". Nothing is raised unless the acknowledgement cannot be sent. Many messages are acknowledged in one write.
+
+A message that is being worked on (``start_working``) is reported as such at a third of the time after which the server
+would deliver it again.
+
+Not here: how messages come (``pull``, ``push``), which of them were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from jsproto.client.requests import Requests
+from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
+from jsproto.grammar.headers import Headers
+from jsproto.grammar.jsack import JSAck, parse_jsack
+from jsproto.grammar.times import Duration, nanoseconds
+from jsproto.outbox import Conversation, Outbox
+from jsproto.ticket import Ticket
+from jsproto.timers import Deadlines
+from jsproto.wire.frames import Msg
+
+ACK_PREFIX: Final = b"$JS.ACK."
+ACK: Final = b"+ACK"
+NAK: Final = b"-NAK"
+PROGRESS: Final = b"+WPI"
+TERM: Final = b"+TERM"
+DEFAULT_ACK_WAIT: Final = 30.0  # seconds; nats-server's
+PROGRESSES: Final = 3  # reports of work in progress within one ack wait
+RETRY_PROGRESS: Final = 0.02  # seconds; when the outbox has no room for a report
+
+
+class Delivery:
+    """A message as a consumer delivered it.
+
+    ``metadata`` and ``headers`` are parsed when asked for; everything else is there.
+    """
+
+    __slots__ = ("_acker", "_raw")
+
+    _acker: Acker[Any] | None
+    _raw: Msg
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.subject!r} {len(self._raw.payload)} bytes>"
+
+    @property
+    def subject(self) -> str:
+        """The subject it was published to."""
+        return self._raw.subject.decode("utf-8", "surrogateescape")
+
+    @property
+    def reply(self) -> str:
+        """Where acknowledgements go. It is not the publisher's reply subject, which streams do not keep."""
+        return (self._raw.reply or b"").decode("utf-8", "surrogateescape")
+
+    @property
+    def data(self) -> bytes:
+        """The payload."""
+        return self._raw.payload
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, empty when it has none. RemoteProtocolError when the block is malformed."""
+        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
+
+    @property
+    def metadata(self) -> JSAck:
+        """What the ack reply subject says: stream, consumer, sequences, time, how often it was delivered.
+
+        NotJSMessageError when it says nothing: the message did not come from JetStream.
+        """
+        return parse_jsack(self._raw.reply or b"")
+
+    @property
+    def settled(self) -> bool:
+        """Whether acknowledgements are passed over: a terminal one was sent, or the consumer wants none."""
+        return self._acker is None
+
+
+D = TypeVar("D", bound=Delivery)
+
+
+class JSMsg(Delivery):
+    """A message of a consumer, with the verbs that acknowledge it; for those who drive the core themselves.
+
+    Each verb raises LocalProtocolError (OutboundBufferLimitError, ConnectionClosedError) when it cannot be sent.
+    """
+
+    __slots__ = ()
+
+    def ack(self) -> None:
+        """It is done with."""
+        settle(self, ACK)
+
+    def nak(self, delay: Duration | None = None) -> None:
+        """Deliver it again, at once or after ``delay``: seconds, or a timedelta."""
+        settle(self, nak(delay))
+
+    def term(self, reason: str | None = None) -> None:
+        """Never deliver it again, though it is not done; ``reason`` is for the server's advisory."""
+        settle(self, term(reason))
+
+    def in_progress(self) -> None:
+        """It is being worked on: do not deliver it again yet."""
+        if self._acker is not None:
+            self._acker.in_progress(self)
+
+    def ack_sync(self, *, now: float, timeout: float) -> Ticket[None]:
+        """Acknowledge, and hear from the server that it knows; see ``Acker.ack_sync``."""
+        return ack_sync(self, now, timeout)
+
+
+class Acker(Conversation, Generic[D]):
+    """Makes the messages of one consumer and sends their acknowledgements.
+
+    ``message_class`` is what messages are; ``facade`` is whatever that class needs to find its way.
+    """
+
+    __slots__ = (
+        "_interval", "_outbox", "_publish_replies", "_requests", "_working", "facade", "message_class", "wants_acks",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        requests: Requests,
+        message_class: type[D],
+        *,
+        wants_acks: bool = True,
+        ack_wait: float = DEFAULT_ACK_WAIT,
+        facade: Any = None,
+    ) -> None:
+        """``wants_acks``: False under the policy "none". ``ack_wait``: seconds until the server delivers again."""
+        self.message_class = message_class
+        self.wants_acks = wants_acks
+        self.facade = facade
+        self._outbox = outbox
+        self._requests = requests
+        self._publish_replies: Callable[[Sequence[bytes], bytes], None] | None = getattr(
+            outbox, "publish_replies", None
+        )
+        self._interval = ack_wait / PROGRESSES
+        self._working: Deadlines[Delivery] = Deadlines()
+
+    def messages(self, raws: Iterable[Msg]) -> list[D]:
+        """The messages of the consumer that these are; at half the price of calling the class."""
+        kind: type[D] = self.message_class
+        acker = self if self.wants_acks else None
+        made: list[D] = []
+        append, new = made.append, object.__new__
+        for raw in raws:
+            message = new(kind)
+            message._raw = raw
+            message._acker = acker
+            append(message)
+        return made
+
+    def message(self, raw: Msg) -> D:
+        """One of them."""
+        return self.messages((raw,))[0]
+
+    def ack_many(self, messages: Iterable[Delivery]) -> int:
+        """Acknowledge all of these that are not settled, in one write; returns how many that were.
+
+        OutboundBufferLimitError or ConnectionClosedError with nothing sent and nothing settled.
+        """
+        unsettled = [message for message in messages if message._acker is not None]
+        if unsettled:
+            self._send([message._raw.reply or b"" for message in unsettled], ACK)
+            for message in unsettled:
+                message._acker = None
+        return len(unsettled)
+
+    def in_progress(self, message: Delivery) -> None:
+        """Say that ``message`` is being worked on."""
+        self._send([message._raw.reply or b""], PROGRESS)
+        self._outbox.flush()
+
+    def start_working(self, message: Delivery, now: float) -> None:
+        """Say that ``message`` is being worked on, now and again and again, until it is settled or ``stop_working``."""
+        if message._acker is not None:
+            self.in_progress(message)
+            self._working.set(message, now + self._interval)
+            self._outbox.rearm(self)
+
+    def stop_working(self, message: Delivery) -> None:
+        """Say it no more."""
+        self._working.set(message, None)
+        self._outbox.rearm(self)
+
+    def receive(self, message: Msg, now: float) -> None:
+        """Nothing: it subscribes to nothing."""
+
+    def handle_timeout(self, now: float) -> None:
+        """Report what is being worked on."""
+        for message in self._working.due(now):
+            if message._acker is None:
+                continue
+            try:
+                self.in_progress(message)
+            except OutboundBufferLimitError:
+                self._working.set(message, now + min(RETRY_PROGRESS, self._interval))
+            except LocalProtocolError:  # the connection has ended: there is nobody to tell
+                continue
+            else:
+                self._working.set(message, now + self._interval)
+        self._outbox.rearm(self)
+
+    def deadline(self) -> float | None:
+        """When the next report is due."""
+        return self._working.next()
+
+    def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
+        if self._publish_replies is not None:
+            self._publish_replies(replies, payload)
+        else:
+            for reply in replies:
+                self._outbox.publish(reply.decode("utf-8", "surrogateescape"), payload)
+
+
+def nak(delay: Duration | None = None) -> bytes:
+    """The payload that asks for another delivery. LocalProtocolError for a delay that is none."""
+    return NAK if delay is None or not delay else b'-NAK {"delay":%d}' % nanoseconds(delay)
+
+
+def term(reason: str | None = None) -> bytes:
+    """The payload that ends deliveries."""
+    return TERM if not reason else b"%b %b" % (TERM, reason.encode())
+
+
+def settle(message: Delivery, payload: bytes) -> None:
+    """Send a terminal acknowledgement, unless ``message`` is settled."""
+    acker = message._acker
+    if acker is not None:
+        acker._send([message._raw.reply or b""], payload)
+        message._acker = None
+
+
+def ack_sync(message: Delivery, now: float, timeout: float) -> Ticket[None]:
+    """Acknowledge; the ticket completes when the server has answered, and at once when ``message`` is settled.
+
+    The message is settled by the answer. TimeoutError; NoRespondersError when the consumer is gone. Under the policy
+    "none" there is nobody to ask, so nothing is sent.
+    """
+    acker = message._acker
+    if acker is None:
+        ticket: Ticket[None] = Ticket()
+        ticket.succeed(None)
+        return ticket
+
+    def answered(_: Msg) -> None:
+        message._acker = None
+
+    return acker._requests.request(
+        message.reply, ACK, timeout=timeout, now=now, decode=answered, no_responders=_consumer_gone
+    )
+
+
+def _consumer_gone(subject: str) -> Error:
+    return NoRespondersError(subject, "the consumer of this message does not exist any more")

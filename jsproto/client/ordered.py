@@ -1,0 +1,377 @@
+"""An ordered consumer: every message of a stream, or of its subjects, once and in order, whatever happens (ADR-15).
+
+It follows a consumer of its own, which keeps no state worth having: pushed, in memory, without acknowledgements, under
+a name and a deliver subject that are used once. When anything is wrong with it (a gap in its count, a count that starts
+again, three heartbeats missed, a status, a lost link, a full buffer) it is left behind and another one is created
+that starts behind the last message which was kept. So no message is skipped, since each consumer's own count proves
+that nothing is missing from it, and none comes twice, since what is not newer than the last one is not kept.
+
+Rules: the first attempt at creating another one is made at once; each further one waits twice as long as the one
+before, until a message or heartbeat shows that it works. What the server refuses for good ends it. When a buffer was
+full, the next consumer is created once half of it has been taken. While there is no link nothing is tried.
+
+Only the policy "last_per_subject" cannot be continued from a sequence: until the last message of each subject has come,
+it is asked for again, and a subject that was written to meanwhile shows its newest message only.
+
+What no subscriber can see: that somebody set its consumer forwards before the first message of it arrived.
+
+Not here: finding the stream (``subscribe``), the buffer and flow control (``inflow``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from jsproto.client.inflow import HEARTBEATS_MISSED, Inflow
+from jsproto.client.jsmsg import Acker, Delivery
+from jsproto.client.requests import is_no_responders
+from jsproto.errors import (
+    APIError,
+    ConnectionClosedError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NotJSMessageError,
+    OutboundBufferLimitError,
+    TimeoutError,
+)
+from jsproto.events import OrderedConsumerRecreated
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
+from jsproto.grammar.jsack import jsack_sequences, parse_jsack
+from jsproto.grammar.times import nanoseconds
+from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.gaps import NEVER, Break, Deliveries
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer
+from jsproto.wire.frames import Msg
+
+D = TypeVar("D", bound=Delivery)
+
+HEARTBEAT: Final = 5.0  # seconds
+FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
+FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further pause is twice as long
+LONGEST_PAUSE: Final = 5.0
+MAX_DOUBLINGS: Final = 16
+_SERVER_ERRORS: Final = range(500, 600)  # what may pass by itself; other codes say no for good
+
+
+class Phase(Enum):
+    """Where an ordered consumer stands."""
+
+    CREATING = "a consumer was asked for"
+    FOLLOWING = "messages come"
+    PAUSED = "another attempt will be made when its time has come"
+    FULL = "another consumer is created when there is room in the buffer"
+    DOWN = "there is no link"
+    ENDED = "nothing comes any more"
+
+
+class OrderedConsumer(Inflow[D]):
+    """One ordered reading of a stream. Made by ``JetStream.subscribe_ordered``.
+
+    Attributes, besides those of ``Inflow``: ``phase``; ``recreated`` (how often another consumer was needed).
+    """
+
+    __slots__ = (
+        "_anchor", "_answer_to", "_api", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal", "_made",
+        "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        acker: Acker[D],
+        *,
+        api: ApiSubjects,
+        inbox: str,
+        config: ConsumerConfig,
+        timeout: float,
+        now: float,
+        idle_heartbeat: float = HEARTBEAT,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
+        **keywords: Any,
+    ) -> None:
+        """Create the first consumer. ``config``: what to deliver, and from where on; everything else is settled here.
+
+        ``inbox``: a subject that nobody else uses; the last token of it names the consumers. ``timeout``: seconds for
+        each creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``. LocalProtocolError
+        for a configuration that an ordered consumer cannot have.
+        """
+        if not idle_heartbeat > 0 or not timeout > 0:
+            raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
+        super().__init__(outbox, acker, consumer="", patience=idle_heartbeat * heartbeats_missed, now=now, **keywords)
+        self.phase = Phase.CREATING
+        self.recreated = 0
+        self._api = api
+        self._inbox = inbox
+        self._config = settled(config, idle_heartbeat)
+        self._timeout = timeout
+        self._made = 0  # how many consumers were asked for
+        self._attempts = 0  # at creating one that works
+        self._floor = 0  # up to which what came of the consumers before was kept
+        self._restating = config.deliver_policy == "last_per_subject"
+        self._count = Deliveries()
+        self._sid: int | None = None
+        self._token = b""
+        self._answer_to = b""
+        self._ready: Ticket[None] | None = Ticket()
+        self._literal = None if not (only := config.filter_subject) or {"*", ">"} & set(only.split(".")) else only
+        api.consumer_create(self.stream, "c", self._literal)  # refuses bad names before anything is sent
+        self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
+        self._create(now)
+
+    # -- the application's verbs ---------------------------------------------------------------------------------------
+
+    @property
+    def last_seq(self) -> int:
+        """The stream sequence up to which everything was received: another consumer would start behind it."""
+        return max(self._floor, self._count.stream_seq)
+
+    def ready(self) -> Ticket[None]:
+        """Completed when the first consumer is there; fails with why it cannot be created."""
+        if self._ready is not None:
+            return self._ready
+        ticket: Ticket[None] = Ticket()
+        if self.error is not None:
+            ticket.fail(self.error)
+        else:
+            ticket.succeed(None)
+        return ticket
+
+    def unsubscribe(self, now: float) -> Ticket[None]:
+        """End it; what is buffered can still be taken. Nobody waits for the consumer to be deleted."""
+        self._end(ConnectionClosedError("the subscription was closed"))
+        ticket: Ticket[None] = Ticket()
+        ticket.succeed(None)
+        return ticket
+
+    def drain(self, now: float) -> Ticket[None]:
+        """The same: what is not here yet can be read another time, from ``last_seq`` on."""
+        return self.unsubscribe(now)
+
+    def end_interest(self) -> None:
+        """First half of a drain."""
+        self._end(ConnectionClosedError("the subscription was drained"))
+
+    def end_drain(self, now: float, closing: bool) -> None:
+        """Second half of a drain: nothing is left to do."""
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def answered(self, message: Msg, now: float) -> None:
+        """An answer to what was asked of the API."""
+        if message.subject != self._answer_to or self.phase is not Phase.CREATING:
+            return  # about a consumer that was left
+        try:
+            if is_no_responders(message):
+                raise JetStreamNotAvailableError(self._api.prefix)
+            info = ConsumerInfo.from_json(decode_response(message.payload))
+        except Error as error:
+            self._failed(error, now)
+            return
+        self.phase = Phase.FOLLOWING
+        self._timers.stop(Timer.CREATED)
+        if self._restating:
+            self._restating = info.num_pending > 0
+        elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
+            self._floor = max(self._floor, info.delivered.stream_seq)
+        self._listen(now)
+        if self._ready is not None:
+            self._ready.succeed(None)
+            self._settle_ready()
+
+    def anchor_lost(self, error: Error, now: float) -> None:
+        """The link is gone, and the consumer is not worth waiting for."""
+        if self._outbox.closed_error is not None or self._ready is not None:
+            self._end(error)
+        elif self.phase is not Phase.ENDED:
+            self._drop(tell=False)
+            self.phase = Phase.DOWN
+
+    def anchor_restored(self, now: float) -> None:
+        """There is a new link."""
+        if self.phase is Phase.DOWN:
+            self._attempts = 0
+            self._recreate("the link was lost", now)
+
+    # -- decisions -----------------------------------------------------------------------------------------------------
+
+    def _look(self, reply: bytes, now: float) -> bool:
+        if self._sid is None or self._token not in reply:
+            self._ignore("not a delivery of this consumer")
+            return False
+        last, count = self.last_seq, self._count
+        try:
+            broken = count.delivered(reply)
+        except NotJSMessageError as error:
+            self._ignore(str(error))
+            return False
+        if broken is not None:
+            self._floor, count.stream_seq = last, 0
+            self._broken(broken, now)
+            return False
+        self._floor = last
+        self._attempts = 0
+        if self._restating:
+            self._restating = parse_jsack(reply).pending > 0
+            count.following = NEVER
+        return count.stream_seq > last
+
+    def _broken(self, broken: Break, now: float) -> None:
+        what = "it counts anew" if broken.restarted else "deliveries were lost"
+        self._recreate(f"{what}: {broken.found} where {broken.expected} was next", now)
+
+    def _receive_heartbeat(self, header: bytes, now: float) -> None:
+        super()._receive_heartbeat(header, now)
+        if self.phase is Phase.FOLLOWING:
+            self._attempts = 0
+
+    def _silent(self, first: bool, now: float) -> None:
+        self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
+
+    def _refused(self, error: Error, now: float) -> None:
+        self._recreate(str(error), now)
+
+    def _overflow(self, now: float) -> None:
+        super()._overflow(now)
+        last_kept, _ = jsack_sequences(self._buffer[-1].reply or b"")
+        self._floor, self._count.stream_seq = last_kept, 0
+        self._recreate("the buffer was full", now)
+
+    def _after_taking(self, some: bool, now: float) -> None:
+        if self.phase is Phase.FULL and not self._half_full():
+            self._full = False
+            self._try_again(now)
+
+    def _handle_timer(self, timer: Timer, now: float) -> None:
+        if timer is Timer.CREATED:
+            self._failed(TimeoutError(f"no answer to creating a consumer within {self._timeout:g} s"), now)
+        else:
+            self._create(now)
+
+    # -- one consumer after the other ----------------------------------------------------------------------------------
+
+    def _create(self, now: float) -> None:
+        """Ask for a consumer that starts behind the last message kept."""
+        self.phase = Phase.CREATING
+        self._floor = self.last_seq
+        self._count = self._seen = Deliveries()
+        self._made += 1
+        self.consumer = f"{self._inbox.rpartition('.')[2]}_{self._made}"
+        self._token = f".{self.stream}.{self.consumer}.1.".encode()
+        deliver = f"{self._inbox}.{self._made}.m"
+        self._answer_to = f"{self._inbox}.{self._made}".encode()
+        config = replace(self._config, name=self.consumer, deliver_subject=deliver)
+        if self._floor and not self._restating:
+            config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
+            config.opt_start_time = None
+        asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
+        body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
+        self._sid = self._outbox.subscribe(deliver, self)
+        try:
+            self._outbox.publish(asked, dumps(body), self._answer_to)
+        except OutboundBufferLimitError as error:
+            self._failed(error, now)
+            return
+        self._outbox.flush()
+        self._timers.set(Timer.CREATED, now + self._timeout)
+        self._outbox.rearm(self)
+
+    def _failed(self, error: Error, now: float) -> None:
+        """The present consumer could not be created."""
+        for_good = isinstance(error, APIError) and error.code not in _SERVER_ERRORS
+        if self._ready is not None or for_good:
+            self._end(error)
+        else:
+            self._drop()
+            self._try_again(now)
+
+    def _recreate(self, reason: str, now: float) -> None:
+        """Leave the present consumer for another one."""
+        self._drop()
+        self.recreated += 1
+        self._outbox.emit(OrderedConsumerRecreated(self.stream, self.consumer, self.last_seq, reason))
+        self._try_again(now)
+
+    def _try_again(self, now: float) -> None:
+        if self._half_full():  # there would soon be no room again
+            self.phase = Phase.FULL
+            return
+        attempts, self._attempts = self._attempts, self._attempts + 1
+        if not attempts:
+            self._create(now)
+        else:
+            self.phase = Phase.PAUSED
+            pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MAX_DOUBLINGS), LONGEST_PAUSE)
+            self._timers.set(Timer.CREATE, now + pause)
+            self._outbox.rearm(self)
+
+    def _half_full(self) -> bool:
+        return 2 * len(self._buffer) > self._max_msgs or 2 * self.pending_bytes > self._max_bytes
+
+    def _drop(self, *, tell: bool = True) -> None:
+        """Leave the present consumer; ``tell`` the server that it can be deleted, which it would find out itself."""
+        self._timers.clear()
+        self._markers.clear()
+        self._outbox.rearm(self)
+        sid, self._sid = self._sid, None
+        if sid is None:
+            return
+        self._outbox.unsubscribe(sid)
+        if tell:
+            try:
+                self._outbox.publish(
+                    self._api.consumer_delete(self.stream, self.consumer), b"", f"{self._inbox}.deleted".encode()
+                )
+            except OutboundBufferLimitError:  # the server will find out itself
+                return
+
+    def _end(self, error: Error) -> None:
+        if self.phase is Phase.ENDED:
+            return
+        self.phase = Phase.ENDED
+        self._drop(tell=self._outbox.closed_error is None)
+        self._outbox.unsubscribe(self._anchor)
+        self._finish(error)
+        if self._ready is not None:
+            self._ready.fail(error)
+            self._settle_ready()
+
+    def _settle_ready(self) -> None:
+        ticket, self._ready = self._ready, None
+        assert ticket is not None
+        self._outbox.completed(ticket)
+
+
+class _Answers(Conversation):
+    """What keeps the place of an ordered consumer while it has no consumer: answers and news of the link come here."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: OrderedConsumer[Any]) -> None:
+        self._owner = owner
+
+    def receive(self, message: Msg, now: float) -> None:
+        """An answer of the API."""
+        self._owner.answered(message, now)
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """The link is gone."""
+        self._owner.anchor_lost(error, now)
+
+    def link_restored(self, now: float) -> None:
+        """There is a new one."""
+        self._owner.anchor_restored(now)
+
+
+def settled(config: ConsumerConfig, idle_heartbeat: float) -> ConsumerConfig:
+    """``config`` with what every consumer of an ordered reading has."""
+    return replace(
+        config, durable_name=None, ack_policy="none", ack_wait=None, max_deliver=1, flow_control=True,
+        idle_heartbeat=nanoseconds(idle_heartbeat), mem_storage=True, num_replicas=1,
+        inactive_threshold=config.inactive_threshold or nanoseconds(FORGOTTEN_AFTER),
+    )  # fmt: skip

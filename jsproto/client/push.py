@@ -1,0 +1,205 @@
+"""A push consumer's subscriber: what it delivers, an eye on the consumer, and its end (ADR-15).
+
+Rules: a gap in the consumer's count, a restart of it and a silence longer than three heartbeats are events; messages
+that are acknowledged come again by themselves. In a queue group nobody can tell what is missing, so nobody looks. A
+push consumer that is deleted says nothing: a silent one is asked for, and when it is gone so is the subscription. The
+end of a subscription deletes the consumer if the subscription created it and has it to itself. That is after
+everything has been delivered, and dealt with, when it is drained.
+
+Not here: finding or creating the consumer (``subscribe``), the buffer and the statuses (``inflow``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client.inflow import Inflow
+from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
+from jsproto.errors import ConnectionClosedError, Error, NotJSMessageError
+from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
+from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer
+
+if TYPE_CHECKING:
+    from jsproto.client.consumers import Consumers
+    from jsproto.grammar.consumer import ConsumerInfo
+
+D = TypeVar("D", bound=Delivery)
+
+DRAIN_TIMEOUT: Final = 30.0  # seconds in which what a drained subscription has buffered is to be taken
+
+
+class PushConsumer(Inflow[D]):
+    """One subscription to a push consumer. Made by ``JetStream.subscribe``.
+
+    Attributes, besides those of ``Inflow``: ``owned`` (its end deletes the consumer), ``info`` (the consumer, as the
+    server described it when the subscription was made; None before).
+    """
+
+    __slots__ = ("_deletion", "_draining", "_js", "_session", "_sid", "info", "owned")
+
+    def __init__(
+        self,
+        js: Consumers,
+        acker: Acker[D],
+        *,
+        deliver_subject: str,
+        queue: str | None,
+        created: bool,
+        now: float,
+        **keywords: Any,
+    ) -> None:
+        """Subscribe to ``deliver_subject``. ``created``: the consumer is new, so its first delivery is number 1.
+
+        The ``keywords`` are those of ``Inflow``.
+        """
+        super().__init__(js.session, acker, now=now, **keywords)
+        self.owned = False
+        self.info: ConsumerInfo | None = None
+        self._js = js
+        self._session = js.session
+        self._draining = False
+        self._deletion: Ticket[None] | None = None
+        if queue is not None:
+            self._seen = None
+        elif not created and self._seen is not None:
+            self._seen = Deliveries(UNKNOWN)
+        self._sid = js.session.subscribe(deliver_subject, self, queue)
+
+    def bound(self, info: ConsumerInfo, *, owned: bool, now: float) -> None:
+        """The consumer is there."""
+        self.info = info
+        self.consumer = info.name
+        self.owned = owned
+        if self.error is None:
+            self._listen(now)
+
+    # -- its end -------------------------------------------------------------------------------------------------------
+
+    def unsubscribe(self, now: float) -> Ticket[None]:
+        """End it at once; what is buffered can still be taken. The ticket waits until the consumer is deleted, if ours.
+
+        It takes the error when it cannot be; a consumer that is gone already is none.
+        """
+        self._leave(ConnectionClosedError("the subscription was closed"))
+        if self._deletion is None:
+            self._deletion = self._session.run(self._delete(now))
+        return self._deletion
+
+    def drain(self, now: float) -> Ticket[None]:
+        """End it; the ticket completes when all the server had sent is buffered, to be taken still.
+
+        A consumer of ours is deleted when the application asks for more after the last message, but no later than
+        ``DRAIN_TIMEOUT`` seconds from now; if it cannot be, ConsumerNotDeleted tells.
+        """
+        if self.error is None:
+            self._timers.set(Timer.DRAINED, now + DRAIN_TIMEOUT)
+            self._session.rearm(self)
+        return self._session.drain(now, [self])
+
+    def end_interest(self) -> None:
+        """First half of a drain."""
+        self._session.end_interest(self._sid)
+
+    def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
+        """Second half of a drain. ``closing``: the consumer is deleted now or never."""
+        asked = self._readable is not None
+        self._session.forget(self._sid)
+        self._draining = True
+        self._finish(ConnectionClosedError("the subscription was drained"))
+        if closing or (asked and not self._buffer):
+            self._delete_quietly(now)
+        return self._deletion
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """Nothing comes until there is a new link; nothing ever, if the session has ended."""
+        if self._session.closed:
+            self._finish(error)
+        else:
+            self._timers.stop(Timer.HEARTBEAT)
+            self._session.rearm(self)
+
+    def link_restored(self, now: float) -> None:
+        """What was under way was lost: the next message, or heartbeat, shows it."""
+        if self.info is not None and self.error is None:
+            self._listen(now)
+
+    # -- decisions -----------------------------------------------------------------------------------------------------
+
+    def _look(self, reply: bytes, now: float) -> bool:
+        seen = self._seen
+        try:
+            if seen is None:
+                if not reply.startswith(ACK_PREFIX):
+                    raise NotJSMessageError(f"not an ack reply subject of JetStream: {reply[:256]!r}")
+            elif (broken := seen.delivered(reply)) is not None:
+                self._broken(broken, now)
+        except NotJSMessageError as error:
+            self._ignore(str(error))
+            return False
+        return True
+
+    def _broken(self, broken: Break, now: float) -> None:
+        stream, consumer, expected, found = self.stream, self.consumer, broken.expected, broken.found
+        if broken.restarted:
+            self._session.emit(ConsumerRestarted(stream, consumer, expected, found))
+        else:
+            self._session.emit(DeliveriesLost(stream, consumer, expected, found - 1))
+
+    def _silent(self, first: bool, now: float) -> None:
+        if first:
+            self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._heard_at))
+        self._session.run(self._look_after(now))
+
+    def _refused(self, error: Error, now: float) -> None:
+        self._leave(error)
+
+    def _after_taking(self, some: bool, now: float) -> None:
+        self._full = False
+        if self._draining and not some:
+            self._delete_quietly(now)
+
+    def _handle_timer(self, timer: Timer, now: float) -> None:
+        self._delete_quietly(now)
+
+    def _leave(self, error: Error) -> None:
+        if self.error is None:
+            self._session.unsubscribe(self._sid)
+            self._finish(error)
+
+    def _delete_quietly(self, now: float) -> None:
+        if self._deletion is None:
+            self._deletion = self._session.run(self._delete_or_tell(now))
+
+    # -- scripts -------------------------------------------------------------------------------------------------------
+
+    def _look_after(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        """Is the consumer still there?"""
+        try:
+            yield self._js.consumer_info(self.stream, self.consumer, now=now)
+        except (ConsumerNotFoundError, StreamNotFoundError) as gone:
+            self.owned = False
+            self._leave(gone)
+        except Error:  # nobody can say: it will be asked again
+            pass
+
+    def _delete(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        if not self.owned or self._session.closed:
+            return
+        self._timers.stop(Timer.DRAINED)
+        self._session.rearm(self)
+        try:
+            yield self._js.delete_consumer(self.stream, self.consumer, now=now)
+        except (ConsumerNotFoundError, StreamNotFoundError):
+            return  # somebody else was quicker
+
+    def _delete_or_tell(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        try:
+            yield from self._delete(now)
+        except Error as error:
+            self._session.emit(ConsumerNotDeleted(self.stream, self.consumer, error))

@@ -1,0 +1,359 @@
+"""The subscribe workflow (ADR-15), as scripts: find the stream and the consumer, check that they fit, create what is
+missing, subscribe.
+
+Rules: what cannot be is refused before anything is sent. The stream is the one that has the subject; there must be
+exactly one. A consumer that is there is never changed: where it is not as asked for, the error says in what. A new one
+is created after the subscription to its deliver subject, for the server takes a consumer without a subscriber for
+free. Who loses a race for creating it looks again, and joins or is refused. A queue group without a consumer's name
+uses its own name, so that its members meet at one consumer.
+
+Not here: what happens afterwards (``push``, ``ordered``, ``pull``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
+from jsproto.client.consumers import Consumers
+from jsproto.client.inflow import HEARTBEATS_MISSED
+from jsproto.client.jsmsg import Acker, Delivery
+from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.push import PushConsumer
+from jsproto.errors import (
+    BindError,
+    ConfigMismatchError,
+    DuplicateSubscriptionError,
+    Error,
+    FilterMismatchError,
+    LocalProtocolError,
+    NoMatchingStreamError,
+    NoQueueError,
+    PullConsumerError,
+    PushConsumerError,
+    QueueFlowControlError,
+    QueueHeartbeatError,
+    QueueRequiredError,
+    RemoteProtocolError,
+    WrongQueueError,
+)
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
+from jsproto.grammar.subjects import check_name, check_queue, check_subject
+from jsproto.grammar.times import nanoseconds
+from jsproto.ticket import Ticket
+
+D = TypeVar("D", bound=Delivery)
+
+DEFAULT_HEARTBEAT: Final = 5.0  # seconds; of consumers that we create and nobody shares
+_SETTLED: Final = frozenset(
+    {
+        "ack_policy", "ack_wait", "backoff", "deliver_group", "deliver_subject", "durable_name", "filter_subject",
+        "flow_control", "max_ack_pending", "max_deliver", "max_waiting", "name",
+    }
+)  # fmt: skip
+_FILTERS: Final = ("filter_subject", "filter_subjects")
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a caller of ``subscribe`` or ``pull_subscribe`` asks for, checked: LocalProtocolError when it cannot be.
+
+    ``subject``: what to receive, None for all that the consumer has. ``stream``: its name, None to find it by the
+    subject. ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that
+    must be there. ``queue``: a group that shares the messages. ``options``: fields of ConsumerConfig.
+    """
+
+    subject: str | None
+    stream: str | None = None
+    durable: str | None = None
+    consumer: str | None = None
+    queue: str | None = None
+    pull: bool = False
+    options: Mapping[str, Any] | None = None
+    config: ConsumerConfig = field(init=False)
+    name: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        options: dict[str, Any] = dict(self.options or {})
+        if self.subject is not None:
+            check_subject(self.subject, wildcards=True)
+        elif self.stream is None:
+            raise LocalProtocolError("a subscription needs a subject, or the name of a stream")
+        if self.stream is not None:
+            check_name(self.stream)
+        if self.queue is not None:
+            check_queue(self.queue)
+        if self.durable is not None and self.consumer is not None:
+            raise LocalProtocolError("give durable, for a consumer that may be created, or consumer, not both")
+        for name in ("durable_name", "name", "deliver_group", *_FILTERS):
+            if name in options and (name != "filter_subjects" or self.subject is not None):
+                raise LocalProtocolError(f"{name} follows from the other arguments of a subscription")
+        self.name = self.consumer or self.durable or (None if self.pull else self.queue)
+        if self.name is not None:
+            check_name(self.name, "consumer")
+        self.config = ConsumerConfig(ack_policy=None).updated(**options)
+        self._check()
+
+    def _check(self) -> None:
+        config = self.config
+        if self.pull:
+            if config.ack_policy in ("none", "all"):
+                raise LocalProtocolError(f"a pull consumer cannot have ack_policy {config.ack_policy!r}")
+            for name in ("deliver_subject", "idle_heartbeat", "flow_control", "rate_limit_bps"):
+                if getattr(config, name):
+                    raise LocalProtocolError(f"{name} is for push consumers")
+            return
+        if config.max_waiting:
+            raise LocalProtocolError("max_waiting is for pull consumers")
+        if self.queue is not None and (config.flow_control or config.idle_heartbeat):
+            raise LocalProtocolError(
+                "a queue group has neither flow control nor idle heartbeats: anyone would get them"
+            )
+        if config.flow_control and config.idle_heartbeat == 0:
+            raise LocalProtocolError("flow control needs idle heartbeats")
+
+    def to_create(self, deliver_subject: str | None, name: str) -> ConsumerConfig:
+        """The configuration of a consumer that does not exist yet."""
+        config = replace(self.config, name=name, ack_policy=self.config.ack_policy or "explicit")
+        config.durable_name = self.durable or self.queue
+        if self.subject is not None:
+            config.filter_subject = self.subject
+        if not self.pull:
+            config.deliver_subject = config.deliver_subject or deliver_subject
+            config.deliver_group = self.queue
+            if self.queue is None and config.idle_heartbeat is None:
+                config.idle_heartbeat = nanoseconds(DEFAULT_HEARTBEAT)
+        if not config.idle_heartbeat:
+            config.idle_heartbeat = None
+        return config
+
+    def check_found(self, info: ConsumerInfo) -> None:
+        """Whether the consumer that was found is one to bind to; raises a BindError that says why not."""
+        found, where = info.config, (info.stream_name, info.name)
+        if self.pull and found.deliver_subject:
+            raise PushConsumerError(*where)
+        if not self.pull:
+            if not found.deliver_subject:
+                raise PullConsumerError(*where)
+            self._check_queue(found, where)
+            if info.push_bound and self.queue is None:
+                raise DuplicateSubscriptionError(*where)
+        if self.subject is not None and found.filters and found.filters != [self.subject]:
+            note = f"{', '.join(found.filters)} instead of {self.subject}"
+            raise FilterMismatchError(*where, ["filter_subject"], note)
+        different = differences(self.config, found)
+        if different:
+            raise ConfigMismatchError(*where, different)
+
+    def _check_queue(self, found: ConsumerConfig, where: tuple[str, str]) -> None:
+        group, queue = found.deliver_group, self.queue
+        error: type[BindError] | None = None
+        if queue is None:
+            error = QueueRequiredError if group else None
+        elif not group:
+            error = NoQueueError
+        elif group != queue:
+            error = WrongQueueError
+        elif found.flow_control:
+            error = QueueFlowControlError
+        elif found.idle_heartbeat:
+            error = QueueHeartbeatError
+        if error is not None:
+            raise error(*where, f"{group!r}" if group else "")
+
+
+class Subscriptions(Consumers):
+    """The half of ``JetStream`` that subscribes."""
+
+    def stream_names(self, subject: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
+        """Names of the streams that have messages of ``subject``, wildcards allowed: the first page of them."""
+        body = dumps({"subject": check_subject(subject, wildcards=True).decode()})
+        return self._ask(self.api.stream_names(), body, _stream_names, now, timeout)
+
+    def subscribe(
+        self,
+        wanted: Wanted,
+        *,
+        now: float,
+        message_class: type[D],
+        facade: Any = None,
+        delete_consumer: bool | None = None,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
+        **keywords: Any,
+    ) -> Ticket[PushConsumer[D]]:
+        """Subscribe to a push consumer as ``wanted``, found or created.
+
+        ``message_class`` and ``facade`` are those of ``Acker``. ``delete_consumer``: whether the end of the
+        subscription deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``:
+        how many intervals of silence are an alarm. The other ``keywords`` are those of ``Inflow``: ``raw`` and the
+        limits of the buffer. The ticket fails with SubscribeError or the subclass that fits, ConsumerNotFoundError for
+        a ``consumer`` that is not there, APIError.
+        """
+        return self.session.run(
+            _subscribe(
+                self, wanted, now, message_class=message_class, facade=facade, delete_consumer=delete_consumer,
+                heartbeats_missed=heartbeats_missed, **keywords,
+            )
+        )  # fmt: skip
+
+    def subscribe_ordered(
+        self, wanted: Wanted, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
+    ) -> Ticket[OrderedConsumer[D]]:
+        """Read what ``wanted`` names once and in order. ``keywords`` are those of ``OrderedConsumer``.
+
+        LocalProtocolError for what such a consumer settles itself. The ticket fails with NoMatchingStreamError or
+        APIError.
+        """
+        config = _ordered_config(wanted)
+        return self.session.run(
+            _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
+        )
+
+    def bind_pull(self, wanted: Wanted, *, now: float) -> Ticket[Bound]:
+        """A pull consumer as ``wanted``, found or created; errors as of ``subscribe``."""
+        return self.session.run(_bind_pull(self, wanted, now))
+
+
+@dataclass(slots=True)
+class Bound:
+    """A consumer that was found, or ``created``."""
+
+    info: ConsumerInfo
+    created: bool
+
+
+def _find_stream(js: Subscriptions, subject: str, now: float) -> Generator[Ticket[Any], Any, str]:
+    """The one stream that has messages of ``subject``; NoMatchingStreamError when there is none, or several."""
+    names: list[str] = yield js.stream_names(subject, now=now)
+    if len(names) != 1:
+        raise NoMatchingStreamError(subject, names)
+    return names[0]
+
+
+def _find_consumer(
+    js: Subscriptions, stream: str, wanted: Wanted, now: float
+) -> Generator[Ticket[Any], Any, ConsumerInfo | None]:
+    """The consumer that ``wanted`` names, checked; None when it may be created."""
+    if wanted.name is None:
+        return None
+    try:
+        info: ConsumerInfo = yield js.consumer_info(stream, wanted.name, now=now)
+    except ConsumerNotFoundError:
+        if wanted.consumer is not None and not wanted.pull:
+            raise
+        return None
+    wanted.check_found(info)
+    return info
+
+
+def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticket[Any], Any, Bound]:
+    """A pull consumer as ``wanted``, found or created."""
+    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    found = yield from _find_consumer(js, stream, wanted, now)
+    if found is not None:
+        return Bound(found, created=False)
+    config = wanted.to_create(None, wanted.name or _new_name(js))
+    if wanted.consumer is not None:
+        config.durable_name = wanted.consumer
+    try:
+        info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
+    except (ConsumerAlreadyExistsError, ConsumerNameExistError):
+        found = yield from _find_consumer(js, stream, wanted, now)
+        if found is None:
+            raise
+        return Bound(found, created=False)
+    return Bound(info, created=True)
+
+
+def _subscribe(
+    js: Subscriptions,
+    wanted: Wanted,
+    now: float,
+    *,
+    message_class: type[D],
+    facade: Any,
+    delete_consumer: bool | None,
+    heartbeats_missed: float = HEARTBEATS_MISSED,
+    **limits: Any,
+) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
+    """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``Inflow``."""
+    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    found = yield from _find_consumer(js, stream, wanted, now)
+
+    def listen(config: ConsumerConfig, created: bool) -> PushConsumer[D]:
+        return PushConsumer(
+            js, js.acker(config, message_class, facade), deliver_subject=config.deliver_subject or "",
+            queue=wanted.queue, created=created, now=now, stream=stream, consumer=config.consumer_name or "",
+            subject=wanted.subject or stream, patience=(config.idle_heartbeat or 0) / 1e9 * heartbeats_missed, **limits,
+        )  # fmt: skip
+
+    if found is None:
+        config = wanted.to_create(js.session.new_inbox(), wanted.name or _new_name(js))
+        push = listen(config, created=True)
+        try:
+            info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
+        except (ConsumerAlreadyExistsError, ConsumerNameExistError) as lost:  # somebody else was quicker
+            push.unsubscribe(now)
+            found = yield from _find_consumer(js, stream, wanted, now)
+            if found is None:
+                raise
+            if wanted.queue is None:
+                raise DuplicateSubscriptionError(stream, found.name, "it was created at the same time") from lost
+        except Error:
+            push.unsubscribe(now)
+            raise
+        else:
+            shared = wanted.queue is not None
+            push.bound(info, owned=not shared if delete_consumer is None else delete_consumer, now=now)
+            return push
+    push = listen(found.config, created=False)
+    push.bound(found, owned=False, now=now)
+    return push
+
+
+def _subscribe_ordered(
+    js: Subscriptions,
+    wanted: Wanted,
+    config: ConsumerConfig,
+    now: float,
+    *,
+    message_class: type[D],
+    facade: Any,
+    **keywords: Any,
+) -> Generator[Ticket[Any], Any, OrderedConsumer[D]]:
+    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    session = js.session
+    ordered = OrderedConsumer(
+        session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=js.api,
+        inbox=session.new_inbox(), config=config, timeout=js.timeout, now=now, stream=stream,
+        subject=wanted.subject or stream, idle_heartbeat=(config.idle_heartbeat or 0) / 1e9 or DEFAULT_HEARTBEAT,
+        **keywords,
+    )  # fmt: skip
+    yield ordered.ready()
+    return ordered
+
+
+def _ordered_config(wanted: Wanted) -> ConsumerConfig:
+    """What an ordered consumer delivers; LocalProtocolError for what it settles itself."""
+    settled = sorted(_SETTLED & set(wanted.options or {}))
+    if settled:
+        raise LocalProtocolError(f"an ordered consumer settles {', '.join(settled)} itself")
+    if wanted.queue is not None or wanted.name is not None:
+        raise LocalProtocolError("an ordered consumer has neither a queue nor a name: it is for one subscriber")
+    return replace(wanted.config, filter_subject=wanted.subject)
+
+
+def _stream_names(body: dict[str, Any]) -> list[str]:
+    names = body.get("streams")
+    if names is None:
+        return []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RemoteProtocolError(f"names of streams must be strings, not {names!r:.100}")
+    return names
+
+
+def _new_name(js: Subscriptions) -> str:
+    return js.session.new_inbox().rpartition(".")[2]

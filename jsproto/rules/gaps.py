@@ -1,0 +1,102 @@
+"""Whether a consumer's deliveries arrived without a hole. This file does not know our role.
+
+A consumer numbers what it delivers, redeliveries included, from 1 on: the consumer sequence. Each message says its own
+in the ack reply subject, and each idle heartbeat says the last one that was sent. So a message that was lost shows as
+soon as anything follows it, and a consumer that was reset, or made anew under its old name, shows as a number that
+comes again. The stream sequence shows neither: filters leave holes in it and redeliveries go back.
+
+Only the one subscriber of a consumer can tell: in a queue group every member sees holes.
+
+Not here: what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jsproto._event import event
+from jsproto.grammar.jsack import jsack_sequences
+
+UNKNOWN: Final = -1
+"""Where a consumer stands that was not followed from its beginning, before it says so."""
+NEVER: Final = b"\n"
+"""No reply subject starts like this: look at all of it."""
+
+
+@event
+class Break:
+    """The next delivery should have been number ``expected``; it is ``found``.
+
+    Higher: those in between were lost. Lower: the consumer numbers anew.
+    """
+
+    expected: int
+    found: int
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the consumer numbers anew."""
+        return self.found < self.expected
+
+    @property
+    def missing(self) -> int:
+        """How many deliveries were lost on the way to this one; 0 when nobody can tell."""
+        return max(self.found - self.expected, 0)
+
+
+class Deliveries:
+    """How far one consumer's deliveries have come.
+
+    Attributes: ``consumer_seq`` and ``stream_seq`` of the last one, 0 before the first; ``UNKNOWN`` as the consumer
+    sequence as long as any number may come next. ``following`` is how the reply subject of the next message starts if
+    it is the next of the stream, too, and delivered for the first time: a cheap comparison for what is nearly always
+    so, after which ``advance`` is all there is to do.
+    """
+
+    __slots__ = ("_form", "_head", "consumer_seq", "following", "stream_seq")
+
+    def __init__(self, consumer_seq: int = 0) -> None:
+        self.consumer_seq = consumer_seq
+        self.stream_seq = 0
+        self.following = NEVER
+        self._head = b""
+        self._form = b""
+
+    def advance(self) -> None:
+        """A message has come whose reply subject starts with ``following``."""
+        self.consumer_seq = consumer_seq = self.consumer_seq + 1
+        self.stream_seq = stream_seq = self.stream_seq + 1
+        self.following = self._form % (stream_seq + 1, consumer_seq + 1)
+
+    def delivered(self, reply: bytes) -> Break | None:
+        """A message has come with the reply subject ``reply``; says what is wrong with its number, if anything.
+
+        Afterwards it is the last one. NotJSMessageError, with nothing changed, for another kind of subject.
+        """
+        stream_seq, consumer_seq = jsack_sequences(reply)
+        broken = self._compare(consumer_seq)
+        self.consumer_seq = consumer_seq
+        self.stream_seq = stream_seq
+        if not self._head or not reply.startswith(self._head):
+            tokens = reply.split(b".")
+            self._head = b".".join(tokens[: 4 if len(tokens) == 9 else 6]) + b"."
+            self._form = self._head.replace(b"%", b"%%") + b"1.%d.%d."
+        self.following = self._form % (stream_seq + 1, consumer_seq + 1)
+        return broken
+
+    def heartbeat(self, last_consumer: int) -> Break | None:
+        """A heartbeat says that ``last_consumer`` was the last delivery; says what is wrong with that, if anything.
+
+        Afterwards it is the last one: what is missing is told once.
+        """
+        broken = self._compare(last_consumer + 1)
+        if broken is not None or self.consumer_seq == UNKNOWN:
+            self.consumer_seq = last_consumer
+            self.following = NEVER
+        return broken
+
+    def _compare(self, next_one: int) -> Break | None:
+        expected = self.consumer_seq + 1
+        if next_one == expected or self.consumer_seq == UNKNOWN:
+            return None
+        return Break(expected, next_one)

@@ -1,0 +1,150 @@
+"""What the statuses mean that a consumer sends instead of a message (ADR-15). This file does not know our role.
+
+A status is either news that the application need not hear of, or the end of a pull request that another one may make
+good, or an error that stays. One table says which, by code and by the words that follow; both roles use these words.
+What is not in the table is an error: a status that nobody knows must not be taken for silence.
+
+Rules: a code without words of its own stands for every text that has no entry. Servers before 2.12 send some statuses
+with other words; what is known of them is here too.
+
+Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``gaps``, ``client.inflow``).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from jsproto._event import event
+from jsproto.errors import (
+    BadPullError,
+    ConflictError,
+    ConsumerDeletedError,
+    Error,
+    LeadershipChangedError,
+    MaxWaitingError,
+    MessageSizeError,
+    NoRespondersError,
+    PinnedError,
+    PullLimitError,
+    PushBasedError,
+    RemoteProtocolError,
+    RequiredApiLevelError,
+    ServerShutdownError,
+    StatusError,
+)
+from jsproto.grammar.headers import last_value, status_line
+
+MAX_DIGITS: Final = 20
+
+
+class Meaning(Enum):
+    """What a status is to whoever consumes."""
+
+    HIDDEN = "normal: the application hears nothing of it"
+    RETRY = "the request ended, and another one may be served"
+    FATAL = "an error of the request or of the consumer: asking again gives the same answer"
+
+
+CONTROL: Final = 100
+BAD_REQUEST: Final = 400
+NO_MESSAGES: Final = 404
+REQUEST_TIMEOUT: Final = 408
+CONFLICT: Final = 409
+API_LEVEL: Final = 412
+PIN_MISMATCH: Final = 423
+NO_RESPONDERS: Final = 503
+
+WORDS: Final = {
+    CONTROL: "Idle Heartbeat",
+    BAD_REQUEST: "Bad Request",
+    NO_MESSAGES: "No Messages",
+    REQUEST_TIMEOUT: "Request Timeout",
+    API_LEVEL: "Required Api Level",
+    PIN_MISMATCH: "Nats-Pin-Id mismatch",
+}
+"""What servers write behind the codes that have one meaning."""
+
+FLOW_CONTROL: Final = "FlowControl Request"
+CONSUMER_DELETED: Final = "Consumer Deleted"
+PUSH_BASED: Final = "Consumer is push based"
+LEADERSHIP_CHANGE: Final = "Leadership Change"
+SERVER_SHUTDOWN: Final = "Server Shutdown"
+MESSAGE_SIZE: Final = "Message Size Exceeds MaxBytes"
+BATCH_COMPLETED: Final = "Batch Completed"
+MAX_WAITING: Final = "Exceeded MaxWaiting"
+MAX_BATCH: Final = "Exceeded MaxRequestBatch"
+MAX_EXPIRES: Final = "Exceeded MaxRequestExpires"
+MAX_BYTES: Final = "Exceeded MaxRequestMaxBytes"
+
+_H, _R, _F = Meaning.HIDDEN, Meaning.RETRY, Meaning.FATAL
+_CODES: Final[dict[int, tuple[Meaning, type[StatusError]]]] = {
+    CONTROL: (_H, StatusError),
+    BAD_REQUEST: (_F, BadPullError),
+    NO_MESSAGES: (_H, StatusError),
+    REQUEST_TIMEOUT: (_H, StatusError),
+    CONFLICT: (_F, ConflictError),
+    API_LEVEL: (_F, RequiredApiLevelError),
+    PIN_MISMATCH: (_R, PinnedError),
+}
+_CONFLICTS: Final[dict[str, tuple[Meaning, type[StatusError]]]] = {
+    CONSUMER_DELETED: (_F, ConsumerDeletedError),
+    PUSH_BASED: (_F, PushBasedError),
+    LEADERSHIP_CHANGE: (_R, LeadershipChangedError),
+    SERVER_SHUTDOWN: (_R, ServerShutdownError),
+    MESSAGE_SIZE: (_F, MessageSizeError),
+    BATCH_COMPLETED: (_H, StatusError),
+    MAX_WAITING: (_R, MaxWaitingError),
+    MAX_BATCH: (_F, PullLimitError),
+    MAX_EXPIRES: (_F, PullLimitError),
+    MAX_BYTES: (_F, PullLimitError),
+}
+
+
+def classify(code: int, description: str, subject: str = "") -> tuple[Meaning, Error]:
+    """What a status means, and the error it is where it is one; ``subject`` is what was asked, for 503."""
+    if code == NO_RESPONDERS:
+        return Meaning.FATAL, NoRespondersError(subject, "the consumer does not exist, or has no leader now")
+    if code == CONFLICT:
+        lowered = description.lower()
+        for words, (meaning, kind) in _CONFLICTS.items():
+            if lowered.startswith(words.lower()):
+                return meaning, kind(code, description)
+    meaning, kind = _CODES.get(code, (Meaning.FATAL, StatusError))
+    return meaning, kind(code, description)
+
+
+@event
+class ConsumerStatus:
+    """A status of a consumer.
+
+    ``pending_msgs`` and ``pending_bytes``: how much of the pull request was not served, None when it does not say.
+    ``error`` is what to raise where ``meaning`` is not HIDDEN.
+    """
+
+    code: int
+    description: str
+    meaning: Meaning
+    error: Error
+    pending_msgs: int | None
+    pending_bytes: int | None
+
+
+def read_status(header: bytes, subject: str = "") -> ConsumerStatus | None:
+    """The status that a header block says; None when it says none. RemoteProtocolError when it is malformed."""
+    found = status_line(header)
+    if found is None:
+        return None
+    code, description = found
+    meaning, error = classify(code, description, subject)
+    messages, size = _number(header, b"Nats-Pending-Messages"), _number(header, b"Nats-Pending-Bytes")
+    return ConsumerStatus(code, description, meaning, error, messages, size)
+
+
+def _number(header: bytes, name: bytes) -> int | None:
+    value = last_value(header, name)
+    if value is None:
+        return None
+    if not value.isdigit() or len(value) > MAX_DIGITS:
+        raise RemoteProtocolError(f"{name.decode()} is not a number", value)
+    return int(value)

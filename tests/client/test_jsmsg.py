@@ -1,0 +1,259 @@
+"""Acknowledgements: the right bytes, once, in one write, and never an exception for a message that is settled."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from jsproto.client.jsmsg import Acker, JSMsg
+from jsproto.errors import (
+    ConnectionClosedError,
+    ConnectionLostError,
+    LocalProtocolError,
+    NoRespondersError,
+    NotJSMessageError,
+    OutboundBufferLimitError,
+    RemoteProtocolError,
+    TimeoutError,
+)
+from jsproto.grammar.jsack import JSAck
+from jsproto.wire.frames import Msg
+from tests.client.pulling import Pulling
+
+
+@pytest.mark.parametrize(
+    ("verb", "payload"),
+    [
+        (lambda message: message.ack(), b"+ACK"),
+        (lambda message: message.nak(), b"-NAK"),
+        (lambda message: message.nak(0), b"-NAK"),
+        (lambda message: message.nak(1.5), b'-NAK {"delay":1500000000}'),
+        (lambda message: message.nak(timedelta(milliseconds=1)), b'-NAK {"delay":1000000}'),
+        (lambda message: message.term(), b"+TERM"),
+        (lambda message: message.term(""), b"+TERM"),
+        (lambda message: message.term("no such order"), b"+TERM no such order"),
+    ],
+)
+def test_terminal_acknowledgements_are_sent_once(verb: Any, payload: bytes) -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    assert not message.settled
+    verb(message)
+    assert pulling.acks() == [(b"1", payload)]
+    assert message.settled
+    verb(message)
+    message.ack()
+    message.nak()
+    message.term()
+    message.in_progress()
+    assert message.ack_sync(now=pulling.now, timeout=1).result() is None
+    pulling.consumer.acker.start_working(message, pulling.now)
+    assert pulling.consumer.acker.ack_many([message]) == 0
+    pulling.advance(60)
+    assert pulling.acks() == []
+
+
+def test_progress_is_not_terminal() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    message.in_progress()
+    message.in_progress()
+    message.ack()
+    assert [payload for _, payload in pulling.acks()] == [b"+WPI", b"+WPI", b"+ACK"]
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), "1"])
+def test_delays_that_are_none(delay: Any) -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    with pytest.raises(LocalProtocolError):
+        message.nak(delay)
+    assert not message.settled
+    assert pulling.acks() == []
+
+
+def test_many_at_once_in_one_write() -> None:
+    pulling = Pulling()
+    messages = pulling.some(5)
+    messages[1].ack()
+    pulling.acks()
+    assert pulling.consumer.acker.ack_many(iter(messages)) == 4
+    assert len(pulling.session._writes) == 1
+    assert pulling.acks() == [(b"1", b"+ACK"), (b"3", b"+ACK"), (b"4", b"+ACK"), (b"5", b"+ACK")]
+    assert pulling.consumer.acker.ack_many(messages) == 0
+    assert pulling.acks() == []
+
+
+def test_what_cannot_be_sent_is_not_settled() -> None:
+    pulling = Pulling()
+    messages = pulling.some(2)
+    pulling.session._pending, pending = 10**9, pulling.session._pending
+    for verb in (messages[0].ack, lambda: pulling.consumer.acker.ack_many(messages)):
+        with pytest.raises(OutboundBufferLimitError):
+            verb()
+    pulling.session._pending = pending
+    assert pulling.consumer.acker.ack_many(messages) == 2
+    pulling.session.close(pulling.now)
+
+
+def test_after_the_end() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    pulling.session.close(pulling.now)
+    with pytest.raises(ConnectionClosedError):
+        message.ack()
+    with pytest.raises(ConnectionClosedError):
+        message.ack_sync(now=pulling.now, timeout=1)
+
+
+def test_an_acknowledgement_that_is_answered() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    ticket = message.ack_sync(now=pulling.now, timeout=1)
+    (request,) = pulling.published()
+    assert (request.payload, request.subject) == (b"+ACK", message.reply.encode())
+    assert not message.settled
+    assert request.reply is not None
+    pulling.deliver(request.reply)
+    assert ticket.result() is None
+    assert message.settled
+
+
+@pytest.mark.parametrize("problem", ["timeout", "gone", "lost"])
+def test_an_acknowledgement_that_is_not_answered_may_be_tried_again(problem: str) -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    ticket = message.ack_sync(now=pulling.now, timeout=1)
+    (request,) = pulling.published()
+    if problem == "timeout":
+        pulling.advance(1)
+        assert isinstance(ticket.error, TimeoutError)
+    elif problem == "gone":
+        assert request.reply is not None
+        pulling.deliver(request.reply, header=b"NATS/1.0 503\r\n\r\n")
+        assert isinstance(ticket.error, NoRespondersError)
+        assert "consumer" in str(ticket.error)
+    else:
+        pulling.lose()
+        assert isinstance(ticket.error, ConnectionLostError)
+        pulling.advance(1)
+        pulling.connect()
+        pulling.published()
+    assert not message.settled
+    message.ack()
+    assert pulling.acks() == [(b"1", b"+ACK")]
+
+
+def test_under_the_policy_none_nothing_is_sent() -> None:
+    pulling = Pulling(ack_policy="none")
+    (message,) = pulling.some()
+    assert message.settled
+    message.ack()
+    message.nak(1)
+    message.term("x")
+    message.in_progress()
+    pulling.consumer.acker.ack_many([message])
+    message.ack_sync(now=pulling.now, timeout=1).result()
+    assert pulling.published() == []
+
+
+# -- work in progress --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "interval"),
+    [({}, 10.0), ({"ack_wait": 3_000_000_000}, 1.0), ({"ack_wait": 9, "backoff": [6_000_000_000]}, 3e-9)],
+)
+def test_work_is_reported_at_a_third_of_the_ack_wait(config: dict[str, Any], interval: float) -> None:
+    pulling = Pulling(**config)
+    (message,) = pulling.some()
+    acker = pulling.consumer.acker
+    acker.start_working(message, pulling.now)
+    assert [payload for _, payload in pulling.acks()] == [b"+WPI"]
+    assert acker.deadline() == pulling.now + interval
+
+
+def test_work_is_reported_until_it_stops() -> None:
+    pulling = Pulling(ack_wait=3_000_000_000)
+    first, second = pulling.some(2)
+    acker = pulling.consumer.acker
+    acker.start_working(first, pulling.now)
+    acker.start_working(second, pulling.now)
+    pulling.advance(2)
+    assert len(pulling.acks()) == 6
+    acker.stop_working(first)
+    pulling.advance(1)
+    assert pulling.acks() == [(b"2", b"+WPI")]
+    second.ack()
+    pulling.acks()
+    pulling.advance(60)
+    assert pulling.acks() == []
+    assert acker.deadline() is None
+
+
+def test_work_is_reported_when_there_is_room_again() -> None:
+    pulling = Pulling(ack_wait=3_000_000_000)
+    (message,) = pulling.some()
+    acker = pulling.consumer.acker
+    acker.start_working(message, pulling.now)
+    pulling.acks()
+    pulling.session._pending, pending = 10**9, pulling.session._pending
+    acker.handle_timeout(pulling.now + 1)
+    pulling.session._pending = pending
+    acker.handle_timeout(pulling.now + 1.02)
+    assert [payload for _, payload in pulling.acks()] == [b"+WPI"]
+    pulling.session.close(pulling.now)
+    acker.handle_timeout(pulling.now + 3)
+    assert acker.deadline() is None
+
+
+# -- what a message says -----------------------------------------------------------------------------------------------
+
+
+def test_a_message() -> None:
+    pulling = Pulling(v2=True)
+    (message,) = pulling.some(header=b"NATS/1.0\r\nA: b\r\n\r\n")
+    assert (message.subject, message.data, message.headers["A"]) == ("s.a", b"x", "b")
+    assert message.metadata == JSAck(None, "abcdefgh", "S", "C", 1, 1, 1, 1_000, 0)
+    assert repr(message) == "<JSMsg 's.a' 1 bytes>"
+    (message,) = pulling.some()
+    assert len(message.headers) == 0
+
+
+@pytest.mark.parametrize("reply", [b"$JS.ACK.S.C.1.1.1.1", b"$JS.ACK.a.b.S.C.1.1.1.1", b"$JS.ACK.S.C.x.1.1.1.1"])
+def test_a_reply_that_says_nothing(reply: bytes) -> None:
+    pulling = Pulling()
+    (message,) = pulling.some(reply=reply)
+    with pytest.raises(NotJSMessageError):
+        _ = message.metadata
+    message.ack()  # as it came, unchanged
+    assert [pub.subject for pub in pulling.published()] == [reply]
+
+
+def test_a_header_block_that_is_none() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some(header=b"NATS/1.0\r\nnonsense\r\n\r\n")
+    with pytest.raises(RemoteProtocolError):
+        _ = message.headers
+
+
+class Embedded:
+    """The outbox of another client: it has only what every outbox has."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+
+    def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
+        self.sent.append((subject, payload))
+
+
+def test_in_another_client() -> None:
+    outbox: Any = Embedded()
+    acker = Acker(outbox, Pulling().session.requests, JSMsg)
+    reply = b"$JS.ACK.S.C.1.1.1.1.1"
+    acker.receive(Msg(b"a", b"1", None, None, b""), 0.0)
+    messages = [acker.message(Msg(b"a", b"1", reply, None, b"")) for _ in range(2)]
+    assert acker.ack_many(messages) == 2
+    assert outbox.sent == [(reply.decode(), b"+ACK")] * 2

@@ -1,0 +1,459 @@
+"""Ordered consumers against a scripted server: whatever happens to a consumer, the next one goes on behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.client.jsmsg import Acker, JSMsg
+from jsproto.client.ordered import FIRST_PAUSE, LONGEST_PAUSE, OrderedConsumer, Phase
+from jsproto.errors import (
+    BadSubjectError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TimeoutError,
+)
+from jsproto.events import OrderedConsumerRecreated, SlowConsumer, UnexpectedMessage
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.wire.frames import Pub, Unsub
+from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
+
+NOBODY = b"NATS/1.0 503\r\n\r\n"
+
+
+class Reading:
+    """An ordered reading, and the server's side of its present consumer."""
+
+    def __init__(self, config: ConsumerConfig | None = None, *, answer: bool = True, **options: Any) -> None:
+        self.h = Pushing(**options.pop("session", {}))
+        session = self.h.session
+        self.ordered = OrderedConsumer(
+            session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api,
+            inbox="_INBOX.o", config=config or ConsumerConfig(filter_subject="s.a"), timeout=5.0, now=self.h.now,
+            stream="S", subject="s.a", idle_heartbeat=1.0, **options,
+        )  # fmt: skip
+        self.count = 0
+        self.config: dict[str, Any] = {}
+        self.request: Pub
+        self.expect_creation()
+        if answer:
+            self.created()
+
+    def expect_creation(self) -> None:
+        """A consumer was asked for, once."""
+        creations = [asked for asked in self.h.asked() if ".CREATE." in asked[0]]
+        assert len(creations) == 1, creations
+        ((subject, body, self.request),) = creations
+        self.config = body["config"]
+        assert subject == f"CONSUMER.CREATE.S.{self.config['name']}.s.a"
+        assert (body["stream_name"], body["action"]) == ("S", "create")
+        assert self.config["deliver_subject"].encode() in self.h.subs.values()
+        self.count = 0
+
+    def created(self, *, at: int | None = None, pending: int = 9) -> None:
+        start = self.config.get("opt_start_seq", 1) - 1 if at is None else at
+        delivered = {"consumer_seq": 0, "stream_seq": start}
+        self.h.reply_to(self.request, info(self.config["name"], self.config, delivered=delivered, num_pending=pending))
+
+    def push(self, stream_seq: int, *, skip: int = 0, **keywords: Any) -> None:
+        """The next delivery, after ``skip`` that were lost."""
+        self.count += 1 + skip
+        reply = ack_subject(self.config["name"], self.count, stream_seq, **keywords)
+        self.h.push(self.config["deliver_subject"], reply, b"%d" % stream_seq)
+
+    def status(self, header: bytes, reply: bytes | None = None) -> None:
+        self.h.push(self.config["deliver_subject"], reply, b"", header)
+
+    def take(self, most: int = 1000) -> list[int]:
+        return [int(message.data) for message in self.ordered.pop_many(most, self.h.now)]
+
+    def recreated(self) -> list[str]:
+        """Why other consumers were needed since the last call."""
+        return [event.reason for event in self.h.events() if isinstance(event, OrderedConsumerRecreated)]
+
+
+def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
+    reading = Reading()
+    assert reading.config == {
+        "name": "o_1", "deliver_subject": "_INBOX.o.1.m", "filter_subject": "s.a", "ack_policy": "none",
+        "max_deliver": 1, "flow_control": True, "idle_heartbeat": 10**9, "mem_storage": True, "num_replicas": 1,
+        "inactive_threshold": 300 * 10**9,
+    }  # fmt: skip
+    assert reading.ordered.ready().result() is None
+    assert reading.ordered.phase is Phase.FOLLOWING
+    for seq in range(1, 6):
+        reading.push(seq)
+    assert reading.take(2) == [1, 2]
+    readable = reading.ordered.readable()
+    assert readable.done
+    assert reading.take() == [3, 4, 5]
+    assert reading.ordered.last_seq == 5
+    readable = reading.ordered.readable()
+    assert reading.ordered.readable() is readable
+    reading.push(9)
+    assert readable.done
+    (message,) = reading.ordered.pop_many(9, reading.h.now)
+    assert message.settled
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_a_gap_leads_to_a_consumer_that_starts_behind_the_last_message(v2: bool) -> None:
+    reading = Reading()
+    reading.push(1, v2=v2)
+    reading.push(2, v2=v2)
+    old = reading.config["deliver_subject"]
+    reading.push(7, skip=1, v2=v2)
+    assert reading.recreated() == ["deliveries were lost: 4 where 3 was next"]
+    reading.expect_creation()
+    assert old.encode() not in reading.h.subs.values()
+    assert (reading.config["name"], reading.config["deliver_policy"]) == ("o_2", "by_start_sequence")
+    assert reading.config["opt_start_seq"] == 3
+    reading.created()
+    for seq in (3, 7, 8):
+        reading.push(seq, v2=v2)
+    assert reading.take() == [1, 2, 3, 7, 8]
+    assert reading.ordered.recreated == 1
+
+
+def test_messages_may_come_before_the_answer_to_the_creation() -> None:
+    reading = Reading(answer=False)
+    assert not reading.ordered.ready().done
+    reading.push(1)
+    reading.push(2)
+    reading.h.reply_to(
+        reading.request, info("o_1", {}, delivered={"consumer_seq": 2, "stream_seq": 900})
+    )  # 900 may be on its way
+    assert reading.ordered.last_seq == 2
+    assert reading.take() == [1, 2]
+
+
+def test_a_heartbeat_shows_what_was_lost_last() -> None:
+    reading = Reading()
+    reading.push(1)
+    reading.status(heartbeat(1, 1))
+    assert reading.recreated() == []
+    reading.status(heartbeat(2, 5))
+    assert reading.recreated() == ["deliveries were lost: 3 where 2 was next"]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 2
+
+
+def test_a_count_that_starts_again_is_another_ones_doing() -> None:
+    reading = Reading()
+    for seq in (1, 2, 3):
+        reading.push(seq)
+    reading.count = 0
+    reading.push(1)
+    assert reading.recreated() == ["it counts anew: 1 where 4 was next"]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 4
+    reading.created()
+    reading.status(heartbeat(0))
+    reading.push(4)
+    assert reading.take() == [1, 2, 3, 4]
+
+
+def test_silence_leads_to_another_consumer_and_then_to_patience() -> None:
+    reading = Reading()
+    reading.push(1)
+    reading.h.advance(2.9)
+    assert reading.recreated() == []
+    reading.h.advance(0.1)
+    assert reading.recreated() == ["nothing came for 3 s"]
+    pauses = []
+    for _ in range(9):
+        reading.expect_creation()
+        start = reading.h.now
+        reading.h.advance(5.0)  # no answer
+        assert reading.ordered.phase is Phase.PAUSED
+        deadline = reading.ordered.deadline()
+        assert deadline is not None
+        pauses.append(round(deadline - start - 5.0, 6))
+        reading.h.advance(pauses[-1])
+    assert pauses[:4] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE, 8 * FIRST_PAUSE]
+    assert pauses[-2:] == [LONGEST_PAUSE, LONGEST_PAUSE]
+    reading.expect_creation()
+    reading.created()
+    reading.status(heartbeat(0))
+    reading.h.advance(3.0)
+    assert reading.ordered.recreated == 2
+    reading.expect_creation()  # at once: the one before had worked
+    assert reading.config["opt_start_seq"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "header"),
+    [(refusal(503, 10008), None), (None, NOBODY)],
+    ids=["unavailable", "nobody"],
+)
+def test_what_may_pass_is_tried_again(answer: dict[str, Any] | None, header: bytes | None) -> None:
+    reading = Reading()
+    reading.push(1, skip=1)
+    reading.expect_creation()
+    reading.h.reply_to(reading.request, answer, header)
+    assert reading.ordered.phase is Phase.PAUSED
+    reading.h.advance(FIRST_PAUSE)
+    reading.expect_creation()
+    reading.created()
+    reading.push(1)
+    assert reading.take() == [1]
+
+
+def test_what_the_server_refuses_for_good_ends_it() -> None:
+    reading = Reading()
+    reading.push(1)
+    reading.push(2, skip=1)
+    reading.expect_creation()
+    readable = reading.ordered.readable()
+    assert readable.done
+    assert reading.take() == [1]
+    readable = reading.ordered.readable()
+    reading.h.reply_to(reading.request, refusal(404, 10059))
+    assert isinstance(readable.error, StreamNotFoundError)
+    assert reading.ordered.phase is Phase.ENDED
+    assert isinstance(reading.ordered.ready().error, StreamNotFoundError)
+    assert reading.ordered.deadline() is None
+    reading.h.sent()
+    assert reading.h.subs.keys() <= {b"1", b"2"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "header", "error"),
+    [
+        (refusal(503, 10008), None, Exception),
+        (refusal(404, 10059), None, StreamNotFoundError),
+        (None, NOBODY, JetStreamNotAvailableError),
+        ({"name": "o_1"}, None, RemoteProtocolError),
+    ],
+    ids=["unavailable", "stream", "nobody", "junk"],
+)
+def test_the_first_consumer_is_there_or_there_is_an_error(
+    answer: dict[str, Any] | None, header: bytes | None, error: type[Exception]
+) -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.h.reply_to(reading.request, answer, header)
+    assert isinstance(ready.error, error)
+    assert isinstance(reading.ordered.error, error)
+
+
+def test_the_first_consumer_has_its_time() -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.h.advance(5.0)
+    assert isinstance(ready.error, TimeoutError)
+
+
+def test_the_first_consumer_needs_its_link() -> None:
+    reading = Reading(answer=False, session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
+    ready = reading.ordered.ready()
+    reading.h.lose()
+    assert isinstance(ready.error, ConnectionLostError)
+
+
+def test_a_junk_answer_later_on_is_passed_over_and_tried_again() -> None:
+    reading = Reading()
+    reading.push(1, skip=1)
+    reading.expect_creation()
+    reading.h.reply_to(reading.request, {"name": 3})
+    assert reading.ordered.phase is Phase.PAUSED
+
+
+def test_a_lost_link_leads_to_another_consumer_on_the_next_one() -> None:
+    reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
+    reading.push(1)
+    reading.h.lose()
+    assert reading.ordered.phase is Phase.DOWN
+    assert reading.ordered.deadline() is None
+    reading.h.advance(60.0)  # silence is no alarm now
+    reading.h.connect()
+    assert reading.recreated() == ["the link was lost"]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 2
+    reading.created()
+    reading.push(2)
+    assert reading.take() == [1, 2]
+
+
+def test_a_lost_session_ends_it() -> None:
+    reading = Reading()
+    readable = reading.ordered.readable()
+    reading.h.lose()
+    assert isinstance(readable.error, ConnectionLostError)
+    reading.ordered.anchor_restored(reading.h.now)
+    reading.ordered.anchor_lost(ConnectionLostError("again"), reading.h.now)
+    assert reading.ordered.phase is Phase.ENDED
+
+
+def test_a_full_buffer_pauses_the_reading() -> None:
+    reading = Reading(pending_msgs_limit=4)
+    for seq in range(1, 6):
+        reading.push(seq)
+    events = reading.h.events()
+    assert [type(event) for event in events] == [SlowConsumer, OrderedConsumerRecreated]
+    assert reading.ordered.phase is Phase.FULL
+    assert (reading.ordered.dropped, reading.ordered.last_seq) == (1, 4)
+    assert not [asked for asked in reading.h.asked() if ".CREATE." in asked[0]]
+    assert reading.take(1) == [1]
+    assert reading.ordered.phase is Phase.FULL
+    assert reading.take(1) == [2]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 5
+    reading.created()
+    reading.push(5)
+    assert reading.take() == [3, 4, 5]
+
+
+def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
+    reading = Reading(pending_bytes_limit=10)
+    name, deliver = reading.config["name"], reading.config["deliver_subject"]
+    reading.h.push(deliver, ack_subject(name, 1), b"1" * 30, b"NATS/1.0\r\nK: v\r\n\r\n")
+    assert reading.ordered.pending_bytes == 48
+    reading.h.push(deliver, ack_subject(name, 2), b"2")
+    assert reading.ordered.phase is Phase.FULL
+    assert len(reading.take()) == 1
+    assert reading.ordered.phase is Phase.CREATING
+
+
+def test_recreating_waits_for_room_in_the_buffer() -> None:
+    reading = Reading(pending_msgs_limit=4)
+    for seq in range(1, 4):
+        reading.push(seq)
+    reading.push(9, skip=1)
+    assert reading.ordered.phase is Phase.FULL
+    assert reading.take(2) == [1, 2]
+    reading.h.sent()
+    assert reading.ordered.phase is Phase.CREATING
+
+
+def test_what_is_not_its_consumers_is_not_counted() -> None:
+    reading = Reading()
+    deliver = reading.config["deliver_subject"]
+    reading.push(1)
+    reading.h.push(deliver, ack_subject("other", 2))
+    reading.h.push(deliver, None)
+    reading.h.push(deliver, b"$JS.ACK.S.o_1.1.x.y.5.5")
+    assert [type(event) for event in reading.h.events()] == [UnexpectedMessage] * 3
+    reading.push(2)
+    assert reading.take() == [1, 2]
+    assert reading.ordered.recreated == 0
+
+
+def test_a_status_leads_to_another_consumer() -> None:
+    reading = Reading()
+    reading.status(b"NATS/1.0 404 No Messages\r\n\r\n")
+    reading.status(b"NATS/1.0 what\r\n\r\n")
+    assert [type(event) for event in reading.h.events()] == [UnexpectedMessage]
+    reading.status(b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
+    assert reading.recreated() == ["status 409 Consumer Deleted"]
+
+
+def test_where_a_policy_starts_is_kept_even_before_the_first_message() -> None:
+    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="new"), answer=False)
+    assert reading.config["deliver_policy"] == "new"
+    reading.created(at=41)
+    reading.h.advance(3.0)
+    reading.expect_creation()
+    assert (reading.config["deliver_policy"], reading.config["opt_start_seq"]) == ("by_start_sequence", 42)
+
+
+def test_a_start_by_time_is_not_repeated() -> None:
+    config = ConsumerConfig(filter_subject="s.a", deliver_policy="by_start_time", opt_start_time=10**18)
+    reading = Reading(config, answer=False)
+    reading.created(at=5)
+    reading.push(9, skip=2)
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 6
+    assert "opt_start_time" not in reading.config
+
+
+def test_the_last_of_each_subject_is_asked_for_again_until_all_have_come() -> None:
+    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject"), answer=False)
+    reading.created(at=3, pending=3)
+    reading.push(4, pending=2)
+    reading.push(9, skip=1, pending=0)
+    reading.expect_creation()
+    assert reading.config["deliver_policy"] == "last_per_subject"
+    reading.created(at=3, pending=3)
+    reading.push(4, pending=2)  # came before
+    reading.push(7, pending=1)
+    reading.push(9, pending=0)
+    reading.push(10, skip=1)
+    assert reading.take() == [4, 7, 9]
+    reading.expect_creation()
+    assert (reading.config["deliver_policy"], reading.config["opt_start_seq"]) == ("by_start_sequence", 10)
+    empty = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject"), answer=False)
+    empty.created(pending=0)
+    empty.push(5)
+    empty.push(6, skip=1)
+    empty.expect_creation()
+    assert empty.config["opt_start_seq"] == 6
+
+
+def test_no_room_to_ask_is_no_end() -> None:
+    reading = Reading(session={"pending_size": 2_000})
+    session = reading.h.session
+    reading.push(1)
+    session.publish("other", bytes(3_000))
+    session._urgent = False
+    name, deliver = reading.config["name"], reading.config["deliver_subject"]
+    reading.ordered.receive(__import__("jsproto").Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
+    assert deliver
+    assert reading.ordered.phase is Phase.PAUSED
+    reading.h.sent()
+    reading.h.advance(FIRST_PAUSE)
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 2
+
+
+def test_its_end_deletes_the_consumer_and_leaves_what_is_buffered() -> None:
+    for verb in ("unsubscribe", "drain"):
+        reading = Reading()
+        reading.push(1)
+        assert getattr(reading.ordered, verb)(reading.h.now).result() is None
+        assert getattr(reading.ordered, verb)(reading.h.now).result() is None
+        frames = reading.h.sent()
+        assert sum(isinstance(frame, Unsub) for frame in frames) == 2
+        assert [f.subject for f in frames if isinstance(f, Pub)] == [b"$JS.API.CONSUMER.DELETE.S.o_1"]
+        assert reading.take() == [1]
+        with pytest.raises(ConnectionClosedError):
+            reading.ordered.readable().result()
+
+
+def test_draining_the_session_ends_it() -> None:
+    reading = Reading()
+    ticket = reading.h.session.drain(reading.h.now)
+    reading.h.sent()
+    reading.h.feed(b"PONG\r\n")
+    assert ticket.done
+    assert reading.ordered.phase is Phase.ENDED
+
+
+def test_late_answers_change_nothing() -> None:
+    reading = Reading()
+    first = reading.request
+    reading.push(1, skip=1)
+    reading.expect_creation()
+    reading.h.reply_to(first, refusal(404, 10059))
+    assert reading.ordered.phase is Phase.CREATING
+
+
+@pytest.mark.parametrize(
+    "options", [{"pending_msgs_limit": 0}, {"config": ConsumerConfig(filter_subject="a b")}], ids=["limit", "filter"]
+)
+def test_impossible_options(options: dict[str, Any]) -> None:
+    with pytest.raises((LocalProtocolError, BadSubjectError)):
+        Reading(**options)
+    h = Pushing()
+    session = h.session
+    with pytest.raises(LocalProtocolError):
+        OrderedConsumer(
+            session, Acker(session, session.requests, JSMsg), api=h.js.api, inbox="_INBOX.o", config=ConsumerConfig(),
+            timeout=5.0, now=h.now, stream="S", subject="S", idle_heartbeat=0.0,
+        )  # fmt: skip
+    assert h.sent() == []

@@ -1,0 +1,829 @@
+"""Pulling: every fetch ends, nothing that came is lost, nothing is polled for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.client.jsmsg import JSMsg
+from jsproto.client.pull import ANSWER_GRACE, MAX_REQUESTS, RETRY_FOR, Fetch, PullConsumer
+from jsproto.errors import (
+    APIError,
+    BadPullError,
+    ConflictError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    ConsumerDeletedError,
+    ConsumerSilentError,
+    Error,
+    LeadershipChangedError,
+    LocalProtocolError,
+    MaxPayloadError,
+    MaxWaitingError,
+    MessageSizeError,
+    NoRespondersError,
+    OutboundBufferLimitError,
+    PinnedError,
+    PullLimitError,
+    PushBasedError,
+    RequiredApiLevelError,
+    ServerShutdownError,
+    StatusError,
+    TimeoutError,
+)
+from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
+from jsproto.wire.encoder import PONG
+from tests.client.pulling import TIMED_OUT, Pulling, failed
+
+NO_MESSAGES = "404 No Messages"
+HEARTBEAT = "100 Idle Heartbeat\r\nNats-Last-Consumer: 0\r\nNats-Last-Stream: 0"
+DELETED = "409 Consumer Deleted"
+LEADER = "409 Leadership Change\r\nNats-Pending-Messages: 3\r\nNats-Pending-Bytes: 0"
+TOO_BIG = "409 Message Size Exceeds MaxBytes\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d"
+
+
+# -- fetch -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_asks_once_and_ends_with_its_last_message() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    request = pulling.request()
+    reply = request.pop("reply")
+    assert request == {"batch": 3, "expires": 5_000_000_000}
+    assert reply.startswith(b"_INBOX.")
+    pulling.messages(b"1", b"2")
+    assert not fetch.done.done
+    pulling.messages(b"3")
+    assert fetch.done in pulling.completed
+    assert pulling.taken(fetch) == [b"1", b"2", b"3"]
+    assert pulling.consumer.under_way == 0
+    assert pulling.requests() == []
+    assert pulling.consumer.deadline() is None
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_both_versions_of_ack_subjects_are_messages(v2: bool) -> None:
+    pulling = Pulling(v2=v2)
+    fetch = pulling.fetch(1)
+    pulling.messages(b"1")
+    (message,) = pulling.consumer.take(fetch)
+    assert (message.metadata.stream, message.metadata.consumer_seq) == ("S", 1)
+    message.ack()
+    assert pulling.acks() == [(b"1", b"+ACK")]
+
+
+def test_an_empty_fetch_is_no_error() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    pulling.status(pulling.request(), TIMED_OUT % (3, 0))
+    assert pulling.taken(fetch) == []
+    fetch = pulling.no_wait(3)
+    assert pulling.request().keys() == {"batch", "no_wait", "reply"}
+    pulling.advance(0.1)
+
+
+def test_a_fetch_that_got_some() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    pulling.numbered(1)
+    pulling.status(pulling.request(), TIMED_OUT % (2, 0))
+    assert pulling.taken(fetch) == [b"1"]
+    assert pulling.consumer.under_way == 0
+
+
+def test_a_partial_fetch_that_does_not_wait_ends_with_404() -> None:
+    pulling = Pulling()
+    fetch = pulling.no_wait(5)
+    pulling.numbered(1)
+    assert not fetch.done.done
+    pulling.status(pulling.request(), NO_MESSAGES)
+    assert pulling.taken(fetch) == [b"1"]
+    assert pulling.consumer.under_way == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (DELETED, ConsumerDeletedError),
+        ("409 Consumer is push based", PushBasedError),
+        ("409 Exceeded MaxRequestBatch of 2", PullLimitError),
+        ("409 Exceeded MaxRequestExpires of 1s", PullLimitError),
+        ("409 Exceeded MaxRequestMaxBytes of 500", PullLimitError),
+        (TOO_BIG % (3, 50), MessageSizeError),
+        ("409 Whatever Comes Next", ConflictError),
+        ("400 Bad Request - heartbeat value too large", BadPullError),
+        ("412 Required Api Level", RequiredApiLevelError),
+        ("503", NoRespondersError),
+        ("499 Something New", StatusError),
+    ],
+)
+def test_an_error_ends_a_fetch_at_once(text: str, kind: type[Error]) -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3, expires=60)
+    pulling.status(pulling.request(), text)
+    assert type(failed(fetch)) is kind
+    assert pulling.requests() == []
+
+
+def test_what_came_before_an_error_is_returned_and_the_error_comes_next_time() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    pulling.numbered(2)
+    pulling.status(pulling.request(), DELETED)
+    assert pulling.taken(fetch) == [b"1", b"2"]
+    fetch = pulling.fetch(3)
+    pulling.status(pulling.request(), "503")
+    assert isinstance(failed(fetch), NoRespondersError)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (LEADER, LeadershipChangedError),
+        ("409 Server Shutdown", ServerShutdownError),
+        ("409 Exceeded MaxWaiting", MaxWaitingError),
+        ("423 Nats-Pin-Id mismatch", PinnedError),
+    ],
+)
+def test_what_may_pass_is_asked_for_again(text: str, kind: type[Error]) -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    pulling.status(pulling.request(), text)
+    assert pulling.requests() == []
+    pulling.advance(0.05)
+    again = pulling.request()
+    assert (again["batch"], again["expires"]) == (3, 4_950_000_000)
+    pulling.status(again, "503")  # while the new leader is not there yet
+    pulling.advance(0.1)
+    pulling.status(pulling.request(), text)
+    pulling.advance(0.2)
+    third = pulling.request()
+    pulling.numbered(2)
+    pulling.status(third, text)
+    pulling.advance(0.4)
+    last = pulling.request()
+    assert last["batch"] == 1
+    pulling.numbered(1)
+    assert pulling.taken(fetch) == [b"1", b"2", b"3"]
+
+    fetch = pulling.fetch(1, expires=0.04)
+    pulling.status(pulling.request(), text)
+    assert type(failed(fetch)) is kind
+    fetch = pulling.no_wait(1)
+    pulling.status(pulling.request(), text)
+    assert type(failed(fetch)) is kind
+
+
+def test_a_refused_fetch_ends_with_the_refusal() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1, expires=1)
+    pulling.status(pulling.request(), LEADER)
+    pulling.advance(0.05)
+    pulling.request()
+    pulling.advance(1 + ANSWER_GRACE)
+    assert isinstance(failed(fetch), LeadershipChangedError)
+
+
+def test_a_server_that_says_nothing() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1, expires=1)
+    pulling.advance(1)
+    assert not fetch.done.done
+    pulling.advance(ANSWER_GRACE)
+    assert isinstance(failed(fetch), TimeoutError)
+    fetch = pulling.fetch(2, expires=1)
+    pulling.messages(b"late")  # of the first one: nothing is lost
+    pulling.advance(1 + ANSWER_GRACE)
+    assert pulling.taken(fetch) == [b"late"]
+
+
+@pytest.mark.parametrize("text", [HEARTBEAT, None])
+def test_heartbeats(text: str | None) -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1, expires=60)
+    request = pulling.request()
+    assert request["idle_heartbeat"] == 5_000_000_000
+    for _ in range(4):
+        pulling.advance(4.9)
+        if text is not None:
+            pulling.status(request, text)
+    silent = ConsumerSilent("S", "C", 15.0)
+    if text is None:
+        assert isinstance(failed(fetch), ConsumerSilentError)
+        assert pulling.events() == [silent]
+        return
+    assert not fetch.done.done
+    pulling.advance(15.0)
+    assert isinstance(failed(fetch), ConsumerSilentError)
+    assert pulling.events() == [silent]
+
+
+def test_the_alarm_can_be_moved() -> None:
+    pulling = Pulling()
+    consumer = pulling.js.pull_consumer(pulling.info_of_consumer, JSMsg, heartbeats_missed=2)
+    fetch = consumer.fetch(1, now=pulling.now, expires=30, heartbeat=1)
+    pulling.advance(1.9)
+    assert not fetch.done.done
+    pulling.advance(0.1)
+    assert isinstance(failed(fetch), ConsumerSilentError)
+
+
+def test_no_alarm_without_a_link() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1, expires=60)
+    pulling.lose()
+    pulling.advance(50)
+    assert pulling.events()
+    assert not fetch.done.done
+    pulling.advance(11)
+    assert isinstance(failed(fetch), ConnectionLostError)
+
+
+def test_a_fetch_survives_its_link() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    first = pulling.request()
+    pulling.numbered(1)
+    pulling.lose()
+    pulling.advance(1)
+    other = pulling.no_wait(1)
+    assert pulling.consumer.under_way == 0
+    pulling.connect()
+    again, not_waiting = pulling.requests()
+    assert (again["batch"], again["expires"]) == (2, 4_000_000_000)
+    assert again["reply"] != first["reply"]
+    assert not_waiting["no_wait"]
+    pulling.status(first, DELETED)  # stale: it changes nothing
+    pulling.numbered(2)
+    assert pulling.taken(fetch) == [b"1", b"2", b"3"]
+    pulling.status(not_waiting, NO_MESSAGES)
+    assert pulling.taken(other) == []
+
+
+def test_a_fetch_whose_time_is_over_when_the_link_is_back() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1)
+    pulling.request()
+    pulling.lose()
+    pulling.advance(5.5)
+    pulling.connect()
+    assert pulling.requests() == []
+    pulling.advance(1)
+    assert isinstance(failed(fetch), TimeoutError)
+
+
+def test_one_that_does_not_wait_ends_without_a_link() -> None:
+    pulling = Pulling()
+    pulling.lose()
+    fetch = pulling.no_wait(1, patience=1)
+    pulling.advance(1)
+    assert isinstance(failed(fetch), ConnectionLostError)
+
+
+def test_fetches_end_with_the_session() -> None:
+    pulling = Pulling()
+    some, none = pulling.fetch(3), pulling.fetch(1)
+    pulling.numbered(1)
+    pulling.session.close(pulling.now)
+    assert pulling.taken(some) == [b"1"]
+    assert isinstance(failed(none), ConnectionClosedError)
+    with pytest.raises(ConnectionClosedError):
+        pulling.fetch(1)
+
+
+def test_the_server_says_nothing_of_a_full_max_ack_pending() -> None:
+    pulling = Pulling()
+    fetch = pulling.no_wait(1, patience=2)
+    old = pulling.request()
+    pulling.advance(2)
+    assert pulling.taken(fetch) == []
+    # The request that would wait for ever is forgotten: nobody listens to its inbox any more.
+    assert pulling.requests() == []
+    assert not [pattern for pattern in pulling.subs.values() if old["reply"].startswith(pattern[:-1])]
+    assert len(pulling.subs) == 1
+    fetch = pulling.no_wait(1)
+    pulling.numbered(1)
+    assert pulling.taken(fetch) == [b"1"]
+
+
+def test_one_that_does_not_wait_beside_another_fetch_only_ends() -> None:
+    pulling = Pulling()
+    other, fetch = pulling.fetch(1, expires=9), pulling.no_wait(1, patience=2)
+    subs = dict(pulling.subs)
+    pulling.advance(2)
+    assert pulling.taken(fetch) == []
+    assert pulling.subs == subs
+    pulling.numbered(1)
+    assert pulling.taken(other) == [b"1"]
+
+
+def test_max_bytes() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(9, max_bytes=300)
+    request = pulling.request()
+    assert request["max_bytes"] == 300
+    pulling.messages(b"x" * 100)
+    pulling.status(request, TOO_BIG % (8, 160))
+    assert pulling.taken(fetch) == [b"x" * 100]
+
+
+def test_max_bytes_after_a_refusal() -> None:
+    pulling = Pulling()
+    pulling.fetch(9, max_bytes=300)
+    request = pulling.request()
+    pulling.messages(b"x" * 100)
+    pulling.status(request, LEADER)
+    pulling.advance(0.05)
+    assert pulling.request()["max_bytes"] == 300 - 100 - len(b"s.a") - len("$JS.ACK.S.C.1.1.1.1000.0")
+
+
+# -- nothing is lost ---------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_for_a_fetch_that_was_given_up_is_for_the_next() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(3)
+    pulling.numbered(1)
+    pulling.consumer.give_back(fetch, pulling.now)
+    pulling.numbered(1)
+    assert (pulling.consumer.pending_msgs, pulling.consumer.pending_bytes, pulling.consumer.under_way) == (2, 2, 1)
+    fetch = pulling.fetch(2)
+    assert pulling.taken(fetch) == [b"1", b"2"]
+    assert pulling.consumer.pending_bytes == 0
+
+
+def test_a_fetch_that_was_done_can_be_given_back() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(2)
+    pulling.numbered(2)
+    pulling.consumer.give_back(fetch, pulling.now)
+    assert pulling.taken(pulling.fetch(1)) == [b"1"]
+    assert pulling.taken(pulling.fetch(1)) == [b"2"]
+
+
+def test_what_is_given_back_goes_to_those_who_wait() -> None:
+    pulling = Pulling()
+    first, second, third = pulling.fetch(3), pulling.fetch(1), pulling.fetch(9)
+    pulling.numbered(2)
+    pulling.consumer.give_back(first, pulling.now)
+    assert pulling.taken(second) == [b"1"]
+    pulling.consumer.give_back(third, pulling.now)
+    assert pulling.taken(pulling.fetch(1)) == [b"2"]
+
+
+def test_a_fetch_takes_what_is_buffered_and_asks_for_the_rest() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
+    pulling.messages(b"x" * 90)
+    pulling.published()
+    fetch = pulling.fetch(3)
+    assert pulling.request()["batch"] == 2
+    pulling.messages(b"y", b"z")
+    assert pulling.taken(fetch) == [b"x" * 90, b"y", b"z"]
+
+
+def test_a_message_that_does_not_fit_waits_for_the_next_fetch() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
+    pulling.messages(b"x", b"y" * 500)
+    pulling.published()
+    assert pulling.taken(pulling.fetch(2, max_bytes=100)) == [b"x"]
+    fetch = pulling.fetch(2, max_bytes=100)
+    pulling.status(pulling.request(), TOO_BIG % (2, 100))
+    assert isinstance(failed(fetch), MessageSizeError)
+    assert pulling.taken(pulling.fetch(1)) == [b"y" * 500]
+
+
+def test_requests_are_served_in_turn_and_only_their_sum_counts() -> None:
+    pulling = Pulling()
+    first, second = pulling.fetch(4), pulling.fetch(4)
+    one, two = pulling.requests()
+    pulling.numbered(6)
+    assert pulling.taken(first) == [b"1", b"2", b"3", b"4"]
+    assert pulling.consumer.under_way == 2
+    pulling.status(one, TIMED_OUT % (1, 0))
+    assert pulling.consumer.under_way == 1
+    pulling.status(two, TIMED_OUT % (1, 0))
+    assert pulling.taken(second) == [b"5", b"6"]
+    assert pulling.consumer.under_way == 0
+
+
+def test_a_status_without_counts_leaves_no_more_than_the_others_asked_for() -> None:
+    pulling = Pulling()
+    pulling.fetch(4), pulling.no_wait(2)
+    waiting, _ = pulling.requests()
+    pulling.status(waiting, NO_MESSAGES)
+    assert pulling.consumer.under_way == 2
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [None, b"somewhere", b"$JS.ACKS.C", b"$JS.FC.S.C.x"])
+@pytest.mark.parametrize("header", [None, b"NATS/1.0\r\nA: b\r\n\r\n"])
+def test_what_is_no_message_of_a_stream(reply: bytes | None, header: bytes | None) -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1)
+    pulling.messages(b"x", header=header, reply=reply or b"plain")
+    (event,) = pulling.events()
+    assert isinstance(event, UnexpectedMessage)
+    assert not fetch.done.done
+
+
+def test_statuses_that_are_broken_or_for_nobody() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1)
+    request = pulling.request()
+    pulling.status(request, "4xx")
+    pulling.status(request, "408 Request Timeout\r\nNats-Pending-Messages: many")
+    assert [type(event) for event in pulling.events()] == [UnexpectedMessage] * 2
+    pulling.status(b"_INBOX.other", DELETED)
+    assert not fetch.done.done
+    pulling.status(request, "408 Request Timeout")  # without counts
+    assert pulling.taken(fetch) == []
+
+
+def test_a_status_of_a_fetch_that_was_given_up() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(2)
+    request = pulling.request()
+    pulling.consumer.give_back(fetch, pulling.now)
+    pulling.status(request, DELETED)
+    assert pulling.consumer.under_way == 0
+
+
+def test_messages_nobody_asked_for_are_bounded() -> None:
+    pulling = Pulling()
+    consumer = pulling.consumer
+    consumer._max_msgs = 2
+    pulling.numbered(5)
+    assert (consumer.pending_msgs, consumer.dropped) == (2, 3)
+    (event,) = pulling.events()
+    assert isinstance(event, SlowConsumer)
+    assert pulling.popped() == [b"1", b"2"]
+    pulling.numbered(3)
+    assert (consumer.dropped, len(pulling.events())) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda pulling: pulling.fetch(0),
+        lambda pulling: pulling.fetch(1, expires=0),
+        lambda pulling: pulling.fetch(1, expires=float("inf")),
+        lambda pulling: pulling.fetch(1, expires=float("nan")),
+        lambda pulling: pulling.fetch(1, max_bytes=0),
+        lambda pulling: pulling.fetch(1, heartbeat=3),
+        lambda pulling: pulling.fetch(1, heartbeat=-1),
+        lambda pulling: pulling.no_wait(0),
+        lambda pulling: pulling.no_wait(1, patience=0),
+        lambda pulling: pulling.consumer.start(now=0, max_msgs=5, max_bytes=5),
+        lambda pulling: pulling.consumer.start(now=0, max_msgs=-1),
+        lambda pulling: pulling.consumer.start(now=0, max_msgs=5, threshold=5),
+        lambda pulling: pulling.consumer.start(now=0, max_msgs=5, threshold=-1),
+        lambda pulling: pulling.consumer.start(now=0, expires=0),
+        lambda pulling: pulling.consumer.start(now=0, expires=4, heartbeat=3),
+        lambda pulling: pulling.js.pull_consumer(pulling.info_of_consumer, JSMsg, heartbeats_missed=0),
+    ],
+)
+def test_what_cannot_be_asked_for(ask: Any) -> None:
+    pulling = Pulling()
+    with pytest.raises(LocalProtocolError):
+        ask(pulling)
+    assert pulling.requests() == []
+    assert pulling.consumer.under_way == 0
+
+
+def test_the_limits_of_a_buffer() -> None:
+    pulling = Pulling()
+    acker = pulling.consumer.acker
+    with pytest.raises(LocalProtocolError):
+        PullConsumer(pulling.session, acker, "S", "C", api_subject="a", inbox="b", pending_msgs_limit=0)
+
+
+def test_a_fetch_that_cannot_be_sent_changes_nothing() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
+    pulling.numbered(1)
+    pulling.session._pending, pending = 10**9, pulling.session._pending
+    with pytest.raises(OutboundBufferLimitError):
+        pulling.fetch(2)
+    pulling.session._pending = pending
+    assert pulling.consumer.pending_msgs == 1
+    assert pulling.taken(pulling.fetch(1)) == [b"1"]
+
+
+def test_a_request_without_room_is_sent_later() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1)
+    pulling.status(pulling.request(), LEADER)
+    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.now += 0.05
+    pulling.session.handle_timeout(pulling.now)
+    pulling.session._pending = pending
+    assert pulling.requests() == []
+    pulling.advance(0.05)
+    pulling.request()
+    pulling.numbered(1)
+    assert pulling.taken(fetch) == [b"1"]
+
+
+def test_a_request_that_is_too_large_for_the_server() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1)
+    request = pulling.request()
+    pulling.session._max_payload = 10
+    pulling.status(request, LEADER)
+    pulling.advance(0.05)
+    assert isinstance(failed(fetch), MaxPayloadError)
+    with pytest.raises(MaxPayloadError):
+        pulling.fetch(1)
+    pulling.consumer.start(now=pulling.now)
+    with pytest.raises(MaxPayloadError):
+        pulling.consumer.readable().result()
+
+
+# -- the stream of messages --------------------------------------------------------------------------------------------
+
+
+def streaming(**keywords: Any) -> tuple[Pulling, dict[str, Any]]:
+    config = keywords.pop("config", {})
+    pulling = Pulling(**config)
+    pulling.consumer.start(now=pulling.now, **keywords)
+    return pulling, pulling.request()
+
+
+def test_a_stream_of_messages_asks_again_at_its_threshold() -> None:
+    pulling, request = streaming(max_msgs=10, threshold=4)
+    reply = request.pop("reply")
+    assert request == {"batch": 10, "expires": 30_000_000_000, "idle_heartbeat": 5_000_000_000}
+    pulling.numbered(10)
+    assert pulling.popped(5) == [b"1", b"2", b"3", b"4", b"5"]
+    assert pulling.requests() == []
+    assert pulling.popped(1) == [b"6"]
+    assert pulling.request()["batch"] == 6
+    pulling.numbered(3)
+    assert pulling.popped() == [b"7", b"8", b"9", b"10", b"11", b"12", b"13"]
+    assert pulling.request()["batch"] == 7
+    assert pulling.consumer.under_way == 10
+    pulling.status(reply, TIMED_OUT % (1, 0))
+    assert pulling.requests() == []
+
+
+def test_a_stream_of_messages_waits_without_polling() -> None:
+    pulling, request = streaming(max_msgs=10)
+    readable = pulling.consumer.readable()
+    assert pulling.consumer.readable() is readable
+    pulling.advance(4)
+    assert pulling.requests() == []
+    pulling.numbered(1)
+    assert readable in pulling.completed
+    assert pulling.consumer.readable().done
+    for _ in range(6):
+        pulling.status(request, HEARTBEAT)
+        pulling.advance(5)
+    pulling.status(request, TIMED_OUT % (9, 0))
+    assert pulling.request()["batch"] == 9
+
+
+def test_a_stream_of_messages_counts_bytes() -> None:
+    pulling, request = streaming(max_bytes=1_000)
+    assert (request["batch"], request["max_bytes"]) == (1_000_000, 1_000)
+    pulling.messages(b"x" * 400, b"x" * 400)
+    pulling.status(request, TOO_BIG % (999_998, 1_000 - 2 * 427))
+    assert pulling.requests() == []
+    assert pulling.popped(1) == [b"x" * 400]
+    assert pulling.request()["max_bytes"] == 600
+
+
+def test_a_message_that_needs_all_the_room() -> None:
+    pulling, request = streaming(max_bytes=1_000)
+    pulling.messages(b"x" * 600)
+    pulling.status(request, TOO_BIG % (999_999, 373))
+    assert pulling.popped() == [b"x" * 600]
+    request = pulling.request()
+    assert request["max_bytes"] == 1_000
+    pulling.messages(b"x" * 300)
+    pulling.status(request, TOO_BIG % (999_999, 673))
+    request = pulling.request()
+    assert request["max_bytes"] == 700
+    pulling.status(request, TOO_BIG % (1_000_000, 700))
+    assert pulling.requests() == []
+    assert pulling.popped() == [b"x" * 300]
+    request = pulling.request()
+    assert request["max_bytes"] == 1_000
+    pulling.status(request, TOO_BIG % (1_000_000, 1_000))
+    with pytest.raises(MessageSizeError):
+        pulling.consumer.readable().result()
+
+
+def test_a_stream_of_messages_keeps_to_the_limits_of_its_consumer() -> None:
+    limits = {"max_batch": 7, "max_expires": 4_000_000_000, "max_bytes": 900}
+    _, request = streaming(max_msgs=10, config=limits)
+    assert (request["batch"], request["expires"], request["idle_heartbeat"]) == (7, 4_000_000_000, 2_000_000_000)
+    _, request = streaming(max_bytes=2_000, config=limits)
+    assert (request["batch"], request["max_bytes"]) == (7, 900)
+
+
+@pytest.mark.parametrize("text", [DELETED, "400 Bad Request - json", "499 New", "409 Consumer is push based"])
+def test_an_error_ends_a_stream_of_messages_behind_what_came(text: str) -> None:
+    pulling, request = streaming(max_msgs=10)
+    pulling.numbered(2)
+    pulling.status(request, text)
+    assert pulling.consumer.readable().done
+    assert pulling.popped() == [b"1", b"2"]
+    with pytest.raises((StatusError, APIError)):
+        pulling.consumer.readable().result()
+    assert pulling.requests() == []
+    pulling.consumer.start(now=pulling.now, max_msgs=10)  # it may be there again
+    assert pulling.request()["batch"] == 10
+    assert not pulling.consumer.readable().done
+
+
+@pytest.mark.parametrize("text", [LEADER, "409 Server Shutdown", "503", "409 Exceeded MaxWaiting"])
+def test_a_stream_of_messages_sits_out_an_election(text: str) -> None:
+    pulling, request = streaming(max_msgs=10)
+    readable = pulling.consumer.readable()
+    started = pulling.now
+    while not readable.done:
+        pulling.status(request, text)
+        pulling.advance(1)
+        requests = pulling.requests()
+        if not requests:
+            break
+        (request,) = requests
+    assert RETRY_FOR <= pulling.now - started <= RETRY_FOR + 1
+    assert readable.error is not None
+
+
+def test_a_refusal_is_forgotten_when_something_comes() -> None:
+    pulling, request = streaming(max_msgs=10)
+    for _ in range(30):
+        pulling.status(request, LEADER)
+        pulling.advance(1)
+        request = pulling.request()
+        pulling.numbered(1)
+        pulling.status(request, TIMED_OUT % (9, 0))
+        assert pulling.popped()
+        (request, *_) = pulling.requests()
+    assert not pulling.consumer.readable().done
+
+
+def test_a_silent_consumer_is_asked_again() -> None:
+    pulling, request = streaming(max_msgs=10, heartbeat=2)
+    pulling.advance(6)
+    assert pulling.events() == [ConsumerSilent("S", "C", 6.0)]
+    assert pulling.request()["batch"] == 10
+    pulling.advance(6)
+    assert pulling.events() == []
+    request = pulling.request()
+    pulling.status(request, HEARTBEAT)
+    pulling.advance(12)
+    assert len(pulling.events()) == 1
+    assert len(pulling.requests()) == 2
+
+
+def test_no_alarm_while_nothing_is_asked_for() -> None:
+    pulling, _ = streaming(max_msgs=2, heartbeat=1)
+    pulling.numbered(2)
+    pulling.advance(60)
+    assert pulling.events() == []
+    assert pulling.popped() == [b"1", b"2"]
+    pulling.advance(2.9)
+    assert pulling.events() == []
+
+
+def test_a_stream_of_messages_survives_its_link() -> None:
+    pulling, _ = streaming(max_msgs=10)
+    pulling.numbered(3)
+    pulling.lose()
+    assert pulling.popped() == [b"1", b"2", b"3"]
+    pulling.advance(1)
+    pulling.connect()
+    assert pulling.request()["batch"] == 10
+    pulling.session.close(pulling.now)
+    with pytest.raises(ConnectionClosedError):
+        pulling.consumer.readable().result()
+
+
+def test_a_stream_of_messages_is_stopped() -> None:
+    pulling, request = streaming(max_msgs=10)
+    readable = pulling.consumer.readable()
+    with pytest.raises(LocalProtocolError):
+        pulling.fetch(1)
+    with pytest.raises(LocalProtocolError):
+        pulling.no_wait(1)
+    with pytest.raises(LocalProtocolError):
+        pulling.consumer.start(now=pulling.now)
+    pulling.consumer.stop(pulling.now)
+    assert isinstance(readable.error, ConnectionClosedError)
+    pulling.numbered(1)
+    assert pulling.taken(pulling.fetch(1)) == [b"1"]
+    pulling.status(request, TIMED_OUT % (9, 0))
+    assert pulling.requests() == []
+    assert pulling.consumer.under_way == 0
+
+
+def test_messages_that_nobody_looked_at_are_put_back() -> None:
+    pulling, _ = streaming(max_msgs=10)
+    pulling.numbered(3)
+    taken = pulling.consumer.pop_many(3, pulling.now)
+    pulling.consumer.stop(pulling.now)
+    pulling.consumer.put_back(taken[1:])
+    assert pulling.consumer.pending_bytes == 2
+    assert pulling.taken(pulling.fetch(2)) == [b"2", b"3"]
+
+
+def test_a_request_that_ends_lets_the_stream_of_messages_ask() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(5), pulling.now)
+    old = pulling.request()
+    pulling.consumer.start(now=pulling.now, max_msgs=5)
+    assert pulling.requests() == []
+    pulling.status(old, TIMED_OUT % (5, 0))
+    assert pulling.request()["batch"] == 5
+
+
+def test_a_push_consumer_is_not_pulled_from() -> None:
+    with pytest.raises(PushBasedError):
+        Pulling(deliver_subject="to.me")
+
+
+def test_a_request_of_the_stream_without_room_is_sent_later() -> None:
+    pulling, _ = streaming(max_msgs=2)
+    pulling.numbered(2)
+    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.popped()
+    pulling.session._pending = pending
+    assert pulling.requests() == []
+    pulling.advance(0.05)
+    assert pulling.request()["batch"] == 2
+
+
+def test_the_ledger_is_bounded() -> None:
+    pulling, _ = streaming(max_msgs=10, threshold=9, heartbeat=0)
+    for _ in range(2 * MAX_REQUESTS):
+        pulling.numbered(2)
+        pulling.popped()
+    assert len(pulling.consumer._ledger) <= MAX_REQUESTS
+    assert pulling.consumer.under_way == 10
+    pulling.now += 40
+    pulling.numbered(2)
+    pulling.popped()
+    assert len(pulling.consumer._ledger) == 1
+
+
+def test_unsubscribing() -> None:
+    pulling, _ = streaming(max_msgs=10)
+    pulling.numbered(2)
+    pulling.consumer.unsubscribe(pulling.now)
+    pulling.consumer.unsubscribe(pulling.now)
+    assert pulling.popped() == []
+    assert pulling.requests() == []
+    assert (pulling.consumer.pending_bytes, pulling.subs) == (0, {})
+    with pytest.raises(ConnectionClosedError):
+        pulling.consumer.readable().result()
+    with pytest.raises(ConnectionClosedError):
+        pulling.consumer.start(now=pulling.now)
+    with pytest.raises(ConnectionClosedError):
+        pulling.fetch(1)
+
+
+def test_a_drained_subscription_gives_what_it_has() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
+    pulling.numbered(2)
+    waiting: Fetch = pulling.fetch(9)
+    pulling.consumer.give_back(waiting, pulling.now)
+    pulling.session.drain(pulling.now, [pulling.consumer])
+    pulling.feed(PONG)
+    assert pulling.subs == {}
+    assert pulling.taken(pulling.fetch(5)) == [b"1", b"2"]
+    with pytest.raises(ConnectionClosedError):
+        pulling.fetch(1)
+
+
+# -- priority groups ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pinned_client_says_its_pin() -> None:
+    pulling = Pulling(options={"group": "g"})
+    fetch = pulling.fetch(2)
+    request = pulling.request()
+    assert request["group"] == "g"
+    assert "id" not in request
+    pulling.messages(b"1")
+    pulling.messages(b"2", header=b"NATS/1.0\r\nNats-Pin-Id: abc\r\n\r\n")
+    assert pulling.taken(fetch) == [b"1", b"2"]
+    fetch = pulling.fetch(1)
+    request = pulling.request()
+    assert request["id"] == "abc"
+    pulling.status(request, LEADER)
+    pulling.advance(0.05)
+    request = pulling.request()
+    assert request["id"] == "abc"
+    pulling.status(request, "423 Nats-Pin-Id mismatch")
+    pulling.advance(0.1)
+    assert "id" not in pulling.request()

@@ -1,0 +1,337 @@
+"""The subscribe workflow against a scripted server: what it asks, in which order, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client.jsmsg import JSMsg
+from jsproto.client.push import PushConsumer
+from jsproto.client.subscribe import Bound, Wanted
+from jsproto.errors import (
+    APIError,
+    ConfigMismatchError,
+    DuplicateSubscriptionError,
+    FilterMismatchError,
+    LocalProtocolError,
+    NoMatchingStreamError,
+    NoQueueError,
+    PullConsumerError,
+    PushConsumerError,
+    QueueFlowControlError,
+    QueueHeartbeatError,
+    QueueRequiredError,
+    RemoteProtocolError,
+    WrongQueueError,
+)
+from jsproto.ticket import Ticket
+from jsproto.wire.frames import Pub, Sub, Unsub
+from tests.client.pushing import Pushing, info, refusal
+
+NOT_FOUND = refusal(404, 10014)
+TAKEN = refusal(400, 10148)
+PUSHING = {"ack_policy": "explicit", "deliver_policy": "all", "deliver_subject": "dlv"}
+
+
+class Workflow:
+    """One run of it."""
+
+    def __init__(self, subject: str | None = "s.a", **keywords: Any) -> None:
+        self.h = Pushing()
+        how = {name: keywords.pop(name) for name in ("delete_consumer", "raw") if name in keywords}
+        wanted = Wanted(subject, **{"stream": "S", **keywords})
+        self.ticket: Ticket[Any]
+        if wanted.pull:
+            self.ticket = self.h.js.bind_pull(wanted, now=self.h.now)
+        else:
+            self.ticket = self.h.js.subscribe(wanted, now=self.h.now, message_class=JSMsg, **how)
+
+    def expect(self, what: str, answer: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The next request is for ``what``; answer it. Returns its body."""
+        (asked,) = self.h.asked()
+        assert asked[0] == what
+        if answer is not None:
+            self.h.reply_to(asked[2], answer)
+        return asked[1]
+
+    def create(self, what: str, **fields: Any) -> dict[str, Any]:
+        """The next request creates a consumer; it is created. Returns its configuration."""
+        (asked,) = self.h.asked()
+        assert asked[0] == what
+        config: dict[str, Any] = asked[1]["config"]
+        self.h.reply_to(asked[2], info(config["name"], config, **fields))
+        return config
+
+    @property
+    def error(self) -> Exception | None:
+        return self.ticket.error
+
+
+def test_the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it() -> None:
+    flow = Workflow(stream=None)
+    assert flow.expect("STREAM.NAMES", {"streams": ["S"]}) == {"subject": "s.a"}
+    frames = flow.h.sent()
+    sub = next(frame for frame in frames if isinstance(frame, Sub))
+    request = next(frame for frame in frames if isinstance(frame, Pub))
+    assert frames.index(sub) < frames.index(request)  # or the server would take the deliver subject for unused
+    assert request.subject.startswith(b"$JS.API.CONSUMER.CREATE.S.")
+    assert request.subject.endswith(b".s.a")
+    assert sub.subject.decode() in request.payload.decode()
+    name = request.subject.split(b".")[5].decode()
+    flow.h.reply_to(request, info(name, {}))
+    push = flow.ticket.result()
+    assert isinstance(push, PushConsumer)
+    assert (push.owned, push.consumer, push.stream, push.subject) == (True, name, "S", "s.a")
+
+
+@pytest.mark.parametrize("streams", [None, [], ["A", "B"]])
+def test_a_subject_must_be_of_one_stream(streams: list[str] | None) -> None:
+    flow = Workflow(stream=None)
+    flow.expect("STREAM.NAMES", {"streams": streams})
+    assert isinstance(flow.error, NoMatchingStreamError)
+    assert (flow.error.subject, flow.error.streams) == ("s.a", tuple(streams or ()))
+    assert flow.h.sent() == []
+
+
+@pytest.mark.parametrize("streams", ["S", [1]])
+def test_a_junk_list_of_streams(streams: Any) -> None:
+    flow = Workflow(stream=None)
+    flow.expect("STREAM.NAMES", {"streams": streams})
+    assert isinstance(flow.error, RemoteProtocolError)
+
+
+def test_what_a_new_push_consumer_is_like() -> None:
+    flow = Workflow("s.*")
+    config = flow.create(f"CONSUMER.CREATE.S.{_name(flow)}")
+    inbox = config.pop("deliver_subject")
+    assert inbox.startswith("_INBOX.")
+    assert config == {
+        "name": config["name"], "ack_policy": "explicit", "filter_subject": "s.*", "idle_heartbeat": 5 * 10**9
+    }  # fmt: skip
+    flow = Workflow(durable="D", options={"idle_heartbeat": 0.0, "ack_policy": "all", "deliver_subject": "mine"})
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert flow.create("CONSUMER.CREATE.S.D.s.a") == {
+        "name": "D", "durable_name": "D", "ack_policy": "all", "filter_subject": "s.a", "deliver_subject": "mine"
+    }  # fmt: skip
+
+
+def _name(flow: Workflow) -> str:
+    """The name that the workflow chose: its request is still to be looked at."""
+    flow.h.session.flush()
+    flow.h.drain()
+    (pub,) = [frame for frame in flow.h.frames if isinstance(frame, Pub)]
+    return pub.subject.split(b".")[5].decode()
+
+
+def test_a_stream_without_a_subject_is_subscribed_to_whole() -> None:
+    flow = Workflow(None)
+    config = flow.create(f"CONSUMER.CREATE.S.{_name(flow)}")
+    assert "filter_subject" not in config
+    assert flow.ticket.result().subject == "S"
+    flow = Workflow(None, options={"filter_subjects": ["s.a", "s.b"]})
+    assert flow.create(f"CONSUMER.CREATE.S.{_name(flow)}")["filter_subjects"] == ["s.a", "s.b"]
+
+
+def test_a_queue_without_a_name_meets_at_its_own() -> None:
+    flow = Workflow(queue="Q")
+    flow.expect("CONSUMER.INFO.S.Q", NOT_FOUND)
+    config = flow.create("CONSUMER.CREATE.S.Q.s.a")
+    assert (config["name"], config["durable_name"], config["deliver_group"]) == ("Q", "Q", "Q")
+    assert "idle_heartbeat" not in config
+    push = flow.ticket.result()
+    assert not push.owned
+    flow = Workflow(queue="Q", durable="D", delete_consumer=True)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    (sub,) = [frame for frame in flow.h.sent(Sub) if isinstance(frame, Sub)] or [None]
+    assert sub is None or sub.queue == b"Q"
+
+
+def test_an_existing_consumer_is_joined_as_it_is() -> None:
+    flow = Workflow(durable="D", options={"ack_wait": 7.0})
+    config = {**PUSHING, "filter_subject": "s.a", "ack_wait": 7 * 10**9, "idle_heartbeat": 10**9}
+    flow.expect("CONSUMER.INFO.S.D", info("D", config))
+    push = flow.ticket.result()
+    assert [frame.subject for frame in flow.h.sent() if isinstance(frame, Sub)] == [b"dlv"]
+    assert not push.owned
+    assert push.unsubscribe(flow.h.now).result() is None
+    assert [type(frame) for frame in flow.h.sent()] == [Unsub]
+
+
+def test_a_consumer_that_must_be_there() -> None:
+    flow = Workflow(consumer="C")
+    flow.expect("CONSUMER.INFO.S.C", NOT_FOUND)
+    assert isinstance(flow.error, ConsumerNotFoundError)
+    flow = Workflow(durable="C")
+    flow.expect("CONSUMER.INFO.S.C", refusal(404, 10059))
+    assert isinstance(flow.error, StreamNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("found", "keywords", "error"),
+    [
+        ({**PUSHING, "deliver_subject": ""}, {}, PullConsumerError),
+        ({**PUSHING, "deliver_group": "g"}, {}, QueueRequiredError),
+        ({**PUSHING, "deliver_group": "g"}, {"queue": "q"}, WrongQueueError),
+        (PUSHING, {"queue": "q"}, NoQueueError),
+        ({**PUSHING, "deliver_group": "q", "idle_heartbeat": 10**9}, {"queue": "q"}, QueueHeartbeatError),
+        (
+            {**PUSHING, "deliver_group": "q", "idle_heartbeat": 10**9, "flow_control": True},
+            {"queue": "q"}, QueueFlowControlError,
+        ),
+        ({**PUSHING, "filter_subject": "s.b"}, {}, FilterMismatchError),
+        ({**PUSHING, "filter_subjects": ["s.a", "s.b"]}, {}, FilterMismatchError),
+        (PUSHING, {"options": {"max_deliver": 3, "ack_policy": "none"}}, ConfigMismatchError),
+        (PUSHING, {"pull": True}, PushConsumerError),
+    ],
+)  # fmt: skip
+def test_what_is_there_must_fit(found: dict[str, Any], keywords: dict[str, Any], error: type[Exception]) -> None:
+    flow = Workflow(durable="D", **keywords)
+    flow.expect("CONSUMER.INFO.S.D", info("D", found))
+    assert type(flow.error) is error
+    assert flow.h.sent() == []
+    if error is ConfigMismatchError:
+        assert flow.error.fields == ("ack_policy", "max_deliver")  # type: ignore[union-attr]
+        assert "ack_policy, max_deliver" in str(flow.error)
+
+
+def test_only_one_may_subscribe_but_a_group_may_share() -> None:
+    flow = Workflow(durable="D")
+    flow.expect("CONSUMER.INFO.S.D", info("D", PUSHING, push_bound=True))
+    assert isinstance(flow.error, DuplicateSubscriptionError)
+    flow = Workflow(queue="Q")
+    flow.expect("CONSUMER.INFO.S.Q", info("Q", {**PUSHING, "deliver_group": "Q"}, push_bound=True))
+    assert flow.ticket.result().consumer == "Q"
+    (sub,) = [frame for frame in flow.h.sent() if isinstance(frame, Sub)]
+    assert (sub.subject, sub.queue) == (b"dlv", b"Q")
+
+
+def test_who_loses_the_race_joins_the_group_on_its_subject() -> None:
+    flow = Workflow(queue="Q")
+    flow.expect("CONSUMER.INFO.S.Q", NOT_FOUND)
+    ((_, body, create),) = flow.h.asked()
+    flow.h.reply_to(create, TAKEN)
+    flow.expect("CONSUMER.INFO.S.Q", info("Q", {**PUSHING, "deliver_group": "Q"}, push_bound=True))
+    push = flow.ticket.result()
+    flow.h.sent()
+    assert b"dlv" in flow.h.subs.values()
+    assert body["config"]["deliver_subject"].encode() not in flow.h.subs.values()
+    assert not push.owned
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_who_loses_the_race_alone_is_refused(bound: bool) -> None:
+    flow = Workflow(durable="D")
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    flow.expect("CONSUMER.CREATE.S.D.s.a", refusal(400, 10013))
+    flow.expect("CONSUMER.INFO.S.D", info("D", PUSHING, push_bound=bound))
+    assert isinstance(flow.error, DuplicateSubscriptionError)
+
+
+def test_a_race_that_is_over_before_we_look_is_an_error() -> None:
+    flow = Workflow(durable="D")
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    flow.expect("CONSUMER.CREATE.S.D.s.a", TAKEN)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert isinstance(flow.error, ConsumerAlreadyExistsError)
+
+
+def test_a_refused_creation_leaves_no_subscription() -> None:
+    flow = Workflow(durable="D")
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    flow.expect("CONSUMER.CREATE.S.D.s.a", refusal(400, 10999))
+    assert type(flow.error) is APIError
+    flow.h.sent()
+    assert len(flow.h.subs) == 1  # that of the answers
+
+
+# -- pull consumers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pull_consumer_is_found_or_created() -> None:
+    flow = Workflow(pull=True, durable="D", stream=None)
+    flow.expect("STREAM.NAMES", {"streams": ["S"]})
+    flow.expect("CONSUMER.INFO.S.D", info("D", {"ack_policy": "explicit"}))
+    bound = flow.ticket.result()
+    assert isinstance(bound, Bound)
+    assert (bound.info.name, bound.created) == ("D", False)
+    flow = Workflow(pull=True, consumer="D")  # for a pull consumer a name is no promise that it is there
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert flow.create("CONSUMER.CREATE.S.D.s.a") == {
+        "name": "D", "durable_name": "D", "ack_policy": "explicit", "filter_subject": "s.a"
+    }  # fmt: skip
+    assert flow.ticket.result().created
+    flow = Workflow(pull=True)
+    assert "durable_name" not in flow.create(f"CONSUMER.CREATE.S.{_name(flow)}.s.a")
+
+
+def test_who_loses_the_race_for_a_pull_consumer_shares_it() -> None:
+    flow = Workflow(pull=True, durable="D")
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    flow.expect("CONSUMER.CREATE.S.D.s.a", TAKEN)
+    flow.expect("CONSUMER.INFO.S.D", info("D", {"ack_policy": "explicit"}))
+    assert not flow.ticket.result().created
+    flow = Workflow(pull=True, durable="D")
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    flow.expect("CONSUMER.CREATE.S.D.s.a", TAKEN)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert isinstance(flow.error, ConsumerAlreadyExistsError)
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"subject": None}, "needs a subject"),
+        ({"subject": "a b"}, "subject"),
+        ({"stream": "a.b"}, "a.b"),
+        ({"queue": "a b"}, "a b"),
+        ({"durable": "a.b"}, "a.b"),
+        ({"durable": "a", "consumer": "b"}, "not both"),
+        ({"options": {"filter_subject": "a"}}, "filter_subject follows"),
+        ({"options": {"filter_subjects": ["a"]}}, "filter_subjects follows"),
+        ({"options": {"durable_name": "a"}}, "durable_name follows"),
+        ({"options": {"nonsense": "a"}}, "nonsense"),
+        ({"options": {"max_waiting": 3}}, "pull consumers"),
+        ({"queue": "q", "options": {"idle_heartbeat": 1.0}}, "queue group"),
+        ({"queue": "q", "options": {"flow_control": True}}, "queue group"),
+        ({"options": {"flow_control": True, "idle_heartbeat": 0.0}}, "needs idle heartbeats"),
+        ({"pull": True, "options": {"ack_policy": "none"}}, "ack_policy 'none'"),
+        ({"pull": True, "options": {"ack_policy": "all"}}, "ack_policy 'all'"),
+        ({"pull": True, "options": {"flow_control": True}}, "flow_control is for push"),
+        ({"pull": True, "options": {"deliver_subject": "a"}}, "deliver_subject is for push"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(keywords: dict[str, Any], words: str) -> None:
+    with pytest.raises(LocalProtocolError, match=words):
+        Wanted(**{"subject": "a", **keywords})
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"options": {"ack_wait": 1.0, "ack_policy": "none"}}, "settles ack_policy, ack_wait itself"),
+        ({"queue": "q"}, "neither a queue nor a name"),
+        ({"durable": "q"}, "neither a queue nor a name"),
+    ],
+)
+def test_what_an_ordered_consumer_cannot_have(keywords: dict[str, Any], words: str) -> None:
+    h = Pushing()
+    with pytest.raises(LocalProtocolError, match=words):
+        h.js.subscribe_ordered(Wanted("s.a", "S", **keywords), now=h.now, message_class=JSMsg)
+    assert h.sent() == []
+
+
+def test_an_ordered_consumer_finds_its_stream() -> None:
+    h = Pushing()
+    ticket = h.js.subscribe_ordered(Wanted("s.>"), now=h.now, message_class=JSMsg)
+    ((what, body, names),) = h.asked()
+    assert (what, body) == ("STREAM.NAMES", {"subject": "s.>"})
+    h.reply_to(names, {"streams": ["S"]})
+    ((what, body, create),) = h.asked()
+    assert what == f"CONSUMER.CREATE.S.{body['config']['name']}"  # wildcards cannot be published to
+    h.reply_to(create, info(body["config"]["name"], body["config"]))
+    assert ticket.result().stream == "S"

@@ -1,0 +1,367 @@
+"""What every driver must do on a real nats-server: consumers, pulling from them, acknowledging."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.errors import (
+    APIError,
+    ConfigMismatchError,
+    ConnectionClosedError,
+    ConsumerDeletedError,
+    LocalProtocolError,
+    MessageSizeError,
+    NoMatchingStreamError,
+    NoRespondersError,
+    PullLimitError,
+    PushBasedError,
+    PushConsumerError,
+    TimeoutError,
+)
+from jsproto.grammar.consumer import ConsumerConfig
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream, unique
+
+pytestmark = pytest.mark.anyio
+
+
+async def filled(nc: Any, count: int, size: int = 0, **options: Any) -> tuple[Any, str]:
+    """A stream with ``count`` messages, and a consumer C of it with these options."""
+    js, name = await make_stream(nc)
+    async with js.fast_publisher() as batch:
+        await batch.publish_many((f"{name}.a", b"%d" % n + bytes(size)) for n in range(1, count + 1))
+        if count:
+            await batch.commit()
+    await js.create_consumer(name, name="C", **options)
+    return js, name
+
+
+async def pulling(nc: Any, count: int, size: int = 0, **options: Any) -> tuple[Any, Any]:
+    js, name = await filled(nc, count, size, **options)
+    return js, await js.pull_subscribe_bind("C", name)
+
+
+def payloads(messages: list[Any]) -> list[bytes]:
+    return [message.data for message in messages]
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, last + 1)]
+
+
+# -- consumers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_consumers_are_created_changed_listed_and_deleted(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        info = await js.create_consumer(name, durable_name="D", ack_wait=7, filter_subject=f"{name}.a")
+        assert (info.stream_name, info.name, info.config.ack_wait) == (name, "D", 7_000_000_000)
+        again = await js.create_consumer(name, info.config)
+        assert again.created == info.created
+        with pytest.raises(APIError):
+            await js.create_consumer(name, durable_name="D", ack_wait=8)
+        changed = await js.update_consumer(name, "D", ack_wait=8, description="eight")
+        assert (changed.config.ack_wait, changed.config.filter_subject) == (8_000_000_000, f"{name}.a")
+        replaced = await js.update_consumer(name, changed.config, ack_wait=timedelta(seconds=9))
+        assert replaced.config.ack_wait == 9_000_000_000
+        ephemeral = await js.create_consumer(name, ConsumerConfig(), inactive_threshold=60)
+        assert sorted(await js.consumer_names(name)) == sorted(["D", ephemeral.name])
+        assert {found.name for found in await js.consumers_info(name)} == {"D", ephemeral.name}
+        assert (await js.consumer_info(name, "D")).config == replaced.config
+        assert await js.delete_consumer(name, "D") is True
+        with pytest.raises(ConsumerNotFoundError):
+            await js.consumer_info(name, "D")
+        with pytest.raises(StreamNotFoundError):
+            await js.consumer_names(unique())
+
+
+async def test_a_consumer_is_paused_and_resumed(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 1)
+        until = 4_070_908_800_000_000_001  # in 2099
+        paused = await js.pause_consumer(sub.stream, "C", until)
+        assert (paused.paused, paused.pause_until) == (True, until)
+        assert await sub.fetch(1, timeout=0.2) == []
+        assert not (await js.resume_consumer(sub.stream, "C")).paused
+        assert payloads(await sub.fetch(1)) == [b"1"]
+        assert not (await js.pause_consumer(sub.stream, "C", 1)).paused  # long ago
+        with pytest.raises(LocalProtocolError):
+            await js.pause_consumer(sub.stream, "C", 10**30)
+
+
+# -- fetch -------------------------------------------------------------------------------------------------------------
+
+
+async def test_fetching_and_acknowledging(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 1_000)
+        seen: list[bytes] = []
+        while messages := await sub.fetch(300, timeout=1 if len(seen) < 900 else 0.2):
+            seen += payloads(messages)
+            await sub.ack_many(messages)
+            if len(seen) == 1_000:
+                break
+        assert seen == numbers(1, 1_000)
+        await nc.flush()
+        info = await sub.consumer_info()
+        assert (info.num_ack_pending, info.num_pending, info.ack_floor.stream_seq) == (0, 0, 1_000)
+        assert await sub.fetch(5, timeout=0.1) == []
+        assert await sub.fetch_no_wait(5) == []
+
+
+async def test_a_message_says_where_it_comes_from(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 1)
+        await js.publish(f"{sub.stream}.b", b"2", headers={"Key": "Value"})
+        first, second = await sub.fetch(2)
+        assert (first.subject, second.headers["Key"]) == (f"{sub.stream}.a", "Value")
+        metadata = second.metadata
+        assert (metadata.stream, metadata.consumer, metadata.stream_seq) == (sub.stream, "C", 2)
+        assert (metadata.consumer_seq, metadata.delivered, metadata.pending) == (2, 1, 0)
+        assert second.reply.startswith("$JS.ACK.")
+
+
+async def test_every_kind_of_acknowledgement(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 5)
+        acked, synced, naked, later, ended = await sub.fetch(5)
+        await acked.ack()
+        await synced.ack_sync()
+        await naked.nak()
+        await later.nak(0.2)
+        await ended.term("no more")
+        for message in (acked, synced, naked, later, ended):
+            assert message.settled
+            await message.ack()  # passed over
+            await message.nak()
+            await message.ack_sync()
+        assert payloads(await sub.fetch(1)) == [b"3"]
+        (again,) = await sub.fetch(1)
+        assert (again.data, again.metadata.delivered) == (b"4", 2)
+        await again.ack_sync()
+        info = await sub.consumer_info()
+        assert (info.num_ack_pending, info.num_redelivered) == (1, 1)
+
+
+async def test_work_in_progress_is_not_delivered_again(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 2, ack_wait=0.5)
+        message, other = await sub.fetch(2)
+        async with message.working():
+            again = await sub.fetch(1, timeout=2)
+            assert payloads(again) == [b"2"]
+            assert (await sub.consumer_info()).num_ack_pending == 2
+            await message.ack()
+        await again[0].ack()
+        await other.in_progress()
+
+
+async def test_acknowledging_when_the_consumer_is_gone(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 1)
+        (message,) = await sub.fetch(1)
+        await js.delete_consumer(sub.stream, "C")
+        with pytest.raises(NoRespondersError):
+            await message.ack_sync()
+        await message.ack()
+
+
+async def test_no_acknowledgements_are_sent_where_none_are_wanted(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 1, ack_policy="none")
+        (message,) = await sub.fetch(1)
+        await message.ack()
+        await message.ack_sync(timeout=0.1)
+
+
+@pytest.mark.parametrize("what", ["consumer", "stream"])
+async def test_what_is_deleted_while_fetching_is_told_at_once(server: Any, connect: Connect, what: str) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 0)
+
+        async def delete() -> None:
+            while not (await sub.consumer_info()).num_waiting:
+                pass
+            if what == "consumer":
+                await js.delete_consumer(sub.stream, "C")
+            else:
+                await js.delete_stream(sub.stream)
+
+        with anyio.fail_after(20):  # the fetch itself would wait longer
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(delete)
+                with pytest.raises(ConsumerDeletedError):
+                    await sub.fetch(1, timeout=60)
+        with pytest.raises(NoRespondersError):
+            await sub.fetch(1, timeout=60)
+
+
+async def test_what_a_consumer_does_not_allow(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 3, 500, max_batch=2, max_expires=1, max_bytes=10_000)
+        with pytest.raises(PullLimitError):
+            await sub.fetch(3, timeout=1)
+        with pytest.raises(PullLimitError):
+            await sub.fetch(1, timeout=9)
+        with pytest.raises(PullLimitError):
+            await sub.fetch(1, timeout=1, max_bytes=20_000)
+        with pytest.raises(MessageSizeError):
+            await sub.fetch(1, timeout=1, max_bytes=100)
+        assert len(await sub.fetch(2, timeout=1, max_bytes=1_000)) == 1
+        for ask in ({"batch": 0}, {"timeout": 0}, {"max_bytes": 0}, {"timeout": 2, "heartbeat": 2}):
+            with pytest.raises(LocalProtocolError):
+                await sub.fetch(**ask)
+        with pytest.raises(ConsumerNotFoundError):
+            await js.pull_subscribe_bind("nobody", sub.stream)
+        await js.create_consumer(sub.stream, name="P", deliver_subject=unique())
+        with pytest.raises(PushBasedError):
+            await js.pull_subscribe_bind("P", sub.stream)
+
+
+async def test_a_full_max_ack_pending_does_not_hang(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 2, max_ack_pending=1)
+        (first,) = await sub.fetch_no_wait(5, timeout=0.3)
+        assert await sub.fetch_no_wait(1, timeout=0.3) == []
+        assert await sub.fetch(1, timeout=0.2) == []
+        await first.ack_sync()
+        assert payloads(await sub.fetch_no_wait(1)) == [b"2"]
+
+
+async def test_a_fetch_that_is_cancelled_loses_nothing(server: Any, connect: Connect, driver: str) -> None:
+    if driver.startswith("sync"):
+        pytest.skip("threads cannot be cancelled")
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 0)
+        with anyio.move_on_after(0.1):
+            await sub.fetch(10, timeout=30)
+        for n in range(1, 4):
+            await js.publish(f"{sub.stream}.a", b"%d" % n)
+        await nc.flush()
+        assert payloads(await sub.fetch(3)) == numbers(1, 3)
+
+
+async def test_fetches_at_the_same_time_share(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 100)
+        found: list[bytes] = []
+
+        async def some() -> None:
+            found.extend(payloads(await sub.fetch(25)))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(some)
+        assert sorted(found, key=int) == numbers(1, 100)
+
+
+async def test_a_long_fetch_lives_on_heartbeats(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 0)
+        assert await sub.fetch(1, timeout=1.2, heartbeat=0.1) == []
+
+
+# -- the stream of messages --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [{}, {"max_msgs": 10}, {"max_msgs": 1}, {"max_bytes": 1_000}])
+async def test_messages_as_they_come(server: Any, connect: Connect, bound: dict[str, int]) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 300)
+        seen: list[bytes] = []
+        async with sub.messages(**bound) as messages:
+            async for message in messages:
+                seen.append(message.data)
+                await message.ack()
+                if len(seen) == 300:
+                    break
+            with pytest.raises(TimeoutError):
+                await messages.next_msg(timeout=0.1)
+        assert seen == numbers(1, 300)
+
+
+async def test_what_was_not_taken_of_the_stream_of_messages_is_for_the_next(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 20)
+        async with sub.messages(max_msgs=10) as messages:
+            assert (await messages.next_msg()).data == b"1"
+            with pytest.raises(LocalProtocolError):
+                await sub.fetch(1)
+        assert [message async for message in messages] == []
+        assert payloads(await sub.fetch(19)) == numbers(2, 20)
+        async with sub.messages() as messages:
+            await sub.unsubscribe()
+            assert [message async for message in messages] == []
+        with pytest.raises(ConnectionClosedError):
+            await sub.fetch(1)
+
+
+async def test_a_consumer_that_is_deleted_ends_the_stream_of_messages(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 1)
+        async with sub, sub.messages() as messages:
+            assert (await messages.next_msg()).data == b"1"
+            await js.delete_consumer(sub.stream, "C")
+            with pytest.raises(ConsumerDeletedError):
+                await messages.next_msg()
+        assert (sub.pending_msgs, sub.pending_bytes, sub.dropped, sub.consumer) == (0, 0, 0, "C")
+
+
+# -- the workflow ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_consumer_of_its_own(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.publish(f"{name}.a", b"1")
+        await js.publish(f"{name}.b", b"2")
+        async with await js.pull_subscribe(f"{name}.b", ack_wait=9) as sub:
+            assert sub.stream == name
+            assert payloads(await sub.fetch(1)) == [b"2"]
+            assert (await sub.consumer_info()).config.ack_wait == 9_000_000_000
+            assert await js.consumer_names(name) == [sub.consumer]
+        assert await js.consumer_names(name) == []
+        await sub.unsubscribe()
+
+
+async def test_a_durable_consumer_stays_unless_it_is_to_go(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        for _ in range(2):
+            async with await js.pull_subscribe(f"{name}.*", "D") as sub:
+                assert sub.consumer == "D"
+            assert await js.consumer_names(name) == ["D"]
+        async with await js.pull_subscribe(f"{name}.*", "D", delete_consumer=True):
+            pass  # somebody else's: it was there
+        assert await js.consumer_names(name) == ["D"]
+        async with await js.pull_subscribe(f"{name}.*", "E", stream=name, delete_consumer=True):
+            assert await js.consumer_names(name) == ["D", "E"]
+        assert await js.consumer_names(name) == ["D"]
+        with pytest.raises(ConfigMismatchError) as caught:
+            await js.pull_subscribe(f"{name}.*", "D", ack_wait=3)
+        assert caught.value.fields == ("ack_wait",)
+        await js.create_consumer(name, name="P", deliver_subject=unique())
+        with pytest.raises(PushConsumerError):
+            await js.pull_subscribe(f"{name}.*", "P")
+        with pytest.raises(NoMatchingStreamError):
+            await js.pull_subscribe(unique())
+        with pytest.raises(LocalProtocolError):
+            await js.pull_subscribe(f"{name}.*", ack_policy="none")
+
+
+async def test_a_drained_subscription_gives_what_it_has(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 9)
+        async with sub.messages() as messages:
+            await messages.next_msg()
+            await nc.flush()
+        await sub.drain()
+        assert payloads(await sub.fetch(20)) == numbers(2, 9)
+        with pytest.raises(ConnectionClosedError):
+            await sub.fetch(1)

@@ -1,0 +1,134 @@
+"""Gap detection: by the consumer sequence, on messages and heartbeats, whatever the version of the ack subject."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.errors import NotJSMessageError
+from jsproto.grammar.jsack import JSAck, build_jsack
+from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
+
+
+def reply(consumer_seq: int, stream_seq: int | None = None, *, delivered: int = 1, v2: bool = False) -> bytes:
+    domain, account = ("hub", "szMpdrwD") if v2 else (None, None)
+    stream_seq = consumer_seq if stream_seq is None else stream_seq
+    return build_jsack(JSAck(domain, account, "S", "C%d", delivered, stream_seq, consumer_seq, 1795207799011748863, 7))
+
+
+def take(deliveries: Deliveries, subject: bytes) -> Break | None:
+    """As whoever receives a message does it."""
+    if subject.startswith(deliveries.following):
+        deliveries.advance()
+        return None
+    return deliveries.delivered(subject)
+
+
+@pytest.mark.parametrize("v2", [False, True])
+def test_what_follows_is_recognised_by_the_beginning_of_its_subject(v2: bool) -> None:
+    deliveries = Deliveries()
+    assert not reply(1, v2=v2).startswith(deliveries.following)
+    assert deliveries.delivered(reply(1, 41, v2=v2)) is None
+    for number in range(2, 200):
+        assert reply(number, 40 + number, v2=v2).startswith(deliveries.following)
+        assert not reply(number, 40 + number, v2=v2, delivered=2).startswith(deliveries.following)
+        assert not reply(number, 41 + number, v2=v2).startswith(deliveries.following)
+        assert not reply(number + 1, 40 + number, v2=v2).startswith(deliveries.following)
+        deliveries.advance()
+        assert (deliveries.stream_seq, deliveries.consumer_seq) == (40 + number, number)
+
+
+def test_holes_in_the_stream_and_redeliveries_are_no_gaps() -> None:
+    deliveries = Deliveries()
+    for consumer_seq, stream_seq, delivered in [(1, 3, 1), (2, 9, 1), (3, 3, 2), (4, 10, 1), (5, 11, 1)]:
+        assert take(deliveries, reply(consumer_seq, stream_seq, delivered=delivered)) is None
+    assert deliveries.heartbeat(5) is None
+
+
+def test_a_lost_message_shows_at_the_next_one_and_once() -> None:
+    deliveries = Deliveries()
+    assert take(deliveries, reply(1)) is None
+    broken = take(deliveries, reply(4))
+    assert broken == Break(2, 4)
+    assert (broken.missing, broken.restarted) == (2, False)
+    assert take(deliveries, reply(5)) is None
+
+
+def test_a_lost_message_shows_at_the_next_heartbeat_and_once() -> None:
+    deliveries = Deliveries()
+    assert take(deliveries, reply(1)) is None
+    assert deliveries.heartbeat(1) is None
+    assert deliveries.heartbeat(3) == Break(2, 4)
+    assert deliveries.heartbeat(3) is None
+    assert take(deliveries, reply(4)) is None
+    assert take(deliveries, reply(5)) is None
+
+
+def test_the_first_message_may_be_lost_too() -> None:
+    assert Deliveries().heartbeat(0) is None
+    assert Deliveries().heartbeat(1) == Break(1, 2)
+    assert Deliveries().delivered(reply(2)) == Break(1, 2)
+
+
+def test_a_number_that_comes_again_is_a_restart() -> None:
+    deliveries = Deliveries()
+    for number in range(1, 6):
+        assert take(deliveries, reply(number)) is None
+    broken = take(deliveries, reply(1))
+    assert broken == Break(6, 1)
+    assert (broken.missing, broken.restarted) == (0, True)
+    assert take(deliveries, reply(2)) is None
+    assert deliveries.heartbeat(0) == Break(3, 1)
+
+
+def test_a_consumer_that_was_not_followed_from_the_beginning() -> None:
+    deliveries = Deliveries(UNKNOWN)
+    assert deliveries.delivered(reply(70)) is None
+    assert take(deliveries, reply(72)) == Break(71, 72)
+    deliveries = Deliveries(UNKNOWN)
+    assert deliveries.heartbeat(69) is None
+    assert take(deliveries, reply(72)) == Break(70, 72)
+
+
+def test_a_server_may_change_the_version_of_its_subjects() -> None:
+    deliveries = Deliveries()
+    for number, v2 in enumerate((False, False, True, True, False), 1):
+        assert take(deliveries, reply(number, v2=v2)) is None
+    assert deliveries.consumer_seq == 5
+
+
+@pytest.mark.parametrize("subject", [b"", b"a.b", b"$JS.ACK.S.C.1.x.3.4.5", b"$JS.ACK.S.C.1.2.3.4.5.6"])
+def test_what_is_no_ack_subject_changes_nothing(subject: bytes) -> None:
+    deliveries = Deliveries()
+    assert take(deliveries, reply(1)) is None
+    with pytest.raises(NotJSMessageError):
+        deliveries.delivered(subject)
+    assert take(deliveries, reply(2)) is None
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(["message", "heartbeat", "both"])), max_size=60),
+    st.lists(st.integers(1, 3), min_size=60, max_size=60),
+    st.booleans(),
+)
+def test_every_lost_delivery_is_counted_once_what_follows_it_arrives(
+    deliveries: list[tuple[bool, str]], steps: list[int], v2: bool
+) -> None:
+    """A consumer delivers; each message, and each heartbeat behind it, arrives or does not."""
+    seen, lost, counted, stream_seq = Deliveries(), 0, 0, 0
+    for number, ((arrives, what), step) in enumerate(zip(deliveries, steps, strict=False), 1):
+        stream_seq += step
+        broken = None
+        if arrives and what != "heartbeat":
+            broken = take(seen, reply(number, stream_seq, v2=v2))
+        else:
+            lost += 1
+        counted += broken.missing if broken else 0
+        if arrives and what != "message":
+            broken = seen.heartbeat(number)
+            counted += broken.missing if broken else 0
+            assert counted == lost
+    broken = seen.heartbeat(len(deliveries))
+    counted += broken.missing if broken else 0
+    assert counted == lost

@@ -1,0 +1,255 @@
+"""An ordered consumer against a model of a server, over a network that loses, swaps and delays, with meddlers.
+
+Whatever happens: what the application takes is the stream, every sequence once and in order, and as soon as the faults
+stop all of it arrives.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from jsproto.client.jsmsg import Acker, JSMsg
+from jsproto.client.ordered import OrderedConsumer
+from jsproto.events import OrderedConsumerRecreated
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.wire.encoder import encode_msg
+from jsproto.wire.frames import Pub, Sub, Unsub
+from tests.client.pushing import Pushing, ack_subject, heartbeat, info
+
+HEARTBEAT = 1.0
+WINDOW = 6  # deliveries after which the model wants flow control to be answered
+
+
+class Model:
+    """One consumer of the model server."""
+
+    def __init__(self, name: str, config: dict[str, Any]) -> None:
+        self.name = name
+        self.deliver = config["deliver_subject"].encode()
+        self.next_seq = self.start = config.get("opt_start_seq", 1)
+        self.consumer_seq = 0
+        self.stalled: str | None = None
+        self.sent_since = 0
+
+
+class OrderedReading(RuleBasedStateMachine):
+    """The machine under test, its session, and the server."""
+
+    @initialize(limit=st.integers(2, 12), v2=st.booleans(), stored=st.integers(0, 10), gaps=st.booleans())
+    def start(self, limit: int, v2: bool, stored: int, gaps: bool) -> None:
+        self.h = Pushing(max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+        self.v2 = v2
+        self.step = 2 if gaps else 1  # a filter leaves holes in the stream's numbers
+        self.stream: list[int] = []
+        self.consumers: dict[str, Model] = {}
+        self.wires: dict[bytes, bytes] = {}  # sid by subject, as the server has them
+        self.under_way: deque[bytes] = deque()
+        self.taken: list[int] = []
+        self.linked = True
+        self.refusing = 0
+        for _ in range(stored):
+            self.store()
+        session = self.h.session
+        self.ordered = OrderedConsumer(
+            session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api, inbox="_INBOX.o",
+            config=ConsumerConfig(), timeout=2.0, now=self.h.now, stream="S", subject="S", idle_heartbeat=HEARTBEAT,
+            pending_msgs_limit=limit,
+        )  # fmt: skip
+        self.serve()
+        self.arrive(100)
+        assert self.ordered.ready().done
+
+    # -- the server ----------------------------------------------------------------------------------------------------
+
+    def store(self) -> None:
+        self.stream.append(1 + self.step * len(self.stream))
+
+    def serve(self) -> None:
+        """Do what the client asked for."""
+        for frame in self.h.sent():
+            if isinstance(frame, Sub):
+                self.wires[frame.subject] = frame.sid
+            elif isinstance(frame, Unsub):
+                self.wires = {subject: sid for subject, sid in self.wires.items() if sid != frame.sid}
+            elif isinstance(frame, Pub):
+                self.answer(frame)
+
+    def answer(self, pub: Pub) -> None:
+        subject = pub.subject.decode()
+        if subject.startswith("$JS.FC."):
+            for consumer in self.consumers.values():
+                if consumer.stalled == subject:
+                    consumer.stalled, consumer.sent_since = None, 0
+            return
+        verb, _, name = subject.removeprefix("$JS.API.CONSUMER.").partition(".S.")
+        if verb == "DELETE":
+            self.consumers.pop(name, None)
+            return
+        assert verb == "CREATE", subject
+        config = json.loads(pub.payload)["config"]
+        body: dict[str, Any] = {"error": {"code": 503, "err_code": 10008, "description": "not now"}}
+        if self.refusing:
+            self.refusing -= 1
+        else:
+            consumer = self.consumers[name] = Model(name, config)
+            at = {"consumer_seq": 0, "stream_seq": consumer.next_seq - 1}
+            body = info(name, config, delivered=at)
+        assert pub.reply is not None
+        self.send(pub.reply, None, json.dumps(body).encode(), via=b"_INBOX.o.*")
+
+    def send(self, subject: bytes, reply: bytes | None, payload: bytes, header: bytes | None = None,
+             *, via: bytes) -> None:  # fmt: skip
+        if via in self.wires:
+            self.under_way.append(encode_msg(subject, self.wires[via], reply, header, payload))
+
+    def push(self, consumer: Model) -> bool:
+        """Deliver the next message, if there is one and the window is open."""
+        waiting = [seq for seq in self.stream if seq >= consumer.next_seq]
+        if not waiting or consumer.stalled is not None or consumer.deliver not in self.wires:
+            return False
+        consumer.next_seq = waiting[0] + 1
+        consumer.consumer_seq += 1
+        reply = ack_subject(consumer.name, consumer.consumer_seq, waiting[0], pending=len(waiting) - 1, v2=self.v2)
+        self.send(b"s.a", reply, b"%d" % waiting[0], via=consumer.deliver)
+        consumer.sent_since += 1
+        if consumer.sent_since == WINDOW:
+            consumer.stalled = f"$JS.FC.S.{consumer.name}.{consumer.consumer_seq}"
+            status = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+            self.send(consumer.deliver, consumer.stalled.encode(), b"", status, via=consumer.deliver)
+        return True
+
+    def beat(self, consumer: Model) -> None:
+        header = heartbeat(consumer.consumer_seq, consumer.next_seq - 1, consumer.stalled)
+        self.send(consumer.deliver, None, b"", header, via=consumer.deliver)
+
+    def arrive(self, most: int) -> None:
+        """Let up to ``most`` messages reach the client, and what it says to that reach the server."""
+        while self.under_way and most and self.linked:
+            self.h.feed(self.under_way.popleft())
+            most -= 1
+            self.serve()
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    @rule(count=st.integers(1, 5))
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            self.store()
+
+    @rule(count=st.integers(1, 8))
+    def deliver(self, count: int) -> None:
+        for consumer in list(self.consumers.values()):
+            for _ in range(count):
+                self.push(consumer)
+
+    @rule()
+    def heartbeats(self) -> None:
+        for consumer in self.consumers.values():
+            self.beat(consumer)
+
+    @rule(count=st.integers(1, 10))
+    def receive(self, count: int) -> None:
+        self.arrive(count)
+
+    @rule(most=st.integers(1, 10))
+    def take(self, most: int) -> None:
+        self.taken += [int(message.data) for message in self.ordered.pop_many(most, self.h.now)]
+        self.serve()
+
+    @rule(seconds=st.floats(0.0, 4.0))
+    def time_passes(self, seconds: float) -> None:
+        self.h.advance(seconds)
+        self.reconnect()
+        self.serve()
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        del self.under_way[data.draw(st.integers(0, len(self.under_way) - 1))]
+
+    @precondition(lambda self: len(self.under_way) > 1)
+    @rule(data=st.data())
+    def swap(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.under_way) - 2))
+        self.under_way[at], self.under_way[at + 1] = self.under_way[at + 1], self.under_way[at]
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def double(self, data: st.DataObject) -> None:
+        self.under_way.append(self.under_way[data.draw(st.integers(0, len(self.under_way) - 1))])
+
+    @rule(data=st.data())
+    def meddle(self, data: st.DataObject) -> None:
+        """Somebody deletes a consumer, or sets it back to its start (forwards would be a loss that nobody can see)."""
+        if self.consumers:
+            name = data.draw(st.sampled_from(sorted(self.consumers)))
+            if data.draw(st.booleans()):
+                del self.consumers[name]
+            else:
+                self.consumers[name].consumer_seq = 0
+                self.consumers[name].next_seq = self.consumers[name].start
+
+    @rule(times=st.integers(1, 3))
+    def refuse(self, times: int) -> None:
+        """The API is not available for so many requests."""
+        self.refusing = times
+
+    @rule()
+    def lose_the_link(self) -> None:
+        if self.linked:
+            self.linked = False
+            self.h.lose()
+            self.under_way.clear()
+            self.wires.clear()
+
+    def reconnect(self) -> None:
+        if not self.linked:
+            for _ in range(100):
+                if self.h.session.connect_to is not None:
+                    break
+                self.h.advance(0.1)
+            self.h.connect()
+            self.linked = True
+            self.serve()
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_was_taken_is_the_beginning_of_the_stream(self) -> None:
+        if hasattr(self, "taken"):
+            assert self.taken == self.stream[: len(self.taken)]
+            assert self.ordered.error is None
+            assert self.ordered.pending_msgs <= self.ordered._max_msgs
+
+    def teardown(self) -> None:
+        """The faults stop: everything arrives."""
+        if not hasattr(self, "taken"):
+            return
+        self.refusing = 0
+        self.reconnect()
+        for _ in range(400):
+            self.serve()
+            self.arrive(1000)
+            for consumer in list(self.consumers.values()):
+                while self.push(consumer):
+                    pass
+                self.beat(consumer)
+            self.arrive(1000)
+            self.take(5)
+            if self.taken == self.stream:
+                break
+            self.h.advance(HEARTBEAT / 2)
+            self.serve()
+        assert self.taken == self.stream
+        recreated = [event for event in self.h.events() if isinstance(event, OrderedConsumerRecreated)]
+        assert len(recreated) <= self.ordered.recreated
+
+
+TestOrderedReading = OrderedReading.TestCase
+TestOrderedReading.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

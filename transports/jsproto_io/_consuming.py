@@ -1,0 +1,124 @@
+"""The half of consuming that never waits: the same for threads and for event loops.
+
+Rules: as of ``_shared``. Messages that were taken from the core and reach nobody go back to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from jsproto.client.jsmsg import Delivery
+from jsproto.client.pull import Fetch, PullConsumer
+from jsproto.errors import ConnectionClosedError
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
+from jsproto.ticket import Ticket
+from jsproto_io._common import Timeout, seconds
+
+if TYPE_CHECKING:
+    from jsproto_io._shared import ConnectionBase
+
+D = TypeVar("D", bound=Delivery)
+
+TAKE_AHEAD: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
+
+
+def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> ConsumerConfig:
+    """A configuration from what ``create_consumer`` was given."""
+    if config is None:
+        return ConsumerConfig.from_options(**options)
+    return config.updated(**options) if options else config
+
+
+class PullSubscriptionBase(Generic[D]):
+    """A consumer that is pulled from, and what has come of it."""
+
+    _connection: ConnectionBase
+
+    def __init__(self, core: PullConsumer[D], timeout: float) -> None:
+        self._core = core
+        self._timeout = timeout
+
+    def _begin(
+        self, batch: int, timeout: Timeout | None, max_bytes: int | None, heartbeat: Timeout | None
+    ) -> Callable[[float], Fetch]:
+        """The input that begins a fetch."""
+        limit, beat = seconds(timeout), seconds(heartbeat)
+        expires = self._timeout if limit is None else limit
+        return lambda now: self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
+
+    def _begin_no_wait(self, batch: int, timeout: Timeout | None, max_bytes: int | None) -> Callable[[float], Fetch]:
+        """The same for what is there already."""
+        limit = seconds(timeout)
+        patience = min(self._timeout, 1.0) if limit is None else limit
+        return lambda now: self._core.fetch_no_wait(batch, now=now, patience=patience, max_bytes=max_bytes)
+
+    def _start(
+        self,
+        max_msgs: int | None,
+        max_bytes: int | None,
+        threshold: int | None,
+        expires: Timeout,
+        heartbeat: Timeout | None,
+    ) -> Callable[[float], None]:
+        """The input that begins a stream of messages."""
+        limit, beat = seconds(expires), seconds(heartbeat)
+        assert limit is not None
+        return lambda now: self._core.start(
+            now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
+        )
+
+    def _acknowledge(self, messages: Iterable[Delivery]) -> Callable[[float], int]:
+        """The input that acknowledges all of ``messages``."""
+        listed = list(messages)
+        return lambda now: self._core.acker.ack_many(listed)
+
+    @property
+    def stream(self) -> str:
+        """The stream that the consumer reads."""
+        return self._core.stream
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name."""
+        return self._core.consumer
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages that have come and were not taken yet."""
+        return self._core.pending_msgs
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of those, payloads and headers."""
+        return self._core.pending_bytes
+
+    @property
+    def dropped(self) -> int:
+        """Messages that nobody had asked for and that found no room; they will be delivered again."""
+        return self._core.dropped
+
+
+class PullMessagesBase(Generic[D]):
+    """What has come of a stream of messages."""
+
+    def __init__(self, core: PullConsumer[D], max_msgs: int | None) -> None:
+        self._core = core
+        self._taken: deque[D] = deque()
+        self._closed = False
+        self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing."""
+        if self._closed:
+            raise ConnectionClosedError("this stream of messages was closed")
+        self._taken.extend(self._core.pop_many(self._most, now))
+        return None if self._taken else self._core.readable()
+
+    def _stop(self, now: float) -> None:
+        if not self._closed:
+            self._closed = True
+            self._core.put_back(self._taken)
+            self._taken.clear()
+            self._core.stop(now)

@@ -1,0 +1,94 @@
+"""The half of subscribing to consumers that never waits: the same for threads and for event loops.
+
+Rules: as of ``_shared``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from jsproto.client.jsmsg import Delivery
+from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.push import PushConsumer
+from jsproto.errors import ConnectionClosedError, Error
+from jsproto.events import CallbackFailed, SubscriptionFailed
+from jsproto.ticket import Ticket
+from jsproto_io._common import TAKE
+
+if TYPE_CHECKING:
+    from jsproto_io._shared import ConnectionBase
+
+D = TypeVar("D", bound=Delivery)
+Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]
+
+ENDED: Final = (ConnectionClosedError,)
+"""What a subscription, or its connection, ends with by a verb of the application."""
+
+
+class PushSubscriptionBase:
+    """What has come from a consumer."""
+
+    _connection: ConnectionBase
+
+    def __init__(self, core: Pushed[Any]) -> None:
+        self._core = core
+        self._taken: deque[Any] = deque()
+        self._served: Ticket[None] | None = None  # completed when the callback has had the last message
+
+    def _take(self, now: float) -> Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
+        self._taken.extend(self._core.pop_many(TAKE, now))
+        return None if self._taken else self._core.readable()
+
+    def _fail(self, error: Exception) -> None:
+        self._tell(CallbackFailed(self.subject, error))
+
+    def _end_serving(self, error: Error | None) -> None:
+        """The callback gets no more; ``error`` is why, unless the application wanted it."""
+        if error is not None and not isinstance(error, ENDED):
+            self._tell(SubscriptionFailed(self.subject, error))
+        self._connection._release(self._serve_no_more)
+
+    def _tell(self, event: CallbackFailed | SubscriptionFailed) -> None:
+        self._connection._release(lambda now: self._connection._session.emit(event))
+
+    def _serve_no_more(self, now: float) -> None:
+        if self._served is not None:
+            self._served.succeed(None)
+            self._connection._session.completed(self._served)
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to; the stream's name when that was all of it."""
+        return self._core.subject
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._core.stream
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name; an ordered subscription has another one whenever it is made anew."""
+        return self._core.consumer
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages that have come and were not taken yet."""
+        return self._core.pending_msgs + len(self._taken)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that have come and were not taken yet, but for those of the next few messages."""
+        return self._core.pending_bytes
+
+    @property
+    def dropped(self) -> int:
+        """Messages that found no room because the application was slow; an ordered subscription reads them again."""
+        return self._core.dropped
+
+    @property
+    def error(self) -> Error | None:
+        """Why it ended; None while it lives."""
+        return self._core.error
