@@ -33,12 +33,12 @@ class Answers:
         """Whether the stream answers at all to plain messages and with refusals."""
         return not self._stream.config.no_ack
 
-    def send(self, reply: bytes | None, payload: bytes) -> None:
-        """One answer, whatever the stream's mind about acknowledging."""
+    def send(self, reply: bytes | None, payload: bytes, headers: bytes | None = None) -> None:
+        """One answer, whatever the stream's mind about acknowledging. ``headers``: an encoded block."""
         if not reply:
             return
         try:
-            self._outbox.publish(reply.decode(), payload)
+            self._outbox.publish(reply.decode(), payload, headers=headers)
         except (UnicodeDecodeError, LocalProtocolError):
             return
 

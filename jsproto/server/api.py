@@ -1,29 +1,34 @@
-"""The JetStream API of the server role: the account, and the streams.
+"""The JetStream API of the server role: the account, the streams, and their messages as the leader has them.
 
 Rules: a request is answered on its reply subject, in nats-server's words and with its error codes; one without a reply
 subject is not looked at. A stream that is created again with the same configuration is found. No two streams take the
-same subject.
+same subject. A mirror is read directly if its origin is, whatever it says, provided that the origin is here.
 
-Not here: what streams do (``publish``), routing, consumers and reading (nobody answers those), mirrors and sources,
-which are stored and never followed, limits of accounts, filters and details of STREAM.INFO.
+Not here: what streams do (``publish``), routing, reading without the leader (``replicas``), consumers (nobody answers
+those), limits of accounts, filters and details of STREAM.INFO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
-from jsproto.grammar.bodies import dumps, loads
+from jsproto.grammar.bodies import dumps, loads, uint64
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.checks import check_level
+from jsproto.server.checks import check_level, check_open
+from jsproto.server.direct import FIELDS, GetRequest, find
 from jsproto.server.node import Node
 from jsproto.server.publish import StreamInlet
 from jsproto.server.refusals import refusal
-from jsproto.server.settings import accept
+from jsproto.server.replicas import Copies
+from jsproto.server.settings import accept, origin_of
 from jsproto.server.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
@@ -35,17 +40,25 @@ _UNLIMITED: Final[dict[str, Any]] = {
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
 }  # fmt: skip
 
+# What an answer says besides its error.
+_NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
+_WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
+    "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
+    "stream_purge": {"purged": 0},
+}  # fmt: skip
+
 Body = dict[str, Any]
 
 
 class JetStreamApi(Conversation):
-    """The streams of one server, by name, and the answers to those who ask for them."""
+    """The streams of one server, and the answers to those who ask for them. ``streams`` and ``copies`` go by name."""
 
-    __slots__ = ("_errors", "_node", "_outbox", "_prefixes", "_requests", "_verbs", "streams")
+    __slots__ = ("_errors", "_node", "_outbox", "_prefixes", "_requests", "_verbs", "copies", "streams")
 
     def __init__(self, node: Node, outbox: Outbox) -> None:
         """Answer from now on, below ``$JS.API`` and, with a domain, below its own prefix too."""
         self.streams: dict[str, StreamInlet] = {}
+        self.copies: dict[str, Copies] = {}
         self._node = node
         self._outbox = outbox
         self._requests = 0
@@ -58,6 +71,9 @@ class JetStreamApi(Conversation):
             "STREAM.DELETE": ("stream_delete", self._delete),
             "STREAM.NAMES": ("stream_names", self._names),
             "STREAM.LIST": ("stream_list", self._list),
+            "STREAM.PURGE": ("stream_purge", self._purge),
+            "STREAM.MSG.GET": ("stream_msg_get", self._msg_get),
+            "STREAM.MSG.DELETE": ("stream_msg_delete", self._msg_delete),
         }
         self._prefixes = [f"{DEFAULT_PREFIX}."]
         if node.domain is not None:
@@ -83,7 +99,7 @@ class JetStreamApi(Conversation):
         except APIError as error:
             self._errors += 1
             said = {"code": error.code, "err_code": error.err_code, "description": error.description}
-            body = {"error": said}
+            body = {"error": said} | _WITH_AN_ERROR.get(kind, {})
         try:
             self._outbox.publish(message.reply.decode(), dumps({"type": _TYPE.format(kind)} | body))
         except (UnicodeDecodeError, LocalProtocolError):
@@ -97,6 +113,7 @@ class JetStreamApi(Conversation):
             check_name(config.name)
         except LocalProtocolError as error:
             raise refusal(10052, str(error)) from None
+        config = self._read_as_its_origin(config)
         accepted = accept(config, self._node)
         inlet = self.streams.get(config.name)
         if inlet is not None:
@@ -106,19 +123,27 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._node, now)
         self.streams[config.name] = StreamInlet(stream, self._node, self._outbox)
+        self.copies[config.name] = Copies(stream, self._node, self._outbox, self._prefixes, now)
+        for name, other in self.streams.items():
+            origin = self.streams.get(origin_of(other.stream.config))
+            if origin is not None and config.name in (name, origin.stream.config.name):
+                self.copies[name].follow(origin.stream)
         return stream, True
 
-    def update(self, config: StreamConfig) -> Stream:
+    def update(self, config: StreamConfig, now: float) -> Stream:
         """Change a stream. APIError."""
         inlet = self._find(config.name)
+        config = self._read_as_its_origin(config)
         self._check_subjects(accept(config, self._node))
         inlet.update(config)
+        self.copies[config.name].configure(now)
         return inlet.stream
 
     def delete(self, name: str) -> None:
         """Delete a stream with all its messages and batches. APIError."""
         self._find(name).close()
-        del self.streams[name]
+        self.copies[name].close()
+        del self.streams[name], self.copies[name]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -127,6 +152,17 @@ class JetStreamApi(Conversation):
         if inlet is None:
             raise _error(404, 10059, "stream not found")
         return inlet
+
+    def _fresh(self, name: str, now: float) -> Stream:
+        """The stream as it is at that time."""
+        stream = self._find(name).stream
+        self.copies[name].catch_up(now)
+        stream.expire(now)
+        return stream
+
+    def _read_as_its_origin(self, config: StreamConfig) -> StreamConfig:
+        origin = self.streams.get(origin_of(config))
+        return config if origin is None else replace(config, mirror_direct=origin.stream.config.allow_direct)
 
     def _check_subjects(self, config: StreamConfig) -> None:
         subjects = config.subjects or []
@@ -143,6 +179,7 @@ class JetStreamApi(Conversation):
 
     def _describe(self, stream: Stream, now: float) -> Body:
         node = self._node
+        self._fresh(stream.config.name, now)
         info = StreamInfo(stream.config, stream.created, stream.state(), node.domain, ts=node.timestamp(now))
         return info.to_json()
 
@@ -161,13 +198,61 @@ class JetStreamApi(Conversation):
         return self._describe(stream, now) | ({"did_create": True} if created else {})
 
     def _update(self, name: str, payload: bytes, now: float) -> Body:
-        return self._describe(self.update(_config(name, payload)), now)
+        return self._describe(self.update(_config(name, payload), now), now)
 
     def _info(self, name: str, payload: bytes, now: float) -> Body:
-        return self._describe(self._find(name).stream, now)
+        return _NO_PAGE | self._describe(self._find(name).stream, now)
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
         self.delete(name)
+        return {"success": True}
+
+    def _purge(self, name: str, payload: bytes, now: float) -> Body:
+        """Of all messages, or those on a subject: all, those before a sequence, or all but the newest few."""
+        stream = self._fresh(name, now)
+        check_open(stream)
+        if stream.config.deny_purge:
+            raise _error(500, 10110, "stream purge not permitted")
+        asked = _known(_read(payload) if payload else {}, {"filter", "seq", "keep"})
+        subject, seq, keep = asked.get("filter") or None, _number(asked, "seq"), _number(asked, "keep")
+        if seq and keep:
+            raise refusal(10003)
+        if not isinstance(subject, str | None):
+            raise refusal(10025, "filter is a string")
+        return {"success": True, "purged": stream.purge(subject, keep=keep, before=seq)}
+
+    def _msg_get(self, name: str, payload: bytes, now: float) -> Body:
+        stream = self._fresh(name, now)
+        if not payload:
+            raise refusal(10003)
+        try:
+            asked = GetRequest.from_json(_known(_read(payload), FIELDS))
+        except RemoteProtocolError as error:
+            raise refusal(10025, str(error)) from None
+        asked = replace(asked, multi_last=[])  # which this form does not heed
+        if asked.batch > 0 or asked.max_bytes > 0 or asked.conflicts or not asked.selects:
+            raise refusal(10003)
+        stored = find(stream, asked)
+        if stored is None:
+            raise refusal(10037)
+        told: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
+        if stored.header and not asked.no_hdr:
+            told["hdrs"] = b64encode(stored.header).decode()
+        if stored.payload:
+            told["data"] = b64encode(stored.payload).decode()
+        return {"message": told | {"time": format_timestamp(stored.timestamp)}}
+
+    def _msg_delete(self, name: str, payload: bytes, now: float) -> Body:
+        stream = self._fresh(name, now)
+        asked = _known(_read(payload) if payload else {}, {"seq", "no_erase"})
+        if "seq" not in asked:
+            raise refusal(10003)
+        check_open(stream)
+        if stream.config.deny_delete:
+            raise refusal(10057, "message delete not permitted")
+        seq = _number(asked, "seq")
+        if not stream.remove(seq):
+            raise _error(400, 10043, f"sequence {seq} not found")
         return {"success": True}
 
     def _names(self, name: str, payload: bytes, now: float) -> Body:
@@ -183,7 +268,7 @@ class JetStreamApi(Conversation):
         asked = _read(payload) if payload else {}
         offset, wanted = asked.get("offset", 0), asked.get("subject")
         if type(offset) is not int or not isinstance(wanted, str | None):
-            raise _error(400, 10025, "invalid JSON: offset is a number, subject a string")
+            raise refusal(10025, "offset is a number, subject a string")
         streams = [self.streams[name].stream for name in sorted(self.streams)]
         if wanted:
             streams = [found for found in streams if any(_overlap(wanted, own) for own in found.config.subjects or ())]
@@ -195,7 +280,22 @@ def _read(payload: bytes) -> Body:
     try:
         return loads(payload)
     except RemoteProtocolError as error:
-        raise _error(400, 10025, f"invalid JSON: {error}") from None
+        raise refusal(10025, str(error)) from None
+
+
+def _known(body: Body, names: Collection[str]) -> Body:
+    """``body``, if it has no other fields."""
+    unknown = next((name for name in body if name not in names), None)
+    if unknown is not None:
+        raise refusal(10025, f'json: unknown field "{unknown}"')
+    return body
+
+
+def _number(body: Body, name: str) -> int:
+    try:
+        return uint64(body, name, 0)
+    except RemoteProtocolError as error:
+        raise refusal(10025, str(error)) from None
 
 
 def _config(name: str, payload: bytes) -> StreamConfig:
@@ -204,11 +304,11 @@ def _config(name: str, payload: bytes) -> StreamConfig:
     try:
         config = StreamConfig.from_json(body)
     except RemoteProtocolError as error:
-        raise _error(400, 10025, f"invalid JSON: {error}") from None
+        raise refusal(10025, str(error)) from None
     if config.name != name:
         raise _error(400, 10056, "stream name in subject does not match request")
     if config.extra:
-        raise _error(400, 10025, f'invalid JSON: json: unknown field "{next(iter(config.extra))}"')
+        raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
     return config
 
 

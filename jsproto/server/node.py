@@ -43,7 +43,8 @@ class Node:
     """One server, as its streams see it.
 
     ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.
-    ``dialect`` is that of ADR-50 (``acks``); ``release`` 2.14.0 to 2.15.1 decides a few answers of fast ingest.
+    ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of fast ingest
+    from 2.14.0 on, of Direct Get from 2.11.0 on.
     ``atomic_open`` and ``fast_open`` count the open batches of all streams.
     """
 

@@ -1,4 +1,4 @@
-"""The errors that publishers and creators of streams get, with the words of nats-server 2.15.1.
+"""The errors that publishers, creators of streams and readers get, with the words of nats-server 2.15.1.
 
 Rules: one table, keyed by the server's error code; ``{}`` is filled in. The draft of ADR-50 numbers four errors of
 fast ingest differently, and words them differently: ``draft_of``.
@@ -13,8 +13,15 @@ from typing import Final
 from jsproto.errors import APIError
 
 _REFUSALS: Final[dict[int, tuple[int, str]]] = {
+    10003: (400, "bad request"),
+    10025: (400, "invalid JSON: {}"),
+    10031: (400, "stream mirrors can not also contain other sources"),
+    10034: (400, "stream mirrors can not contain subjects"),
+    10037: (404, "no message found"),
     10052: (500, "{}"),
     10054: (400, "message size exceeds maximum allowed"),
+    10055: (400, "stream mirror configuration can not be updated"),
+    10057: (500, "{}"),
     10060: (400, "expected stream does not match"),
     10070: (400, "wrong last msg ID: {}"),
     10071: (400, "wrong last sequence: {}"),
@@ -22,6 +29,8 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10097: (400, "header size exceeds maximum allowed of 64k"),
     10109: (400, "invalid operation on sealed stream"),
     10111: (500, "{}"),
+    10142: (400, "mirrored stream name is invalid"),
+    10143: (400, "stream mirrors can not have first sequence configured"),
     10164: (400, "wrong last sequence"),
     10166: (400, "per-message TTL is disabled"),
     10174: (400, "atomic publish is disabled"),

@@ -26,8 +26,10 @@ from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.outbox import Conversation
 from jsproto.server.api import JetStreamApi
+from jsproto.server.direct import DirectGet
 from jsproto.server.node import REFERENCE, BatchLimits, Node, Release
 from jsproto.server.publish import StreamInlet
+from jsproto.server.replicas import Follower
 from jsproto.server.session import Interest, ServerSession
 from jsproto.server.stream import Stream
 from jsproto.ticket import Ticket
@@ -167,6 +169,20 @@ class Server:
         """The stream with that name; KeyError when there is none."""
         return self.api.streams[name].stream
 
+    def replicas(self, name: str) -> list[Follower]:
+        """The copies of a stream besides its leader, as many as its configuration says; set ``lag`` for stale reads.
+
+        KeyError when there is no such stream.
+        """
+        return self.api.copies[name].replicas
+
+    def mirror(self, name: str) -> Follower:
+        """The mirror with that name on its way behind its origin; KeyError when there is none."""
+        mirror = self.api.copies[name].mirror
+        if mirror is None:
+            raise KeyError(name)
+        return mirror
+
     def lose_leader(self, name: str) -> None:
         """Nobody leads the stream from now on: nobody takes what is published to it."""
         self.leaderless.add(name)
@@ -300,6 +316,6 @@ class Server:
         """Let everybody receive what waits, until nothing does."""
         while self._queue:
             conversation, message = self._queue.popleft()
-            self._in_stream = isinstance(conversation, StreamInlet)
+            self._in_stream = isinstance(conversation, StreamInlet | DirectGet)
             conversation.receive(message, self._now)
             self._in_stream = False

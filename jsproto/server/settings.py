@@ -1,9 +1,10 @@
 """Which configuration of a stream a server accepts, and what it makes of it.
 
 Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
-configuration needs. Refused, with the server's error, is what concerns publishing: batches on a mirror, and
-asynchronous persistence with atomic batches, with replicas, in memory, or switched by an update (server facts,
-sections 1 and 6).
+configuration needs. Refused, with the server's error, is what concerns publishing and copies: batches, subjects and a
+first sequence on a mirror, another origin; and asynchronous persistence with atomic batches, with replicas, in memory,
+or switched by an update, be it by leaving it out (server facts, sections 1 and 6). ``allow_direct`` is never forced,
+but in the draft of ADR-31, where a limit per subject does.
 
 Not here: the many other rules of nats-server (subjects that overlap, limits of accounts, names), sealing by an update.
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Nanoseconds
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
@@ -44,9 +47,11 @@ def accept(config: StreamConfig, node: Node) -> StreamConfig:
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
         changes["persist_mode"] = None
+    if node.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
+        changes["allow_direct"] = True
     if not config.subjects and config.mirror is None and not config.sources:
         changes["subjects"] = [config.name]
-    if not config.duplicate_window:
+    if not config.duplicate_window and config.mirror is None:
         changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
     needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
@@ -61,15 +66,37 @@ def change(old: StreamConfig, new: StreamConfig, node: Node) -> StreamConfig:
     changed = accept(new, node)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
+    if changed.mirror is not None and changed.mirror != old.mirror:
+        raise refusal(10055)
     return changed
 
 
+def origin_of(config: StreamConfig) -> str:
+    """The name of the stream that it mirrors; empty when it mirrors none, or none that can be."""
+    name: object = (config.mirror or {}).get("name")
+    return name if isinstance(name, str) else ""
+
+
 def _check(config: StreamConfig) -> None:
+    if config.persist_mode not in (None, "", "default", "async"):
+        raise refusal(10025, f'can not unmarshal "\\"{config.persist_mode}\\""')
     if config.mirror is not None:
+        try:
+            check_name(origin_of(config))
+        except LocalProtocolError:
+            raise refusal(10142) from None
+        if config.subjects:
+            raise refusal(10034)
+        if config.first_seq:
+            raise refusal(10143)
+        if config.sources:
+            raise refusal(10031)
         if config.allow_atomic:
             raise refusal(10198)
         if config.allow_batched:
             raise refusal(10209)
+    elif config.mirror_direct:
+        raise refusal(10052, "stream has no mirror but does have mirror direct")
     if config.persist_mode == "async":
         if config.allow_atomic:
             raise refusal(10052, "async persist mode is not supported with atomic batch publish")

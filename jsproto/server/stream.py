@@ -4,6 +4,8 @@ Rules: sequences count up from ``first_seq`` and are never used again. ``append`
 only what would not fit a stream that discards new messages. Sizes are counted as nats-server counts them on the
 stream's kind of storage. Time is an argument; what is too old goes when ``expire`` is called.
 
+Followers are told what is stored and removed, whoever did it.
+
 Not here: which messages may be stored (``checks``), acknowledgements (``publish``, ``atomic``, ``fast``), consumers and
 the retention that needs them, counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from jsproto._event import event
 from jsproto.errors import APIError
@@ -57,11 +59,21 @@ class Stored:
     arrived: float
 
 
-class Stream:
-    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970."""
+class Follower(Protocol):
+    """Who wants to know what happens to a stream."""
 
-    __slots__ = ("_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "config",
-                 "created", "first_seq", "last_msg_id", "last_seq")  # fmt: skip
+    def stored(self, message: Stored, now: float) -> None:
+        """It stored this."""
+
+    def removed(self, seq: int, now: float) -> None:
+        """It removed this."""
+
+
+class Stream:
+    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970; ``followers`` are told."""
+
+    __slots__ = ("_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "_now",
+                 "config", "created", "first_seq", "followers", "last_msg_id", "last_seq")  # fmt: skip
 
     def __init__(self, config: StreamConfig, node: Node, now: float) -> None:
         """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
@@ -70,7 +82,9 @@ class Stream:
         self.first_seq = max(1, config.first_seq or 1)
         self.last_seq = self.first_seq - 1
         self.last_msg_id = b""
+        self.followers: list[Follower] = []
         self._node = node
+        self._now = now
         self._messages: dict[int, Stored] = {}
         self._by_subject: dict[bytes, deque[int]] = {}
         self._bytes = 0
@@ -97,6 +111,32 @@ class Stream:
     def count_of(self, subject: bytes) -> int:
         """How many messages a subject (no pattern) has."""
         return len(self._by_subject.get(subject, ()))
+
+    def matching(self, pattern: bytes, seq: int) -> Iterator[Stored]:
+        """The messages from a sequence on whose subject matches, oldest first."""
+        wanted = _text(pattern)
+        for number in range(max(seq, self.first_seq), self.last_seq + 1):
+            stored = self._messages.get(number)
+            if stored is not None and matches(wanted, _text(stored.subject)):
+                yield stored
+
+    def last_matching(self, pattern: bytes) -> int:
+        """The sequence of the newest message whose subject matches; 0 when there is none."""
+        return self.last_of(pattern) or max(self.last_of_each([pattern], self.last_seq), default=0)
+
+    def last_of_each(self, patterns: list[bytes], up_to: int) -> list[int]:
+        """The sequence of the newest message of each subject that matches any pattern, up to a sequence; ascending."""
+        wanted = {_text(pattern) for pattern in patterns}
+        seqs: list[int] = []
+        for subject, own in self._by_subject.items():
+            text = _text(subject)
+            if text in wanted or any(matches(pattern, text) for pattern in wanted):
+                seqs += [seq for seq in reversed(own) if seq <= up_to][:1]
+        return sorted(seqs)
+
+    def sequence_at(self, timestamp: int) -> int:
+        """The sequence of the first message at that time (nanoseconds since 1970) or later; the next one if none is."""
+        return next((stored.seq for stored in self if stored.timestamp >= timestamp), self.last_seq + 1)
 
     def listens(self, subject: str) -> bool:
         """Whether the stream takes messages that are published to ``subject``."""
@@ -136,14 +176,8 @@ class Stream:
         if full is not None:
             raise full
         seq = self.last_seq + 1
-        stored = Stored(seq, message.subject, message.header, message.payload, self._node.timestamp(now), now)
-        if not self._messages:
-            self.first_seq = seq
-        self.last_seq = seq
-        self._last_timestamp = stored.timestamp
-        self._messages[seq] = stored
-        self._by_subject.setdefault(message.subject, deque()).append(seq)
-        self._bytes += self.size(message)
+        self._now = now
+        self._put(Stored(seq, message.subject, message.header, message.payload, self._node.timestamp(now), now))
         self.last_msg_id = message.value(MSG_ID) or b""
         if self.last_msg_id:
             self._ids[self.last_msg_id] = seq, now
@@ -151,10 +185,27 @@ class Stream:
         self._limit_subject(message.subject)
         self._limit()
         if message.rollup == "sub":
-            self.purge(message.subject.decode("utf-8", "surrogateescape"), keep=1)
+            self.purge(_text(message.subject), keep=1)
         elif message.rollup == "all":
             self.purge(keep=1)
         return seq
+
+    def copy(self, stored: Stored) -> None:
+        """Store a message of another stream under its own sequence, which must be higher than the last."""
+        self._put(stored)
+        self._limit_subject(stored.subject)
+        self._limit()
+
+    def _put(self, stored: Stored) -> None:
+        if not self._messages:
+            self.first_seq = stored.seq
+        self.last_seq = stored.seq
+        self._last_timestamp = stored.timestamp
+        self._messages[stored.seq] = stored
+        self._by_subject.setdefault(stored.subject, deque()).append(stored.seq)
+        self._bytes += self.size(stored)
+        for follower in self.followers:
+            follower.stored(stored, self._now)
 
     def remove(self, seq: int) -> bool:
         """Delete one message; False when there is none with that sequence."""
@@ -168,6 +219,8 @@ class Stream:
         self._bytes -= self.size(stored)
         while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
             self.first_seq += 1
+        for follower in self.followers:
+            follower.removed(seq, self._now)
         return True
 
     def purge(self, subject: str | None = None, *, keep: int = 0, before: int = 0) -> int:
@@ -178,8 +231,7 @@ class Stream:
         seqs = [
             stored.seq
             for stored in self._messages.values()
-            if (subject is None or matches(subject, stored.subject.decode("utf-8", "surrogateescape")))
-            and not 0 < before <= stored.seq
+            if (subject is None or matches(subject, _text(stored.subject))) and not 0 < before <= stored.seq
         ]
         if keep:
             del seqs[-keep:]
@@ -240,7 +292,8 @@ class Stream:
         return oldest.arrived + self.config.max_age / _SECOND
 
     def expire(self, now: float) -> None:
-        """Discard what is too old."""
+        """Discard what is too old; ``now`` is also the time of what is removed after this."""
+        self._now = now
         while (when := self.deadline()) is not None and when <= now:
             self.remove(self.first_seq)
 
@@ -255,3 +308,7 @@ class Stream:
                 del self._ids[old]
         found = self._ids.get(msg_id)
         return None if found is None else found[0]
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode("utf-8", "surrogateescape")

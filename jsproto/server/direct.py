@@ -1,0 +1,313 @@
+"""Direct Get in the server role (ADR-31): one copy of a stream answers whoever asks for its messages.
+
+Every form of the request: by sequence, the last of a subject, the next from a sequence or a time on; batches, bounded
+by messages and bytes; the last of each of many subjects, as of a sequence or a time; the subject behind the stream's
+name instead of a body; bare bodies (``no_hdr``).
+
+Rules, those of nats-server 2.15.1 (server facts, section 3): a request is answered once with a status, or with
+messages, in ascending sequence, and the end of the batch. The server's headers stand behind the stored ones. Releases
+before 2.12 count the message itself as pending, one too few at the end of a limited page of subjects, take no body
+behind a subject, and know no ``no_hdr``. The draft (dialect) writes times in its own way, includes the message of the
+moment ``up_to_time``, takes no body behind a subject either, and demands a subject and a start for a batch.
+
+Not here: who is asked (``replicas``), ``STREAM.MSG.GET`` as JSON (``api``), requests in compressed form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from jsproto._event import event
+from jsproto.errors import APIError, RemoteProtocolError
+from jsproto.grammar.bodies import MAX_UINT64, loads
+from jsproto.grammar.times import format_timestamp, parse_timestamp
+from jsproto.outbox import Conversation, Outbox
+from jsproto.server.answers import Answers
+from jsproto.server.checks import check_level
+from jsproto.server.node import Node
+from jsproto.server.stream import Publication, Stored, Stream
+from jsproto.wire.frames import Msg
+
+MAX_SUBJECTS: Final = 1_024
+"""How many subjects one request may match (nats-server's ``maxAllowedResponses``)."""
+
+MAX_PENDING: Final = 64 * 1024 * 1024
+"""Bytes of a batch that says nothing of bytes: nats-server's ``max_pending``."""
+
+_VERB: Final = b".DIRECT.GET."
+_MAX_INT: Final = 2**63 - 1
+_RFC_3339: Final = re.compile(r"[0-9-]+T[^ ]+(?:Z|[+-][0-9]{2}:[0-9]{2})")
+_BATCHED: Final = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
+_PLAIN: Final = b"NATS/1.0\r\n"
+_EMPTY: Final = 408, b"Empty Request"
+_MALFORMED: Final = 408, b"Malformed Request"
+_BAD: Final = 408, b"Bad Request"
+
+Status: TypeAlias = tuple[int, bytes]
+
+
+@event
+class GetRequest:
+    """A request for messages; absent is 0, None, empty or False. Times are nanoseconds since 1970."""
+
+    seq: int
+    last_by_subj: bytes
+    next_by_subj: bytes
+    batch: int
+    max_bytes: int
+    start_time: int | None
+    multi_last: list[bytes]
+    up_to_seq: int
+    up_to_time: int | None
+    no_hdr: bool
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> GetRequest:
+        """RemoteProtocolError when a field is not what it should be; unknown ones are passed over, as is case."""
+        fields = {name.lower(): value for name, value in body.items()}
+        return cls(**{name: read(name, fields.get(name)) for name, read in _FIELDS.items()})
+
+    @property
+    def selects(self) -> bool:
+        """Whether it says which messages."""
+        return (
+            bool(self.seq or self.last_by_subj or self.next_by_subj or self.multi_last) or self.start_time is not None
+        )
+
+    @property
+    def conflicts(self) -> bool:
+        """Whether it says so in two ways that exclude each other."""
+        last, timed = bool(self.last_by_subj), self.start_time is not None
+        return (
+            (last and (self.seq > 0 or timed or bool(self.next_by_subj or self.multi_last) or self.batch > 0))
+            or (self.seq > 0 and timed)
+            or bool(self.next_by_subj and self.multi_last)
+            or (self.up_to_seq > 0 and self.up_to_time is not None)
+        )
+
+
+def find(stream: Stream, request: GetRequest) -> Stored | None:
+    """The one message that a request without batch and ``multi_last`` asks for; None when there is none."""
+    if request.last_by_subj:
+        return stream.get(stream.last_matching(request.last_by_subj))
+    first = first_sequence(stream, request)
+    if request.next_by_subj:
+        return next(stream.matching(request.next_by_subj, first), None)
+    return stream.get(first)
+
+
+def first_sequence(stream: Stream, request: GetRequest) -> int:
+    """Where a request begins."""
+    return request.seq if request.start_time is None else stream.sequence_at(request.start_time)
+
+
+class DirectGet(Conversation):
+    """One copy of a stream. ``refresh`` is called with the time before it is read: what is under way may have come."""
+
+    __slots__ = ("_answers", "_node", "_refresh", "_stream")
+
+    def __init__(self, stream: Stream, node: Node, outbox: Outbox, refresh: Callable[[float], None]) -> None:
+        self._stream = stream
+        self._node = node
+        self._answers = Answers(stream, node, outbox)
+        self._refresh = refresh
+
+    def receive(self, message: Msg, now: float) -> None:
+        """A request; without a reply subject it is not looked at."""
+        if not message.reply:
+            return
+        self._refresh(now)
+        self._stream.expire(now)
+        subject = message.subject.partition(_VERB)[2].partition(b".")[2]
+        status = self._level(message) or (
+            self._get_last(subject, message) if subject else self._get(message.reply, message.payload)
+        )
+        if status is not None:
+            self._answers.send(message.reply, b"", headers=b"NATS/1.0 %d %b\r\n\r\n" % status)
+
+    # -- what is asked: each returns the status to answer with, None when it has answered ------------------------------
+
+    def _level(self, message: Msg) -> Status | None:
+        try:
+            check_level(Publication(message.subject, message.header, b""), self._node.api_level)
+        except APIError:
+            return 412, b"Required Api Level"
+        return None
+
+    def _get(self, reply: bytes, payload: bytes) -> Status | None:
+        if not payload:
+            return _EMPTY
+        try:
+            request = GetRequest.from_json(_body(payload))
+        except RemoteProtocolError:
+            return _MALFORMED
+        if not request.selects:
+            return _EMPTY
+        if request.conflicts:
+            return _BAD
+        if request.multi_last:
+            return self._send_last_of_each(reply, request)
+        if not request.batch:
+            return self._send_one(reply, find(self._stream, request), request)
+        whole = request.next_by_subj and (request.seq or request.start_time is not None)
+        if self._node.dialect == "draft" and not whole:
+            return _BAD
+        return self._send_batch(reply, request)
+
+    def _get_last(self, subject: bytes, message: Msg) -> Status | None:
+        """The form with the subject behind the stream's name."""
+        if message.payload and (self._node.dialect == "draft" or self._is_old):
+            return _BAD
+        try:
+            request = GetRequest.from_json(_body(message.payload) if message.payload else {})
+        except RemoteProtocolError:
+            return _MALFORMED
+        if request.selects or request.batch or request.up_to_seq or request.up_to_time is not None:
+            return _BAD
+        return self._send_one(message.reply, self._stream.get(self._stream.last_matching(subject)), request)
+
+    # -- how it is answered --------------------------------------------------------------------------------------------
+
+    @property
+    def _is_old(self) -> bool:
+        return self._node.release < (2, 12, 0)
+
+    def _send_one(self, reply: bytes | None, stored: Stored | None, request: GetRequest) -> Status | None:
+        if stored is None:
+            return 404, b"Message Not Found"
+        self._send(reply, stored, b"", bare=request.no_hdr)
+        return None
+
+    def _send_batch(self, reply: bytes, request: GetRequest) -> Status | None:
+        first = first_sequence(self._stream, request)
+        matching = self._stream.matching(request.next_by_subj or b">", first)
+        found = list(matching)
+        if not found and request.batch > 0:
+            return 404, b"Message Not Found"
+        page = self._page(found[: max(0, request.batch)], request)
+        bare = request.no_hdr and not self._is_old
+        left, last = len(found), 0
+        for stored in page:
+            left -= not bare  # servers count them as they write the headers
+            self._send(reply, stored, _BATCHED % (left + self._is_old, last), bare=bare)
+            last = stored.seq
+        self._end(reply, left, last)
+        return None
+
+    def _send_last_of_each(self, reply: bytes, request: GetRequest) -> Status | None:
+        up_to = request.up_to_seq
+        if request.up_to_time is not None:
+            inclusive = self._node.dialect == "draft"
+            up_to = self._stream.sequence_at(request.up_to_time + inclusive) - 1
+        elif not up_to:
+            up_to = self._stream.last_seq
+        seqs = self._stream.last_of_each(request.multi_last, up_to)
+        if len(seqs) > MAX_SUBJECTS:
+            return 413, b"Too Many Results"
+        if not seqs:
+            return 404, b"No Results"
+        found = [stored for seq in seqs if seq >= request.seq and (stored := self._stream.get(seq)) is not None]
+        page = self._page(found[: request.batch] if request.batch > 0 else found, request)
+        left, last = len(found), 0
+        for stored in page:
+            left -= 1
+            self._send(reply, stored, _BATCHED % (left, last))
+            last = stored.seq
+        self._end(reply, max(0, left - 1) if self._is_old else left, last, b"Nats-UpTo-Sequence: %d\r\n" % up_to)
+        return None
+
+    def _page(self, found: Iterable[Stored], request: GetRequest) -> list[Stored]:
+        """As many as fit into the bytes that are asked for: the message that fills them is the last."""
+        page: list[Stored] = []
+        room = request.max_bytes or MAX_PENDING
+        for stored in found:
+            page.append(stored)
+            room -= len(stored.subject) + len(stored.header or b"") + len(stored.payload)
+            if room <= 0:
+                break
+        return page
+
+    def _send(self, reply: bytes | None, stored: Stored, more: bytes, *, bare: bool = False) -> None:
+        if bare and not self._is_old:
+            self._answers.send(reply, stored.payload)
+            return
+        stamp = format_timestamp(stored.timestamp)
+        if self._node.dialect == "draft":
+            stamp = stamp.replace("T", " ").replace("Z", " +0000 UTC")
+        headers = b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n%b\r\n" % (
+            (stored.header or b"NATS/1.0\r\n\r\n")[:-2], self._stream.config.name.encode(), stored.subject, stored.seq,
+            stamp.encode(), more,
+        )  # fmt: skip
+        self._answers.send(reply, stored.payload, headers=headers)
+
+    def _end(self, reply: bytes, left: int, last: int, more: bytes = b"") -> None:
+        self._answers.send(reply, b"", headers=b"NATS/1.0 204 EOB\r\n%b%b\r\n" % (_BATCHED % (left, last), more))
+
+
+# -- the fields, as Go's decoder reads them: null is absent ------------------------------------------------------------
+
+
+def _body(payload: bytes) -> dict[str, Any]:
+    return {} if payload.strip() == b"null" else loads(payload)
+
+
+def _integer(least: int, most: int) -> Callable[[str, object], int]:
+    def read(name: str, value: object) -> int:
+        if value is None:
+            return 0
+        if type(value) is not int or not least <= value <= most:
+            raise RemoteProtocolError(f"{name} must be an integer of {least} to {most}, not {value!r:.100}")
+        return value
+
+    return read
+
+
+def _subject(name: str, value: object) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, str):
+        raise RemoteProtocolError(f"{name} must be a string, not {value!r:.100}")
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _subjects(name: str, value: object) -> list[bytes]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise RemoteProtocolError(f"{name} must be a list, not {value!r:.100}")
+    return [_subject(name, each) for each in value]
+
+
+def _time(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or _RFC_3339.fullmatch(value) is None:
+        raise RemoteProtocolError(f"{name} must be a time stamp of RFC 3339, not {value!r:.100}")
+    try:
+        return parse_timestamp(value)
+    except ValueError as error:
+        raise RemoteProtocolError(f"{name}: {error}") from None
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool | None):
+        raise RemoteProtocolError(f"{name} must be true or false, not {value!r:.100}")
+    return bool(value)
+
+
+_FIELDS: Final[dict[str, Callable[[str, object], Any]]] = {
+    "seq": _integer(0, MAX_UINT64),
+    "last_by_subj": _subject,
+    "next_by_subj": _subject,
+    "batch": _integer(-_MAX_INT - 1, _MAX_INT),
+    "max_bytes": _integer(-_MAX_INT - 1, _MAX_INT),
+    "start_time": _time,
+    "multi_last": _subjects,
+    "up_to_seq": _integer(0, MAX_UINT64),
+    "up_to_time": _time,
+    "no_hdr": _flag,
+}
+FIELDS: Final = frozenset(_FIELDS)
+"""The names that a request may have."""

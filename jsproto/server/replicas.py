@@ -1,0 +1,164 @@
+"""The copies of a stream that answer Direct Get: leader, replicas and mirrors, each as far behind as asked for.
+
+A stream of three replicas has two that follow the one that is published to. They and the leader, and mirrors with
+``mirror_direct``, share one queue group, so that chance, the same each time, picks who answers. How far a copy is
+behind is ``Follower.lag``, which can be changed at any time: stale reads happen at will.
+
+Rules: a copy sees what happened to its origin in the same order, only later. Replicas forget what the origin forgets;
+mirrors keep messages by limits of their own, under the origin's sequences and times. A mirror has everything when it
+begins to answer, and answers on after the stream that it mirrors is gone.
+
+Not here: other servers, filters and transforms of mirrors, sources (stored, never followed), elections: the leader is
+always the one that knows everything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jsproto.errors import LocalProtocolError
+from jsproto.outbox import Outbox
+from jsproto.server.direct import DirectGet
+from jsproto.server.node import Node
+from jsproto.server.settings import origin_of
+from jsproto.server.sourcing import copied
+from jsproto.server.stream import Stored, Stream
+
+QUEUE: Final = "_sys_"
+"""The queue group of everybody who answers Direct Get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a copy is behind: it lacks the last ``messages``, and whatever is younger than ``seconds``.
+
+    An infinite ``seconds`` is a copy that has stopped.
+    """
+
+    messages: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.messages >= 0 and self.seconds >= 0):
+            raise LocalProtocolError("a copy is never ahead: messages and seconds must not be negative")
+
+
+class Follower:
+    """A copy on its way behind its origin. Attributes: ``stream`` (the copy); ``lag``; ``origin``."""
+
+    __slots__ = ("_changes", "_is_mirror", "lag", "origin", "stream")
+
+    def __init__(self, origin: Stream, stream: Stream, *, is_mirror: bool) -> None:
+        """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says."""
+        self.origin = origin
+        self.stream = stream
+        self.lag = Lag()
+        self._is_mirror = is_mirror
+        self._changes: deque[tuple[float, Stored | int]] = deque()  # a message that was stored, or removed
+        for stored in origin:
+            self._copy(stored)
+        origin.followers.append(self)
+
+    def stored(self, message: Stored, now: float) -> None:
+        """The origin stored a message."""
+        self._changes.append((now, message))
+        self.catch_up(now)
+
+    def removed(self, seq: int, now: float) -> None:
+        """The origin removed a message."""
+        if not self._is_mirror:
+            self._changes.append((now, seq))
+            self.catch_up(now)
+
+    def catch_up(self, now: float) -> None:
+        """Come as near to the origin as the lag allows."""
+        while self._changes:
+            when, change = self._changes[0]
+            if now - when < self.lag.seconds:
+                return
+            if isinstance(change, int):
+                self.stream.remove(change)
+            elif change.seq > self.origin.last_seq - self.lag.messages:
+                return
+            else:
+                self._copy(change)
+            self._changes.popleft()
+
+    def stop(self) -> None:
+        """Follow no more; the copy stays as it is."""
+        self.origin.followers.remove(self)
+
+    def _copy(self, stored: Stored) -> None:
+        if not self._is_mirror:
+            self.stream.copy(stored)
+            return
+        if stored.seq > self.stream.last_seq:  # not there from an origin of the same name, deleted meanwhile
+            header = copied(stored).header
+            copy = Stored(stored.seq, stored.subject, header, stored.payload, stored.timestamp, stored.arrived)
+            self.stream.copy(copy)
+
+
+class Copies:
+    """All copies of one stream. ``replicas``: those besides its leader; ``mirror``: the stream itself, if it is one."""
+
+    __slots__ = ("_node", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas")
+
+    def __init__(self, stream: Stream, node: Node, outbox: Outbox, prefixes: Sequence[str], now: float) -> None:
+        """Answer below ``prefixes``, as the configuration says; ``configure`` after each change of it."""
+        self.replicas: list[Follower] = []
+        self.mirror: Follower | None = None
+        self._stream = stream
+        self._node = node
+        self._outbox = outbox
+        self._prefixes = prefixes
+        self._sids: list[int] = []
+        self.configure(now)
+
+    def configure(self, now: float) -> None:
+        """Have as many replicas as the stream's configuration says, and answer to the names that it says."""
+        config = self._stream.config
+        others = (config.num_replicas or 1) - 1
+        while len(self.replicas) > others:
+            self.replicas.pop().stop()
+        for replica in self.replicas:
+            replica.stream.config = config
+        while len(self.replicas) < others:
+            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), is_mirror=False))
+        if config.mirror is None:
+            self.follow(None)
+        names = [config.name] if config.allow_direct else []
+        if config.mirror is not None and config.mirror_direct:
+            names.append(origin_of(config))
+        self._unsubscribe()
+        for stream in (self._stream, *(replica.stream for replica in self.replicas)):
+            machine = DirectGet(stream, self._node, self._outbox, self.catch_up)
+            for name in names:
+                for prefix in self._prefixes:
+                    for form in (f"{prefix}DIRECT.GET.{name}", f"{prefix}DIRECT.GET.{name}.>"):
+                        self._sids.append(self._outbox.subscribe(form, machine, QUEUE))
+
+    def follow(self, origin: Stream | None) -> None:
+        """Mirror ``origin`` from now on, or nothing more."""
+        if self.mirror is not None:
+            self.mirror.stop()
+        self.mirror = None if origin is None else Follower(origin, self._stream, is_mirror=True)
+
+    def catch_up(self, now: float) -> None:
+        """Let every copy come as near as its lag allows."""
+        if self.mirror is not None:
+            self.mirror.catch_up(now)
+        for replica in self.replicas:
+            replica.catch_up(now)
+
+    def close(self) -> None:
+        """The stream is deleted: nobody answers for it any more. Mirrors of it go on."""
+        self._unsubscribe()
+        self.follow(None)
+
+    def _unsubscribe(self) -> None:
+        for sid in self._sids:
+            self._outbox.unsubscribe(sid)
+        self._sids.clear()
