@@ -24,7 +24,7 @@ from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.checks import check_level, check_open
 from jsproto.server.direct import FIELDS, GetRequest, find
-from jsproto.server.node import Node
+from jsproto.server.node import NAME, Node
 from jsproto.server.publish import StreamInlet
 from jsproto.server.refusals import refusal
 from jsproto.server.replicas import Copies
@@ -94,7 +94,8 @@ class JetStreamApi(Conversation):
         kind, answer = self._verbs[verb]
         self._requests += 1
         try:
-            check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
+            if not self._node.is_before_2_12:
+                check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
             body = answer(name, message.payload, now)
         except APIError as error:
             self._errors += 1
@@ -177,10 +178,10 @@ class JetStreamApi(Conversation):
         if any(_overlap(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
 
-    def _describe(self, stream: Stream, now: float) -> Body:
+    def _describe(self, stream: Stream, now: float, cluster: Body | None = None) -> Body:
         node = self._node
         self._fresh(stream.config.name, now)
-        info = StreamInfo(stream.config, stream.created, stream.state(), node.domain, ts=node.timestamp(now))
+        info = StreamInfo(stream.config, stream.created, stream.state(), node.domain, cluster, ts=node.timestamp(now))
         return info.to_json()
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
@@ -194,14 +195,14 @@ class JetStreamApi(Conversation):
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:
-        stream, created = self.create(_config(name, payload), now)
-        return self._describe(stream, now) | ({"did_create": True} if created else {})
+        stream, _ = self.create(_config(name, payload), now)
+        return self._describe(stream, now) | {"did_create": True}  # of one that was there as well
 
     def _update(self, name: str, payload: bytes, now: float) -> Body:
         return self._describe(self.update(_config(name, payload), now), now)
 
     def _info(self, name: str, payload: bytes, now: float) -> Body:
-        return _NO_PAGE | self._describe(self._find(name).stream, now)
+        return _NO_PAGE | self._describe(self._find(name).stream, now, cluster={"leader": NAME})
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
         self.delete(name)
@@ -236,7 +237,7 @@ class JetStreamApi(Conversation):
         if stored is None:
             raise refusal(10037)
         told: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
-        if stored.header and not asked.no_hdr:
+        if stored.header and (not asked.no_hdr or self._node.is_before_2_12):
             told["hdrs"] = b64encode(stored.header).decode()
         if stored.payload:
             told["data"] = b64encode(stored.payload).decode()

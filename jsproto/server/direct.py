@@ -133,7 +133,7 @@ class DirectGet(Conversation):
         try:
             check_level(Publication(message.subject, message.header, b""), self._node.api_level)
         except APIError:
-            return 412, b"Required Api Level"
+            return None if self._node.is_before_2_12 else (412, b"Required Api Level")
         return None
 
     def _get(self, reply: bytes, payload: bytes) -> Status | None:
@@ -158,7 +158,7 @@ class DirectGet(Conversation):
 
     def _get_last(self, subject: bytes, message: Msg) -> Status | None:
         """The form with the subject behind the stream's name."""
-        if message.payload and (self._node.dialect == "draft" or self._is_old):
+        if message.payload and (self._node.dialect == "draft" or self._node.is_before_2_12):
             return _BAD
         try:
             request = GetRequest.from_json(_body(message.payload) if message.payload else {})
@@ -169,10 +169,6 @@ class DirectGet(Conversation):
         return self._send_one(message.reply, self._stream.get(self._stream.last_matching(subject)), request)
 
     # -- how it is answered --------------------------------------------------------------------------------------------
-
-    @property
-    def _is_old(self) -> bool:
-        return self._node.release < (2, 12, 0)
 
     def _send_one(self, reply: bytes | None, stored: Stored | None, request: GetRequest) -> Status | None:
         if stored is None:
@@ -187,11 +183,12 @@ class DirectGet(Conversation):
         if not found and request.batch > 0:
             return 404, b"Message Not Found"
         page = self._page(found[: max(0, request.batch)], request)
-        bare = request.no_hdr and not self._is_old
+        old = self._node.is_before_2_12
+        bare = request.no_hdr and not old
         left, last = len(found), 0
         for stored in page:
             left -= not bare  # servers count them as they write the headers
-            self._send(reply, stored, _BATCHED % (left + self._is_old, last), bare=bare)
+            self._send(reply, stored, _BATCHED % (left + old, last), bare=bare)
             last = stored.seq
         self._end(reply, left, last)
         return None
@@ -215,7 +212,8 @@ class DirectGet(Conversation):
             left -= 1
             self._send(reply, stored, _BATCHED % (left, last))
             last = stored.seq
-        self._end(reply, max(0, left - 1) if self._is_old else left, last, b"Nats-UpTo-Sequence: %d\r\n" % up_to)
+        left = max(0, left - self._node.is_before_2_12)
+        self._end(reply, left, last, b"Nats-UpTo-Sequence: %d\r\n" % up_to)
         return None
 
     def _page(self, found: Iterable[Stored], request: GetRequest) -> list[Stored]:
@@ -230,7 +228,7 @@ class DirectGet(Conversation):
         return page
 
     def _send(self, reply: bytes | None, stored: Stored, more: bytes, *, bare: bool = False) -> None:
-        if bare and not self._is_old:
+        if bare and not self._node.is_before_2_12:
             self._answers.send(reply, stored.payload)
             return
         stamp = format_timestamp(stored.timestamp)

@@ -19,6 +19,10 @@ Release: TypeAlias = tuple[int, int, int]
 REFERENCE: Final[Release] = (2, 15, 1)
 """The release that is spoken unless another is asked for."""
 
+NAME: Final = "jsproto"
+"""What the server calls itself."""
+
+_API_LEVELS: Final = (((2, 15, 0), 5), ((2, 14, 0), 4), ((2, 12, 5), 3), ((2, 12, 0), 2), ((0, 0, 0), 1))
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH: Final = 22
 
@@ -44,7 +48,7 @@ class Node:
 
     ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.
     ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of fast ingest
-    from 2.14.0 on, of Direct Get from 2.11.0 on.
+    from 2.14.0 on, of Direct Get and configurations from 2.11.0 on. ``api_level`` 0 is that of the release.
     ``atomic_open`` and ``fast_open`` count the open batches of all streams.
     """
 
@@ -53,11 +57,20 @@ class Node:
     domain: str | None = None
     dialect: Dialect = "released"
     release: Release = REFERENCE
-    api_level: int = 5
+    api_level: int = 0
     epoch: int = 0
     atomic_open: int = 0
     fast_open: int = 0
     _ids: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.api_level:
+            self.api_level = next(level for since, level in _API_LEVELS if self.release >= since)
+
+    @property
+    def is_before_2_12(self) -> bool:
+        """Whether the release knows neither API levels in requests, nor requests and configurations of later ones."""
+        return self.release < (2, 12, 0)
 
     @property
     def version(self) -> str:

@@ -27,7 +27,7 @@ from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.outbox import Conversation
 from jsproto.server.api import JetStreamApi
 from jsproto.server.direct import DirectGet
-from jsproto.server.node import REFERENCE, BatchLimits, Node, Release
+from jsproto.server.node import NAME, REFERENCE, BatchLimits, Node, Release
 from jsproto.server.publish import StreamInlet
 from jsproto.server.replicas import Follower
 from jsproto.server.session import Interest, ServerSession
@@ -202,7 +202,7 @@ class Server:
     def server(self) -> ServerInfo:
         """What INFO says."""
         return ServerInfo(
-            self._id, "jsproto", self.node.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
+            self._id, NAME, self.node.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
             domain=self.node.domain, api_lvl=self.node.api_level,
         )  # fmt: skip
 

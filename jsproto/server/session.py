@@ -37,6 +37,7 @@ _WORDS: Final = (
     ("a message of", b"Maximum Payload Violation"),
 )
 _NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n"
+_NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
 
 class Hub(Protocol):
@@ -88,6 +89,7 @@ class ServerSession:
         self.headers = False
         self.no_responders = False
         self._verbose = False
+        self._is_before_2_12 = info.version_tuple < (2, 12, 0)
         self._hub = hub
         self._max_subscriptions = max_subscriptions
         self._max_pending = max_pending
@@ -160,7 +162,8 @@ class ServerSession:
         wanted = _text(reply)
         for interest in self.interests.values():
             if matches(interest.pattern, wanted):
-                self.deliver(interest, reply, None, _NO_RESPONDERS % subject, b"")
+                header = _NO_RESPONDERS_BEFORE_2_12 if self._is_before_2_12 else _NO_RESPONDERS % subject
+                self.deliver(interest, reply, None, header, b"")
                 return
 
     # -- inside --------------------------------------------------------------------------------------------------------

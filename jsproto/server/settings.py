@@ -41,6 +41,7 @@ _LEVELS: Final = {
 
 def accept(config: StreamConfig, node: Node) -> StreamConfig:
     """The configuration of a new stream, every field said that servers say; APIError when it is refused."""
+    config = _known(config, node)
     _check(config)
     changes = {name: value for name, value in _DEFAULTS.items() if getattr(config, name) is None}
     changes |= {name: -1 for name in _UNLIMITED_WHEN_ZERO if getattr(config, name) == 0}
@@ -75,6 +76,15 @@ def origin_of(config: StreamConfig) -> str:
     """The name of the stream that it mirrors; empty when it mirrors none, or none that can be."""
     name: object = (config.mirror or {}).get("name")
     return name if isinstance(name, str) else ""
+
+
+def _known(config: StreamConfig, node: Node) -> StreamConfig:
+    """``config`` without what is above the server's API level: dropped before 2.12, refused since."""
+    unknown = [name for name, level in _LEVELS.items() if level > node.api_level and getattr(config, name)]
+    if unknown and not node.is_before_2_12:
+        raise refusal(10025, f'json: unknown field "{unknown[0]}"')
+    nothing: dict[str, Any] = dict.fromkeys(unknown)
+    return replace(config, **nothing)
 
 
 def _check(config: StreamConfig) -> None:

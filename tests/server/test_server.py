@@ -246,7 +246,7 @@ def test_the_life_of_a_stream() -> None:
     assert created["type"] == "io.nats.jetstream.api.v1.stream_create_response"
     assert (created["did_create"], created["config"]["metadata"]["_nats.req.level"]) == (True, "4")
     again = desk.ask("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], "allow_batched": True})
-    assert again == {key: value for key, value in created.items() if key != "did_create"}
+    assert again == created  # servers say that they made one that was there as well
     assert desk.code("STREAM.CREATE.A", {"name": "A", "subjects": ["b.>"]}) == 10058
     desk.server.publish("a.b", b"x")
     desk.server.handle_timeout(1.0)
