@@ -230,7 +230,7 @@ class JetStreamApi(Conversation):
             asked = GetRequest.from_json(_known(_read(payload), FIELDS))
         except RemoteProtocolError as error:
             raise refusal(10025, str(error)) from None
-        asked = replace(asked, multi_last=[])  # which this form does not heed
+        asked = replace(asked, multi_last=[], up_to_seq=0, up_to_time=None)  # which this form does not heed
         if asked.batch > 0 or asked.max_bytes > 0 or asked.conflicts or not asked.selects:
             raise refusal(10003)
         stored = find(stream, asked)

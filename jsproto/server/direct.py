@@ -91,11 +91,16 @@ class GetRequest:
 def find(stream: Stream, request: GetRequest) -> Stored | None:
     """The one message that a request without batch and ``multi_last`` asks for; None when there is none."""
     if request.last_by_subj:
-        return stream.get(stream.last_matching(request.last_by_subj))
+        return find_last(stream, request.last_by_subj)
     first = first_sequence(stream, request)
     if request.next_by_subj:
         return next(stream.matching(request.next_by_subj, first), None)
     return stream.get(first)
+
+
+def find_last(stream: Stream, subject: bytes) -> Stored | None:
+    """The last message on a subject. Of all subjects it is the last that was stored, or none when that was deleted."""
+    return stream.get(stream.last_seq if subject == b">" else stream.last_matching(subject))
 
 
 def first_sequence(stream: Stream, request: GetRequest) -> int:
@@ -166,7 +171,7 @@ class DirectGet(Conversation):
             return _MALFORMED
         if request.selects or request.batch or request.up_to_seq or request.up_to_time is not None:
             return _BAD
-        return self._send_one(message.reply, self._stream.get(self._stream.last_matching(subject)), request)
+        return self._send_one(message.reply, find_last(self._stream, subject), request)
 
     # -- how it is answered --------------------------------------------------------------------------------------------
 
