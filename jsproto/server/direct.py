@@ -205,6 +205,8 @@ class DirectGet(Conversation):
             up_to = self._stream.sequence_at(request.up_to_time + inclusive) - 1
         elif not up_to:
             up_to = self._stream.last_seq
+        elif up_to > self._stream.last_seq and self._stream.config.storage == "file":
+            return 404, b"No Results"  # where a stream in memory answers with what it has
         seqs = self._stream.last_of_each(request.multi_last, up_to)
         if len(seqs) > MAX_SUBJECTS:
             return 413, b"Too Many Results"

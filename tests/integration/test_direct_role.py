@@ -27,7 +27,6 @@ from tests.servers import RELEASES
 REQUESTS: Final = 400
 PATIENCE: Final = 20.0
 HELLO: Final = encode_connect(b'{"verbose":false,"headers":true,"no_responders":true}') + encode_sub(b"i.*", None, b"1")
-CONFIG: Final = StreamConfig("DG", subjects=["foo.>"], storage="memory", allow_direct=True)
 SUBJECTS: Final = [
     "foo.A",
     "foo.B",
@@ -86,13 +85,14 @@ class Role:
 class Both:
     """A real server and the role, with the same messages in stream DG."""
 
-    def __init__(self, real: Real, release: str, chance: random.Random) -> None:
+    def __init__(self, real: Real, release: str, storage: str, chance: random.Random) -> None:
         major, minor, patch = map(int, release.split("."))
         self.real = real
         self.role = Role((major, minor, patch))
         self.asked = 0
         self.stamps: list[int] = []
-        self.same_after_all("STREAM.CREATE.DG", CONFIG.to_json())
+        config = StreamConfig("DG", subjects=["foo.>"], storage=storage, allow_direct=True)
+        self.same_after_all("STREAM.CREATE.DG", config.to_json())
         for number in range(40):
             subject = chance.choice([b"foo.A", b"foo.B", b"foo.C", b"foo.A.x", b"foo.%d" % number])
             header = b"NATS/1.0\r\nX: %d\r\n\r\n" % number if chance.random() < 0.3 else None
@@ -145,7 +145,8 @@ def draw(chance: random.Random, stamps: list[int]) -> dict[str, Any]:
         return format_timestamp(chance.choice(stamps) + chance.choice([-1, 0, 0, 1, -(10**15), 10**15]))
 
     def seq() -> int:
-        return chance.choice([0, 1, 2, *range(1, 45), 2**63])
+        seqs: list[int] = [0, 1, 2, *range(1, 45), 2**63]
+        return chance.choice(seqs)
 
     fields: dict[str, Any] = {
         "seq": seq, "next_by_subj": lambda: chance.choice(SUBJECTS), "start_time": time,
@@ -166,11 +167,12 @@ def draw(chance: random.Random, stamps: list[int]) -> dict[str, Any]:
     return {name: fields[name]() for name in sorted(names)}
 
 
+@pytest.mark.parametrize("storage", ["memory", "file"])
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_role_answers_every_request_as_the_real_server(release: str, server_for: Any) -> None:
+def test_the_role_answers_every_request_as_the_real_server(release: str, storage: str, server_for: Any) -> None:
     chance = random.Random(77)
     with closing(Real(server_for(release))) as real:
-        both = Both(real, release, chance)
+        both = Both(real, release, storage, chance)
         answers = ask_both(both, release, chance)
     if release == RELEASES[-1]:
         assert answers == {
