@@ -214,7 +214,8 @@ class JetStreamApi(Conversation):
         check_open(stream)
         if stream.config.deny_purge:
             raise _error(500, 10110, "stream purge not permitted")
-        asked = _known(_read(payload) if payload else {}, {"filter", "seq", "keep"})
+        is_json = payload.lstrip()[:1] in (b"{", b"[")  # anything else is an empty request, as servers read it
+        asked = _known(_read(payload) if is_json else {}, {"filter", "seq", "keep"})
         subject, seq, keep = asked.get("filter") or None, _number(asked, "seq"), _number(asked, "keep")
         if seq and keep:
             raise refusal(10003)

@@ -10,13 +10,17 @@ from jsproto.errors import Error
 from jsproto.events import Event
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamOptions
-from jsproto.grammar.headers import encode_headers
+from jsproto.grammar.headers import encode_headers, status_line
+from jsproto.grammar.stored import number
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation
 from jsproto.server.node import REFERENCE, BatchLimits, Node, Release
 from jsproto.server.publish import StreamInlet
+from jsproto.server.server import Server
 from jsproto.server.stream import Stored, Stream
 from jsproto.ticket import Ticket
+from jsproto.wire.decoder import Decoder
+from jsproto.wire.encoder import encode_connect, encode_pub, encode_sub
 from jsproto.wire.frames import Msg
 
 ADVISORY = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
@@ -141,3 +145,55 @@ def brief(body: Any) -> Any:
     if "stream" in body:
         return {name: value for name, value in body.items() if name != "stream"}
     return body
+
+
+class Reader:
+    """A server, and a link on which somebody asks it things. ``store`` publishes; time is ``now``."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = Server(token=b"token", **options)
+        self.now = 0.0
+        self.link = self.server.connect(0.0)
+        self.decoder = Decoder("client")
+        self.say(encode_connect(b'{"headers":true,"no_responders":true}') + encode_sub(b"i", None, b"1"))
+
+    def say(self, data: bytes) -> list[Msg]:
+        self.link.receive_data(data, self.now)
+        return [frame for frame in self.decoder.feed(b"".join(self.link.data_to_send())) if isinstance(frame, Msg)]
+
+    def make(self, name: str = "S", /, **options: Any) -> Stream:
+        """Create a stream in memory that is read directly, on subjects ``<name>.>``, unless ``options`` differ."""
+        defaults: dict[str, Any] = {"storage": "memory", "allow_direct": True}
+        if "mirror" not in options:
+            defaults["subjects"] = [f"{name.lower()}.>"]
+        return self.server.add_stream(StreamConfig(name, **(defaults | options)), self.now)
+
+    def store(self, subject: str, payload: bytes = b"x", header: bytes | None = None) -> None:
+        self.say(encode_pub(subject.encode(), None, header, payload))
+
+    def ask(self, verb: str, body: Any = b"", header: bytes | None = None) -> list[tuple[bytes | None, bytes]]:
+        """The answers to a request below ``$JS.API``: header blocks and payloads."""
+        payload = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answers = self.say(encode_pub(f"$JS.API.{verb}".encode(), b"i", header, payload))
+        return [(answer.header, answer.payload) for answer in answers]
+
+    def api(self, verb: str, body: Any = b"") -> Any:
+        """The answer of the API, without its type."""
+        ((_, payload),) = self.ask(verb, body)
+        return {name: value for name, value in json.loads(payload).items() if name != "type"}
+
+    def read(self, body: Any, stream: str = "S") -> list[Any]:
+        """What Direct Get answers: sequences, or payloads where there are none; statuses as their text."""
+        said: list[Any] = []
+        for header, payload in self.ask(f"DIRECT.GET.{stream}", body):
+            status = None if header is None else status_line(header)
+            if status is not None:
+                said.append(f"{status[0]} {status[1]}")
+            else:
+                said.append(payload if header is None else number(header, b"Nats-Sequence"))
+        return said
+
+    def last(self, subject: str = "s.a", stream: str = "S") -> Any:
+        """The last message of a subject, as ``read`` says it."""
+        (said,) = self.read({"last_by_subj": subject}, stream)
+        return said

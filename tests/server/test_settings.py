@@ -65,6 +65,9 @@ def test_the_level_that_a_configuration_needs(fields: dict[str, Any], level: str
         ({"persist_mode": "async", "allow_atomic": True}, 500, 10052, "atomic batch publish"),
         ({"persist_mode": "async", "num_replicas": 3}, 500, 10052, "replicated streams"),
         ({"persist_mode": "async", "storage": "memory"}, 500, 10052, "file storage"),
+        ({"persist_mode": "sometimes"}, 400, 10025, "can not unmarshal"),
+        ({"mirror_direct": True}, 500, 10052, "no mirror but does have mirror direct"),
+        ({"mirror": {"name": "M"}, "subjects": ["a"]}, 400, 10034, "can not contain subjects"),
     ],
 )
 def test_what_is_refused(fields: dict[str, Any], code: int, err_code: int, words: str) -> None:
@@ -78,3 +81,51 @@ def test_the_persist_mode_stays() -> None:
     assert change(old, StreamConfig("S", persist_mode="async", allow_batched=True), NODE).allow_batched
     with pytest.raises(APIError, match="can not change persist mode"):
         change(old, StreamConfig("S"), NODE)
+
+
+@pytest.mark.parametrize("mode", [None, "", "default", "async"])
+def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode: str | None) -> None:
+    for old, can_change in ((accepted(persist_mode="async"), mode == "async"), (accepted(), mode != "async")):
+        if can_change:
+            assert change(old, StreamConfig("S", persist_mode=mode), NODE).persist_mode == old.persist_mode
+        else:
+            with pytest.raises(APIError, match="can not change persist mode") as caught:
+                change(old, StreamConfig("S", persist_mode=mode), NODE)
+            assert (caught.value.code, caught.value.err_code) == (500, 10052)
+
+
+def test_scaling_up_is_for_streams_that_persist_at_once() -> None:
+    assert change(accepted(), StreamConfig("S", num_replicas=3), NODE).num_replicas == 3
+    with pytest.raises(APIError, match="replicated streams"):
+        change(accepted(persist_mode="async"), StreamConfig("S", persist_mode="async", num_replicas=3), NODE)
+
+
+def test_an_asynchronous_stream_takes_fast_ingest() -> None:
+    config = accepted(persist_mode="async", allow_batched=True)
+    assert (config.persist_mode, config.allow_batched) == ("async", True)
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, False), (False, False), (True, True)])
+def test_reading_directly_is_never_forced_but_in_the_draft(asked: bool | None, told: bool) -> None:
+    for limit in (None, -1, 1):
+        config = StreamConfig("S", max_msgs_per_subject=limit, allow_direct=asked)
+        assert accept(config, NODE).allow_direct is told
+        assert accept(config, Node(b"token", dialect="draft")).allow_direct is (told or limit == 1)
+
+
+@pytest.mark.parametrize(
+    ("release", "level"), [((2, 11, 11), 1), ((2, 12, 0), 2), ((2, 12, 8), 3), ((2, 14, 0), 4), ((2, 15, 1), 5)]
+)
+def test_what_a_release_does_not_know(release: tuple[int, int, int], level: int) -> None:
+    node = Node(b"token", release=release)
+    assert node.api_level == level
+    fields: dict[str, int] = {"allow_atomic": 2, "persist_mode": 2, "allow_batched": 4}
+    for name, needed in fields.items():
+        config = StreamConfig("S", **{name: "async" if name == "persist_mode" else True})  # type: ignore[arg-type]
+        if level >= needed:
+            assert getattr(accept(config, node), name)
+        elif level == 1:
+            assert getattr(accept(config, node), name) is None
+        else:
+            with pytest.raises(APIError, match=f'json: unknown field "{name}"'):
+                accept(config, node)
