@@ -1,0 +1,156 @@
+"""Direct Get between both roles: pages, bad weather behind the socket, lost links, copies that lag."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from jsproto.client.direct import DirectBatch
+from jsproto.client.options import connect_options
+from jsproto.errors import Error, IncompleteBatchError, NoRespondersError, StatusError
+from jsproto.grammar.api import decode_response
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.stored import StoredMsg, number
+from jsproto.server.replicas import Lag
+from jsproto.testing.network import Network, Weather
+from jsproto.testing.pair import Pair
+from tests.server.harness import config
+
+COUNT: Final = 120
+ROUGH: Final = Weather(latency=0.01, jitter=0.02, piece=50)
+
+
+def filled(weather: Weather | None = None, seed: int = 1, *, allow_direct: bool = True, num_replicas: int = 1) -> Pair:
+    """A pair whose stream S in memory has ``COUNT`` messages, the numbers from 1 on."""
+    pair = Pair(connect_options(max_reconnect_attempts=-1), network=Network(seed, ROUGH))
+    pair.server.add_stream(config({"allow_direct": allow_direct, "num_replicas": num_replicas}), 0.0)
+    pair.connect()
+    for sequence in range(1, COUNT + 1):
+        pair.server.publish(f"s.{sequence % 3}", b"%d" % sequence)
+    pair.server.handle_timeout(pair.now)
+    pair.run(lambda: pair.server.stream("S").last_seq == COUNT)
+    pair.network.interior.weather = weather or ROUGH
+    return pair
+
+
+def read(pair: Pair, batch: DirectBatch) -> list[StoredMsg]:
+    """All that it reads; raises what broke it off, with what was read before in ``args[-1]``."""
+    messages: list[StoredMsg] = []
+    while True:
+        try:
+            pair.run_until(batch.readable())
+        except Error as error:
+            error.args = (*error.args, messages)
+            raise
+        more = batch.pop_many(7, pair.now)
+        if not more and batch.finished:
+            return messages
+        messages += more
+
+
+def test_reading_page_by_page_over_deleted_messages() -> None:
+    pair = filled()
+    for sequence in (1, 5, 6, 60, COUNT):
+        pair.server.stream("S").remove(sequence)
+    left = [stored.seq for stored in pair.server.stream("S")]
+    messages = read(pair, pair.js.get_batch("S", now=pair.now, max_bytes=200))
+    assert [message.seq for message in messages] == left
+    assert [message.data for message in messages] == [b"%d" % sequence for sequence in left]
+    some = read(pair, pair.js.get_batch("S", now=pair.now, seq=50, subject="s.1", batch=5))
+    assert [message.seq for message in some] == [52, 55, 58, 61, 64]
+    assert read(pair, pair.js.get_batch("S", now=pair.now, subject="s.nothing")) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently(seed: int) -> None:
+    """Everything comes, once and in order; or the beginning of it, and an error."""
+    weather = Weather(latency=0.001, jitter=0.003, loss=0.03, duplication=0.03, reordering=0.03)
+    pair = filled(weather, seed)
+    try:
+        messages = read(pair, pair.js.get_batch("S", now=pair.now, timeout=1.0))
+    except (IncompleteBatchError, StatusError) as error:
+        messages = error.args[-1]
+    else:
+        assert len(messages) == COUNT
+    assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
+    assert pair.network.interior.lost
+    assert pair.network.interior.doubled
+
+
+def test_a_link_that_is_lost_in_the_middle_of_a_page() -> None:
+    pair = filled()
+    batch = pair.js.get_batch("S", now=pair.now)
+    pair.run_until(batch.readable())
+    messages = batch.pop_many(3, pair.now)
+    assert messages
+    assert not batch.finished
+    pair.lose_link()
+    messages += read(pair, batch)
+    assert [message.seq for message in messages] == list(range(1, COUNT + 1))
+
+
+def test_nobody_answers_for_a_stream_that_does_not_allow_it() -> None:
+    pair = filled(allow_direct=False)
+    with pytest.raises(NoRespondersError, match="allow_direct"):
+        read(pair, pair.js.get_batch("S", now=pair.now))
+
+
+def test_pages_from_copies_that_lag_are_never_out_of_order() -> None:
+    pair = filled(num_replicas=3)
+    for behind, replica in enumerate(pair.server.replicas("S"), 1):
+        replica.lag = Lag(messages=10 * behind)
+    for sequence in range(COUNT + 1, COUNT + 41):
+        pair.run_until(pair.js.publish("s.1", b"%d" % sequence, now=pair.now))
+    try:
+        messages = read(pair, pair.js.get_batch("S", now=pair.now, max_bytes=100, timeout=1.0))
+    except IncompleteBatchError as error:
+        messages = error.args[-1]
+    assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
+    assert len(messages) >= COUNT
+
+
+# -- what a client reads behind its own writes -------------------------------------------------------------------------
+
+
+def last(pair: Pair, stream: str = "S") -> int:
+    """The last sequence of a subject, as any copy of ``stream`` has it."""
+    asked = pair.client.request(f"$JS.API.DIRECT.GET.{stream}.s.a", now=pair.now)
+    return number(pair.run_until(asked).header or b"", b"Nats-Sequence") or 0
+
+
+def written_and_read(pair: Pair, stream: str = "S", count: int = 50) -> list[int]:
+    """How far each read was behind the write before it, after a few that let the copies fall behind."""
+    for _ in range(8):
+        pair.run_until(pair.js.publish("s.a", b"x", now=pair.now))
+    behind = []
+    for _ in range(count):
+        ack = pair.run_until(pair.js.publish("s.a", b"x", now=pair.now))
+        behind.append(ack.seq - last(pair, stream))
+    return behind
+
+
+def test_stale_reads_at_will() -> None:
+    pair = filled(num_replicas=3)
+    assert set(written_and_read(pair)) == {0}
+    one, other = pair.server.replicas("S")
+    one.lag = Lag(messages=2)
+    other.lag = Lag(messages=5)
+    assert set(written_and_read(pair)) == {0, 2, 5}
+    asked = pair.client.request("$JS.API.STREAM.MSG.GET.S", b'{"last_by_subj":"s.a"}', now=pair.now)
+    leader = decode_response(pair.run_until(asked).payload)["message"]
+    assert leader["seq"] == pair.server.stream("S").last_seq
+    one.lag = other.lag = Lag(seconds=0.05)
+    assert 0 < max(written_and_read(pair)) < 5
+    pair.advance(0.05)
+    assert {last(pair) for _ in range(30)} == {pair.server.stream("S").last_seq}
+
+
+def test_a_mirror_answers_for_its_origin_as_far_as_it_has_come() -> None:
+    pair = filled()
+    mirror = StreamConfig("M", mirror={"name": "S"}, storage="memory", allow_direct=True)
+    assert pair.run_until(pair.js.create_stream(mirror, now=pair.now)).config.mirror_direct
+    assert [message.seq for message in read(pair, pair.js.get_batch("M", now=pair.now))] == [*range(1, COUNT + 1)]
+    pair.server.mirror("M").lag = Lag(messages=3)
+    assert set(written_and_read(pair)) == {0, 3}
+    assert set(written_and_read(pair, "M")) == {3}
