@@ -1,18 +1,25 @@
-"""The table of requirements is whole, and names only tests that exist."""
+"""The tables of requirements are whole, and name only tests that exist."""
 
 from __future__ import annotations
 
 import ast
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import pytest
 
-from tests.requirements import OPEN, SHOWN
+from tests import requirements, requirements_consistency, requirements_direct
 
 TESTS: Final = Path(__file__).resolve().parent
-ROWS: Final = range(1, 107)
+TABLES: Final = {
+    requirements: range(1, 107),
+    requirements_direct: range(107, 148),
+    requirements_consistency: range(243, 259),
+}
+SHOWN: Final = {number: shown for table in TABLES for number, shown in table.SHOWN.items()}
+OPEN: Final = {number: why for table in TABLES for number, why in table.OPEN.items()}
 
 
 @cache
@@ -40,8 +47,9 @@ def check_exists(node: str) -> None:
         assert files or [*(TESTS / "transcripts").glob(f"{record}.c0@{release}.json")], node
 
 
-def test_every_row_is_shown_or_open() -> None:
-    assert sorted([*SHOWN, *OPEN]) == list(ROWS)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
+def test_every_row_is_shown_or_open(table: ModuleType) -> None:
+    assert sorted([*table.SHOWN, *table.OPEN]) == list(TABLES[table])
 
 
 @pytest.mark.parametrize("number", list(SHOWN))

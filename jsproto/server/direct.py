@@ -136,9 +136,10 @@ class DirectGet(Conversation):
 
     def _level(self, message: Msg) -> Status | None:
         try:
-            check_level(Publication(message.subject, message.header, b""), self._node.api_level)
+            if not self._node.is_before_2_12:
+                check_level(Publication(message.subject, message.header, b""), self._node.api_level)
         except APIError:
-            return None if self._node.is_before_2_12 else (412, b"Required Api Level")
+            return 412, b"Required Api Level"
         return None
 
     def _get(self, reply: bytes, payload: bytes) -> Status | None:

@@ -213,6 +213,14 @@ def test_a_bound_beyond_the_end_of_a_stream_on_disk() -> None:
     assert reader.read({"multi_last": ["s.a"], "up_to_seq": 2}) == ["404 No Results"]
 
 
+def test_a_batch_has_an_end_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.server.direct.MAX_PENDING", 8)
+    for body in ({"seq": 1, "batch": 9}, {"seq": 1, "batch": 9, "max_bytes": 0}):
+        assert filled().read(body) == [1, 2, "204 EOB"]
+    assert filled().read({"multi_last": ["s.>"]}) == [4, 5, "204 EOB"]
+    assert len(filled().read({"seq": 1, "batch": 9, "max_bytes": 1000})) == 6
+
+
 def test_what_is_too_old_is_not_read() -> None:
     reader = Reader()
     reader.make(max_age=2 * SECOND)
