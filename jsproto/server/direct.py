@@ -40,7 +40,6 @@ _VERB: Final = b".DIRECT.GET."
 _MAX_INT: Final = 2**63 - 1
 _RFC_3339: Final = re.compile(r"[0-9-]+T[^ ]+(?:Z|[+-][0-9]{2}:[0-9]{2})")
 _BATCHED: Final = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n"
-_PLAIN: Final = b"NATS/1.0\r\n"
 _EMPTY: Final = 408, b"Empty Request"
 _MALFORMED: Final = 408, b"Malformed Request"
 _BAD: Final = 408, b"Bad Request"
@@ -72,9 +71,8 @@ class GetRequest:
     @property
     def selects(self) -> bool:
         """Whether it says which messages."""
-        return (
-            bool(self.seq or self.last_by_subj or self.next_by_subj or self.multi_last) or self.start_time is not None
-        )
+        subjects = self.last_by_subj or self.next_by_subj or self.multi_last
+        return bool(self.seq or subjects) or self.start_time is not None
 
     @property
     def conflicts(self) -> bool:
@@ -184,8 +182,7 @@ class DirectGet(Conversation):
 
     def _send_batch(self, reply: bytes, request: GetRequest) -> Status | None:
         first = first_sequence(self._stream, request)
-        matching = self._stream.matching(request.next_by_subj or b">", first)
-        found = list(matching)
+        found = list(self._stream.matching(request.next_by_subj or b">", first))
         if not found and request.batch > 0:
             return 404, b"Message Not Found"
         page = self._page(found[: max(0, request.batch)], request)

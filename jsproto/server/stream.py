@@ -126,13 +126,13 @@ class Stream:
 
     def last_of_each(self, patterns: list[bytes], up_to: int) -> list[int]:
         """The sequence of the newest message of each subject that matches any pattern, up to a sequence; ascending."""
-        wanted = {_text(pattern) for pattern in patterns}
+        literal = set(patterns)
+        wild = [_text(pattern) for pattern in literal if b"*" in pattern or b">" in pattern]
         seqs: list[int] = []
         for subject, own in self._by_subject.items():
-            text = _text(subject)
-            if text in wanted or any(matches(pattern, text) for pattern in wanted):
-                seqs += [seq for seq in reversed(own) if seq <= up_to][:1]
-        return sorted(seqs)
+            if subject in literal or any(matches(pattern, _text(subject)) for pattern in wild):
+                seqs.append(next((seq for seq in reversed(own) if seq <= up_to), 0))
+        return sorted(seq for seq in seqs if seq)
 
     def sequence_at(self, timestamp: int) -> int:
         """The sequence of the first message at that time (nanoseconds since 1970) or later; the next one if none is."""
