@@ -180,9 +180,7 @@ class OrderedConsumer(Inflow[D]):
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
             self._floor = max(self._floor, info.delivered.stream_seq)
         self._listen(now)
-        if self._ready is not None:
-            self._ready.succeed(None)
-            self._settle_ready()
+        self._is_there()
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
@@ -234,7 +232,10 @@ class OrderedConsumer(Inflow[D]):
         self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
-        self._recreate(str(error), now)
+        if self._ready is not None:
+            self._end(error)
+        else:
+            self._recreate(str(error), now)
 
     def _overflow(self, now: float) -> None:
         super()._overflow(now)
@@ -292,6 +293,7 @@ class OrderedConsumer(Inflow[D]):
 
     def _recreate(self, reason: str, now: float) -> None:
         """Leave the present consumer for another one."""
+        self._is_there()  # it was, whatever is wrong with it now
         self._drop()
         self.recreated += 1
         self._outbox.emit(OrderedConsumerRecreated(self.stream, self.consumer, self.last_seq, reason))
@@ -337,14 +339,17 @@ class OrderedConsumer(Inflow[D]):
         self._drop(tell=self._outbox.closed_error is None)
         self._outbox.unsubscribe(self._anchor)
         self._finish(error)
-        if self._ready is not None:
-            self._ready.fail(error)
-            self._settle_ready()
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.fail(error)
+            self._outbox.completed(ready)
 
-    def _settle_ready(self) -> None:
-        ticket, self._ready = self._ready, None
-        assert ticket is not None
-        self._outbox.completed(ticket)
+    def _is_there(self) -> None:
+        """The first consumer was created."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.succeed(None)
+            self._outbox.completed(ready)
 
 
 class _Answers(Conversation):

@@ -15,12 +15,13 @@ from jsproto.errors import (
     ConnectionLostError,
     JetStreamNotAvailableError,
     LocalProtocolError,
+    PushBasedError,
     RemoteProtocolError,
     TimeoutError,
 )
 from jsproto.events import OrderedConsumerRecreated, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.wire.frames import Pub, Unsub
+from jsproto.wire.frames import Msg, Pub, Unsub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
@@ -130,6 +131,26 @@ def test_messages_may_come_before_the_answer_to_the_creation() -> None:
     )  # 900 may be on its way
     assert reading.ordered.last_seq == 2
     assert reading.take() == [1, 2]
+
+
+def test_the_buffer_may_be_full_before_the_answer_to_the_creation() -> None:
+    reading = Reading(answer=False, pending_msgs_limit=2)
+    ready = reading.ordered.ready()
+    for seq in (1, 2, 3):
+        reading.push(seq)
+    assert ready.result() is None
+    reading.created()  # late: that consumer was left
+    assert reading.ordered.phase is Phase.FULL
+    assert reading.take() == [1, 2]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 3
+
+
+def test_a_status_instead_of_the_first_consumer_is_an_error() -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.status(b"NATS/1.0 409 Consumer is push based\r\n\r\n")
+    assert isinstance(ready.error, PushBasedError)
 
 
 def test_a_heartbeat_shows_what_was_lost_last() -> None:
@@ -400,10 +421,8 @@ def test_no_room_to_ask_is_no_end() -> None:
     session = reading.h.session
     reading.push(1)
     session.publish("other", bytes(3_000))
-    session._urgent = False
-    name, deliver = reading.config["name"], reading.config["deliver_subject"]
-    reading.ordered.receive(__import__("jsproto").Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
-    assert deliver
+    name = reading.config["name"]
+    reading.ordered.receive(Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
     assert reading.ordered.phase is Phase.PAUSED
     reading.h.sent()
     reading.h.advance(FIRST_PAUSE)
