@@ -338,7 +338,7 @@ def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
     reading.h.push(deliver, ack_subject(name, 2), b"2")
     assert reading.ordered.phase is Phase.FULL
     assert len(reading.take()) == 1
-    assert reading.ordered.phase is Phase.CREATING
+    reading.expect_creation()
 
 
 def test_recreating_waits_for_room_in_the_buffer() -> None:
@@ -348,8 +348,7 @@ def test_recreating_waits_for_room_in_the_buffer() -> None:
     reading.push(9, skip=1)
     assert reading.ordered.phase is Phase.FULL
     assert reading.take(2) == [1, 2]
-    reading.h.sent()
-    assert reading.ordered.phase is Phase.CREATING
+    reading.expect_creation()
 
 
 def test_what_is_not_its_consumers_is_not_counted() -> None:
