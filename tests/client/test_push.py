@@ -389,8 +389,8 @@ def test_the_buffer_is_bounded_by_both_limits(sizes: list[int], most: int, most_
 def test_no_buffer_at_all_is_a_mistake() -> None:
     h = Pushing()
     h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg)
-    limits: dict[str, Any]
-    for limits in ({"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}):
+    impossible: list[dict[str, Any]] = [{"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}]
+    for limits in impossible:
         ticket = h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
         assert isinstance(ticket.error, LocalProtocolError)
 

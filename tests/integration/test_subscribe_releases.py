@@ -1,4 +1,4 @@
-"""Subscribing on every release of nats-server, with both versions of ack subjects, and through changes of the leader."""
+"""Subscribing on every release of nats-server, with both versions of ack subjects, and while leaders change."""
 
 from __future__ import annotations
 
