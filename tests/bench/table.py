@@ -206,7 +206,7 @@ GOALS: Final = (
     Goal("cpu", 8, ("direct-get", "jsproto-sync"), ("direct-get", "nats-jetstream-extra")),
     Goal("cpu", 12, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
     Goal("rate", 5, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
-    Goal("cpu", 10, ("ordered-push", "jsproto-sync"), ("ordered-push", "nats-py")),
-    Goal("cpu", 10, ("ordered-push-callback", "jsproto-sync"), ("ordered-push", "nats-py-callback")),
+    Goal("cpu", 5, ("ordered-push", "jsproto-sync"), ("ordered-push", "nats-py")),
+    Goal("cpu", 5, ("ordered-push-callback", "jsproto-sync"), ("ordered-push", "nats-py")),
 )
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))
