@@ -35,6 +35,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NotJSMessageError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     TimeoutError,
 )
 from jsproto.events import OrderedConsumerRecreated
@@ -77,8 +78,8 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal", "_made",
-        "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal",
+        "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +119,7 @@ class OrderedConsumer(Inflow[D]):
         self._sid: int | None = None
         self._token = b""
         self._answer_to = b""
+        self._asked = ""
         self._ready: Ticket[None] | None = Ticket()
         self._literal = None if not (only := config.filter_subject) or {"*", ">"} & set(only.split(".")) else only
         api.consumer_create(self.stream, "c", self._literal)  # refuses bad names before anything is sent
@@ -181,6 +183,11 @@ class OrderedConsumer(Inflow[D]):
             self._floor = max(self._floor, info.delivered.stream_seq)
         self._listen(now)
         self._is_there()
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """A consumer cannot be asked for, or nothing of it may be received."""
+        if violation.operation == "subscribe" or violation.subject == self._asked:
+            self._end(violation)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
@@ -270,11 +277,11 @@ class OrderedConsumer(Inflow[D]):
         if self._floor and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
             config.opt_start_time = None
-        asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
+        self._asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._sid = self._outbox.subscribe(deliver, self)
         try:
-            self._outbox.publish(asked, dumps(body), self._answer_to)
+            self._outbox.publish(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
             return
@@ -363,6 +370,10 @@ class _Answers(Conversation):
     def receive(self, message: Msg, now: float) -> None:
         """An answer of the API."""
         self._owner.answered(message, now)
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The server does not let us."""
+        self._owner.denied(violation, now)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone."""

@@ -15,6 +15,7 @@ from jsproto.errors import (
     ConnectionLostError,
     JetStreamNotAvailableError,
     LocalProtocolError,
+    PermissionsViolationError,
     PushBasedError,
     RemoteProtocolError,
     TimeoutError,
@@ -475,3 +476,26 @@ def test_impossible_options(options: dict[str, Any]) -> None:
             timeout=5.0, now=h.now, stream="S", subject="S", idle_heartbeat=0.0,
         )  # fmt: skip
     assert h.sent() == []
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        'Publish to "$JS.API.CONSUMER.CREATE.S.o_1.s.a"', 'Subscription to "_INBOX.o.1.m"',
+        'Subscription to "_INBOX.o.*"',
+    ],
+)  # fmt: skip
+def test_what_may_not_be_asked_or_received_ends_it(refused: str) -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"other\"'\r\n")
+    assert not ready.done
+    reading.h.feed(f"-ERR 'Permissions Violation for {refused}'\r\n".encode())
+    assert isinstance(ready.error, PermissionsViolationError)
+
+
+def test_a_lost_link_after_the_end_changes_nothing() -> None:
+    reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
+    reading.ordered.unsubscribe(reading.h.now)
+    reading.ordered.anchor_lost(ConnectionLostError("gone"), reading.h.now)
+    assert reading.ordered.phase is Phase.ENDED

@@ -19,6 +19,7 @@ from jsproto.errors import (
     ConsumerDeletedError,
     LocalProtocolError,
     NoRespondersError,
+    PermissionsViolationError,
     StatusError,
     TimeoutError,
 )
@@ -532,3 +533,32 @@ def test_drainable_is_an_interface() -> None:
         with pytest.raises(NotImplementedError):
             getattr(Inflow, verb)(s.push, None, 0.0)
     Inflow._handle_timer(s.push, Timer.DRAINED, 0.0)
+
+
+def test_unsubscribing_in_the_middle_of_a_drain() -> None:
+    s = Subscribed()
+    ticket = s.push.drain(s.h.now)
+    deletion = s.push.unsubscribe(s.h.now)
+    ((_, _, delete),) = s.h.asked()
+    s.h.reply_to(delete, {"success": True})
+    s.h.feed(PONG)
+    assert deletion.done
+    assert ticket.done
+    assert "closed" in str(s.push.error)
+
+
+def test_what_may_not_be_received_ends_it() -> None:
+    s = Subscribed()
+    s.h.feed(b"-ERR 'Permissions Violation for Publish to \"other\"'\r\n")
+    assert s.push.error is None
+    s.h.feed(f"-ERR 'Permissions Violation for Subscription to \"{s.deliver}\"'\r\n".encode())
+    assert isinstance(s.push.error, PermissionsViolationError)
+
+
+def test_a_consumer_that_comes_too_late_is_not_listened_to() -> None:
+    s = Subscribed()
+    s.push.unsubscribe(s.h.now)
+    assert s.push.info is not None
+    s.push.bound(s.push.info, owned=False, now=s.h.now)
+    s.push.link_restored(s.h.now)
+    assert Timer.HEARTBEAT not in s.push._timers
