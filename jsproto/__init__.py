@@ -19,7 +19,9 @@ from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
 from jsproto.client.options import Address, ConnectOptions, connect_options
+from jsproto.client.ordered import OrderedConsumer
 from jsproto.client.publisher import AsyncPublisher
+from jsproto.client.push import PushConsumer
 from jsproto.client.session import Session
 from jsproto.client.subscription import Subscription
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
@@ -50,8 +52,10 @@ __all__ = [
     "JetStream",
     "LocalProtocolError",
     "Msg",
+    "OrderedConsumer",
     "Outbox",
     "PubAck",
+    "PushConsumer",
     "RemoteProtocolError",
     "ServerInfo",
     "Session",

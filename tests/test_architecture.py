@@ -60,7 +60,8 @@ TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproj
 PUBLIC: Final = {
     "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
     "Conversation", "DirectBatch", "Error", "FastPublisher", "Headers", "JSAck", "JetStream", "LocalProtocolError",
-    "Msg", "Outbox", "PubAck", "RemoteProtocolError", "ServerInfo", "Session", "StoredMsg", "StreamConfig",
+    "Msg", "OrderedConsumer", "Outbox", "PubAck", "PushConsumer", "RemoteProtocolError",
+    "ServerInfo", "Session", "StoredMsg", "StreamConfig",
     "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
     "parse_jsack",
 }  # fmt: skip
