@@ -19,9 +19,13 @@ from jsproto.client.consistency import ConsistentSession
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.jetstream import JetStream
+from jsproto.client.jsmsg import JSMsg
 from jsproto.client.multi import LastMessages
 from jsproto.client.options import Address, ConnectOptions, connect_options
+from jsproto.client.ordered import OrderedConsumer
 from jsproto.client.publisher import AsyncPublisher
+from jsproto.client.pull import PullConsumer
+from jsproto.client.push import PushConsumer
 from jsproto.client.session import Session
 from jsproto.client.snapshot import Snapshot
 from jsproto.client.subscription import Subscription
@@ -29,6 +33,7 @@ from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolEr
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
@@ -46,18 +51,24 @@ __all__ = [
     "BatchAdvisories",
     "ConnectOptions",
     "ConsistentSession",
+    "ConsumerConfig",
+    "ConsumerInfo",
     "Conversation",
     "DirectBatch",
     "Error",
     "FastPublisher",
     "Headers",
     "JSAck",
+    "JSMsg",
     "JetStream",
     "LastMessages",
     "LocalProtocolError",
     "Msg",
+    "OrderedConsumer",
     "Outbox",
     "PubAck",
+    "PullConsumer",
+    "PushConsumer",
     "RemoteProtocolError",
     "ServerInfo",
     "Session",

@@ -10,12 +10,13 @@ from typing import Final
 
 import pytest
 
-from tests import requirements, requirements_consistency, requirements_direct
+from tests import requirements, requirements_consistency, requirements_direct, requirements_subscribe
 
 TESTS: Final = Path(__file__).resolve().parent
 TABLES: Final = {
     requirements: range(1, 107),
     requirements_direct: range(107, 148),
+    requirements_subscribe: range(180, 243),
     requirements_consistency: range(243, 259),
 }
 SHOWN: Final = {number: shown for table in TABLES for number, shown in table.SHOWN.items()}

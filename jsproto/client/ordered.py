@@ -35,6 +35,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NotJSMessageError,
     OutboundBufferLimitError,
+    PermissionsViolationError,
     TimeoutError,
 )
 from jsproto.events import OrderedConsumerRecreated
@@ -77,8 +78,8 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal", "_made",
-        "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal",
+        "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +119,7 @@ class OrderedConsumer(Inflow[D]):
         self._sid: int | None = None
         self._token = b""
         self._answer_to = b""
+        self._asked = ""
         self._ready: Ticket[None] | None = Ticket()
         self._literal = None if not (only := config.filter_subject) or {"*", ">"} & set(only.split(".")) else only
         api.consumer_create(self.stream, "c", self._literal)  # refuses bad names before anything is sent
@@ -180,9 +182,12 @@ class OrderedConsumer(Inflow[D]):
         elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
             self._floor = max(self._floor, info.delivered.stream_seq)
         self._listen(now)
-        if self._ready is not None:
-            self._ready.succeed(None)
-            self._settle_ready()
+        self._is_there()
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """A consumer cannot be asked for, or nothing of it may be received."""
+        if violation.operation == "subscribe" or violation.subject == self._asked:
+            self._end(violation)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
@@ -234,7 +239,10 @@ class OrderedConsumer(Inflow[D]):
         self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
-        self._recreate(str(error), now)
+        if self._ready is not None:
+            self._end(error)
+        else:
+            self._recreate(str(error), now)
 
     def _overflow(self, now: float) -> None:
         super()._overflow(now)
@@ -269,11 +277,11 @@ class OrderedConsumer(Inflow[D]):
         if self._floor and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
             config.opt_start_time = None
-        asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
+        self._asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._sid = self._outbox.subscribe(deliver, self)
         try:
-            self._outbox.publish(asked, dumps(body), self._answer_to)
+            self._outbox.publish(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
             return
@@ -292,6 +300,7 @@ class OrderedConsumer(Inflow[D]):
 
     def _recreate(self, reason: str, now: float) -> None:
         """Leave the present consumer for another one."""
+        self._is_there()  # it was, whatever is wrong with it now
         self._drop()
         self.recreated += 1
         self._outbox.emit(OrderedConsumerRecreated(self.stream, self.consumer, self.last_seq, reason))
@@ -337,14 +346,17 @@ class OrderedConsumer(Inflow[D]):
         self._drop(tell=self._outbox.closed_error is None)
         self._outbox.unsubscribe(self._anchor)
         self._finish(error)
-        if self._ready is not None:
-            self._ready.fail(error)
-            self._settle_ready()
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.fail(error)
+            self._outbox.completed(ready)
 
-    def _settle_ready(self) -> None:
-        ticket, self._ready = self._ready, None
-        assert ticket is not None
-        self._outbox.completed(ticket)
+    def _is_there(self) -> None:
+        """The first consumer was created."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.succeed(None)
+            self._outbox.completed(ready)
 
 
 class _Answers(Conversation):
@@ -358,6 +370,10 @@ class _Answers(Conversation):
     def receive(self, message: Msg, now: float) -> None:
         """An answer of the API."""
         self._owner.answered(message, now)
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The server does not let us."""
+        self._owner.denied(violation, now)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The link is gone."""

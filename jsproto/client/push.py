@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.inflow import Inflow
 from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
-from jsproto.errors import ConnectionClosedError, Error, NotJSMessageError
+from jsproto.errors import ConnectionClosedError, Error, NotJSMessageError, PermissionsViolationError
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
 from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
 from jsproto.ticket import Ticket
@@ -116,6 +116,11 @@ class PushConsumer(Inflow[D]):
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """Nothing will come; a message that was dropped is none of ours."""
+        if violation.operation == "subscribe":
+            self._leave(violation)
+
     def link_lost(self, error: Error, now: float) -> None:
         """Nothing comes until there is a new link; nothing ever, if the session has ended."""
         if self._session.closed:
@@ -160,7 +165,7 @@ class PushConsumer(Inflow[D]):
         self._leave(error)
 
     def _after_taking(self, some: bool, now: float) -> None:
-        self._full = False
+        super()._after_taking(some, now)
         if self._draining and not some:
             self._delete_quietly(now)
 

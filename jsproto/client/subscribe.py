@@ -252,7 +252,7 @@ def _find_consumer(
 def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticket[Any], Any, Bound]:
     """A pull consumer as ``wanted``, found or created."""
     stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
-    found = yield from _find_consumer(js, stream, wanted, now)
+    found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
     if found is not None:
         return Bound(found, created=False)
     config = wanted.to_create(None, wanted.name or _new_name(js))
@@ -261,7 +261,7 @@ def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticke
     try:
         info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
     except (ConsumerAlreadyExistsError, ConsumerNameExistError):
-        found = yield from _find_consumer(js, stream, wanted, now)
+        found = yield js.session.run(_find_consumer(js, stream, wanted, now))
         if found is None:
             raise
         return Bound(found, created=False)
@@ -281,7 +281,7 @@ def _subscribe(
 ) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
     """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``Inflow``."""
     stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
-    found = yield from _find_consumer(js, stream, wanted, now)
+    found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
 
     def listen(config: ConsumerConfig, created: bool) -> PushConsumer[D]:
         return PushConsumer(
@@ -297,7 +297,7 @@ def _subscribe(
             info: ConsumerInfo = yield js.create_consumer(stream, config, action="create", now=now)
         except (ConsumerAlreadyExistsError, ConsumerNameExistError) as lost:  # somebody else was quicker
             push.unsubscribe(now)
-            found = yield from _find_consumer(js, stream, wanted, now)
+            found = yield js.session.run(_find_consumer(js, stream, wanted, now))
             if found is None:
                 raise
             if wanted.queue is None:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FETCH, FLOW, WINDOW, Runner, Task, batches
+from tests.bench.task import FETCH, FLOW, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
+    from jsproto.client.jsmsg import Delivery
     from jsproto_io._async import Connection
 
 Connect: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Connection]]"
@@ -159,6 +160,40 @@ def sync_pull_messages(task: Task) -> None:
                 nc.flush()
 
 
+def sync_ordered(task: Task) -> None:
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            with js.subscribe(stream=run.stream, ordered=True) as subscription:
+                for message in subscription:
+                    run.received += 1
+                    run.received_bytes += len(message.data)
+                    if run.received == run.count:
+                        break
+
+
+def sync_ordered_callback(task: Task) -> None:
+    import threading
+
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            complete = threading.Event()
+
+            def take(message: Delivery, run: Run = run, complete: threading.Event = complete) -> None:
+                run.received += 1
+                run.received_bytes += len(message.data)
+                if run.received == run.count:
+                    complete.set()
+
+            with js.subscribe(stream=run.stream, ordered=True, cb=take):
+                complete.wait()
+
+
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +295,36 @@ async def fetch_ack_single(connect: Connect, task: Task) -> None:
                         run.received_bytes += len(message.data)
                         await message.ack()
                 await nc.flush()
+
+
+async def ordered(connect: Connect, task: Task) -> None:
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            async with await js.subscribe(stream=run.stream, ordered=True) as subscription:
+                async for message in subscription:
+                    run.received += 1
+                    run.received_bytes += len(message.data)
+                    if run.received == run.count:
+                        break
+
+
+async def ordered_callback(connect: Connect, task: Task) -> None:
+    import anyio
+
+    async with connect(task.url) as nc:
+        js = nc.jetstream()
+        for run in task.runs():
+            complete = anyio.Event()
+
+            def take(message: Delivery, run: Run = run, complete: anyio.Event = complete) -> None:
+                run.received += 1
+                run.received_bytes += len(message.data)
+                if run.received == run.count:
+                    complete.set()
+
+            async with await js.subscribe(stream=run.stream, ordered=True, cb=take):
+                await complete.wait()
 
 
 async def async_publish(connect: Connect, task: Task) -> None:

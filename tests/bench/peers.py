@@ -2,7 +2,7 @@
 
 nats-py: no fast ingest; atomic batches by headers, written by hand; no Direct Get in batches, so those are requested by
 hand, as pages on a subscription: iterated over, as with all other clients, or taken by a callback, which costs it less
-and has no back-pressure.
+and has no back-pressure. Its ordered consumer is iterated over, or has a callback.
 nats-jetstream-extra (with nats-jetstream and nats-core): both; publishing without waiting is many tasks that wait.
 
 Peers need not be installed, so they are imported by name and are untyped here.
@@ -59,6 +59,47 @@ async def nats_py_batch(nc: Any, run: Run, batch_id: str, count: int) -> None:
     ack = json.loads((await nc.request(run.subject, run.payload, timeout=5, headers=last)).data)
     if (ack.get("batch"), ack.get("count")) != (batch_id, count):
         raise ConnectionError(f"not committed: {ack!r}")
+
+
+def nats_py_ordered(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        for run in task.runs():
+            subscription = await nc.jetstream().subscribe(run.subject, stream=run.stream, ordered_consumer=True)
+            async for message in subscription.messages:
+                count(message, run)
+                if run.received == run.count:
+                    break
+            await subscription.unsubscribe()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def nats_py_ordered_callback(task: Task) -> None:
+    async def main() -> None:
+        nc = await import_module("nats").connect(task.url)
+        for run in task.runs():
+            complete = asyncio.Event()
+
+            async def on_message(message: Any, run: Run = run, complete: asyncio.Event = complete) -> None:
+                count(message, run)
+                if run.received == run.count:
+                    complete.set()
+
+            subscription = await nc.jetstream().subscribe(
+                run.subject, stream=run.stream, cb=on_message, ordered_consumer=True
+            )
+            await complete.wait()
+            await subscription.unsubscribe()
+        await nc.close()
+
+    asyncio.run(main())
+
+
+def count(message: Any, run: Run) -> None:
+    run.received += 1
+    run.received_bytes += len(message.data)
 
 
 def nats_py_direct_get(task: Task) -> None:

@@ -182,6 +182,29 @@ JOBS: Final = {
         reads=True,
         against=(("fetch-ack", "nats-py"),),
     ),
+    "ordered-push": Job(
+        "ordered push consumer reads a whole stream",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_ordered,
+            "jsproto-asyncio": ours.on_asyncio(ours.ordered),
+            "jsproto-trio": ours.on_trio(ours.ordered),
+            "nats-py": peers.nats_py_ordered,
+            "nats-py-callback": peers.nats_py_ordered_callback,
+        },
+        reads=True,
+    ),
+    "ordered-push-callback": Job(
+        "the same with a callback",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_ordered_callback,
+            "jsproto-asyncio": ours.on_asyncio(ours.ordered_callback),
+            "jsproto-trio": ours.on_trio(ours.ordered_callback),
+        },
+        reads=True,
+        against=(("ordered-push", "nats-py"), ("ordered-push", "nats-py-callback")),
+    ),
 }
 
 CORE: Final = {
@@ -206,5 +229,7 @@ GOALS: Final = (
     ),
     Goal("cpu", 12, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
     Goal("rate", 5, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
+    Goal("cpu", 10, ("ordered-push", "jsproto-sync"), ("ordered-push", "nats-py")),
+    Goal("cpu", 10, ("ordered-push-callback", "jsproto-sync"), ("ordered-push", "nats-py")),
 )  # fmt: skip
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

@@ -15,12 +15,14 @@ from jsproto.errors import (
     ConnectionLostError,
     JetStreamNotAvailableError,
     LocalProtocolError,
+    PermissionsViolationError,
+    PushBasedError,
     RemoteProtocolError,
     TimeoutError,
 )
 from jsproto.events import OrderedConsumerRecreated, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.wire.frames import Pub, Unsub
+from jsproto.wire.frames import Msg, Pub, Unsub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
@@ -130,6 +132,26 @@ def test_messages_may_come_before_the_answer_to_the_creation() -> None:
     )  # 900 may be on its way
     assert reading.ordered.last_seq == 2
     assert reading.take() == [1, 2]
+
+
+def test_the_buffer_may_be_full_before_the_answer_to_the_creation() -> None:
+    reading = Reading(answer=False, pending_msgs_limit=2)
+    ready = reading.ordered.ready()
+    for seq in (1, 2, 3):
+        reading.push(seq)
+    assert ready.result() is None
+    reading.created()  # late: that consumer was left
+    assert reading.ordered.phase is Phase.FULL
+    assert reading.take() == [1, 2]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 3
+
+
+def test_a_status_instead_of_the_first_consumer_is_an_error() -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.status(b"NATS/1.0 409 Consumer is push based\r\n\r\n")
+    assert isinstance(ready.error, PushBasedError)
 
 
 def test_a_heartbeat_shows_what_was_lost_last() -> None:
@@ -317,7 +339,7 @@ def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
     reading.h.push(deliver, ack_subject(name, 2), b"2")
     assert reading.ordered.phase is Phase.FULL
     assert len(reading.take()) == 1
-    assert reading.ordered.phase is Phase.CREATING
+    reading.expect_creation()
 
 
 def test_recreating_waits_for_room_in_the_buffer() -> None:
@@ -327,8 +349,7 @@ def test_recreating_waits_for_room_in_the_buffer() -> None:
     reading.push(9, skip=1)
     assert reading.ordered.phase is Phase.FULL
     assert reading.take(2) == [1, 2]
-    reading.h.sent()
-    assert reading.ordered.phase is Phase.CREATING
+    reading.expect_creation()
 
 
 def test_what_is_not_its_consumers_is_not_counted() -> None:
@@ -400,10 +421,8 @@ def test_no_room_to_ask_is_no_end() -> None:
     session = reading.h.session
     reading.push(1)
     session.publish("other", bytes(3_000))
-    session._urgent = False
-    name, deliver = reading.config["name"], reading.config["deliver_subject"]
-    reading.ordered.receive(__import__("jsproto").Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
-    assert deliver
+    name = reading.config["name"]
+    reading.ordered.receive(Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
     assert reading.ordered.phase is Phase.PAUSED
     reading.h.sent()
     reading.h.advance(FIRST_PAUSE)
@@ -457,3 +476,26 @@ def test_impossible_options(options: dict[str, Any]) -> None:
             timeout=5.0, now=h.now, stream="S", subject="S", idle_heartbeat=0.0,
         )  # fmt: skip
     assert h.sent() == []
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        'Publish to "$JS.API.CONSUMER.CREATE.S.o_1.s.a"', 'Subscription to "_INBOX.o.1.m"',
+        'Subscription to "_INBOX.o.*"',
+    ],
+)  # fmt: skip
+def test_what_may_not_be_asked_or_received_ends_it(refused: str) -> None:
+    reading = Reading(answer=False)
+    ready = reading.ordered.ready()
+    reading.h.feed(b"-ERR 'Permissions Violation for Publish to \"other\"'\r\n")
+    assert not ready.done
+    reading.h.feed(f"-ERR 'Permissions Violation for {refused}'\r\n".encode())
+    assert isinstance(ready.error, PermissionsViolationError)
+
+
+def test_a_lost_link_after_the_end_changes_nothing() -> None:
+    reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
+    reading.ordered.unsubscribe(reading.h.now)
+    reading.ordered.anchor_lost(ConnectionLostError("gone"), reading.h.now)
+    assert reading.ordered.phase is Phase.ENDED

@@ -19,6 +19,7 @@ from jsproto.errors import (
     ConsumerDeletedError,
     LocalProtocolError,
     NoRespondersError,
+    PermissionsViolationError,
     StatusError,
     TimeoutError,
 )
@@ -280,6 +281,11 @@ def test_raw_statuses_are_given_out_and_nothing_is_done_about_them() -> None:
     assert s.h.events() == []
 
 
+def silences(s: Subscribed) -> list[float]:
+    """How long each silence was that was told since the last call."""
+    return [event.seconds for event in s.h.events() if isinstance(event, ConsumerSilent)]
+
+
 # -- silence -----------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +298,7 @@ def test_three_heartbeats_missed_are_an_alarm_once() -> None:
     s.h.advance(2.9)
     assert s.h.events() == []
     s.h.advance(0.1)
-    assert s.h.events() == [ConsumerSilent("S", "D", pytest.approx(3.0))]
+    assert silences(s) == [pytest.approx(3.0)]
     ((what, _, look),) = s.h.asked()
     assert what == "CONSUMER.INFO.S.D"
     s.h.reply_to(look, info("D", {}))
@@ -303,7 +309,7 @@ def test_three_heartbeats_missed_are_an_alarm_once() -> None:
     s.h.asked()
     s.message(2)
     s.h.advance(3.0)
-    assert s.h.events() == [ConsumerSilent("S", "D", pytest.approx(3.0))]
+    assert silences(s) == [pytest.approx(3.0)]
     assert s.push.error is None
 
 
@@ -384,7 +390,8 @@ def test_the_buffer_is_bounded_by_both_limits(sizes: list[int], most: int, most_
 def test_no_buffer_at_all_is_a_mistake() -> None:
     h = Pushing()
     h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg)
-    for limits in ({"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}):
+    impossible: list[dict[str, Any]] = [{"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}]
+    for limits in impossible:
         ticket = h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
         assert isinstance(ticket.error, LocalProtocolError)
 
@@ -526,3 +533,32 @@ def test_drainable_is_an_interface() -> None:
         with pytest.raises(NotImplementedError):
             getattr(Inflow, verb)(s.push, None, 0.0)
     Inflow._handle_timer(s.push, Timer.DRAINED, 0.0)
+
+
+def test_unsubscribing_in_the_middle_of_a_drain() -> None:
+    s = Subscribed()
+    ticket = s.push.drain(s.h.now)
+    deletion = s.push.unsubscribe(s.h.now)
+    ((_, _, delete),) = s.h.asked()
+    s.h.reply_to(delete, {"success": True})
+    s.h.feed(PONG)
+    assert deletion.done
+    assert ticket.done
+    assert "closed" in str(s.push.error)
+
+
+def test_what_may_not_be_received_ends_it() -> None:
+    s = Subscribed()
+    s.h.feed(b"-ERR 'Permissions Violation for Publish to \"other\"'\r\n")
+    assert s.push.error is None
+    s.h.feed(f"-ERR 'Permissions Violation for Subscription to \"{s.deliver}\"'\r\n".encode())
+    assert isinstance(s.push.error, PermissionsViolationError)
+
+
+def test_a_consumer_that_comes_too_late_is_not_listened_to() -> None:
+    s = Subscribed()
+    s.push.unsubscribe(s.h.now)
+    assert s.push.info is not None
+    s.push.bound(s.push.info, owned=False, now=s.h.now)
+    s.push.link_restored(s.h.now)
+    assert Timer.HEARTBEAT not in s.push._timers

@@ -126,7 +126,11 @@ class PushSubscription(PushSubscriptionBase):
 
     async def __anext__(self) -> JSMsg:
         try:
-            return await self.next_msg()
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            pass
+        try:
+            return await self._next(None)
         except ConnectionClosedError:
             raise StopAsyncIteration from None
 
@@ -180,17 +184,18 @@ class PushSubscription(PushSubscriptionBase):
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
         """Call ``callback`` with each message from now on."""
         self._served = Ticket()
-        self._connection._start_task(lambda: self._run(callback, acknowledge))
+        wanted = acknowledge and self._core.acker.wants_acks
+        self._connection._start_task(lambda: self._run(callback, wanted))
 
     async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         SERVING.set(self)
         ended: Error | None = None
         try:
             while True:
-                message = await self.next_msg()
+                message = self._taken.popleft() if self._taken else await self._next(None)
                 try:
                     done = callback(message)
-                    if inspect.isawaitable(done):
+                    if done is not None and inspect.isawaitable(done):
                         await done
                     if acknowledge:
                         await message.ack()

@@ -123,7 +123,11 @@ class PushSubscription(PushSubscriptionBase):
 
     def __next__(self) -> JSMsg:
         try:
-            return self.next_msg()
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            pass
+        try:
+            return self._next(None)
         except ConnectionClosedError:
             raise StopIteration from None
 
@@ -177,16 +181,15 @@ class PushSubscription(PushSubscriptionBase):
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
         """Call ``callback`` with each message from now on."""
         self._served = Ticket()
-        self._thread = threading.Thread(
-            target=self._run, args=(callback, acknowledge), name="jsproto-callback", daemon=True
-        )
+        wanted = acknowledge and self._core.acker.wants_acks
+        self._thread = threading.Thread(target=self._run, args=(callback, wanted), name="jsproto-callback", daemon=True)
         self._thread.start()
 
     def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         ended: Error | None = None
         try:
             while True:
-                message = self.next_msg()
+                message = self._taken.popleft() if self._taken else self._next(None)
                 try:
                     callback(message)
                     if acknowledge:

@@ -272,8 +272,7 @@ class Connection(_blocking.Connection):
                 deadline = session.deadline()
                 sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
                 if sleeps_too_long or (wire is not None and wire.blocked > wire.watching):
-                    self._asleep_until = -inf
-                    rouse = True
+                    self._asleep_until, rouse = -inf, True
         for ticket in completed:
             ticket.wake()
         if rouse:
