@@ -86,8 +86,12 @@ def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamC
 
 
 def warn_of_loss(config: StreamConfig) -> None:
-    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (consistency models)."""
+    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (consistency models).
+
+    Not of a configuration that is refused: LocalProtocolError says why.
+    """
     if config.persist_mode == "async":
+        config.check()
         warnings.warn(
             f"stream {config.name} acknowledges messages before they are on disk (persist_mode='async'), and has one"
             " replica: a crash of the server, its machine or its disk loses acknowledged messages",
