@@ -25,7 +25,7 @@ from jsproto.errors import (
 from jsproto.events import Connected, Disconnected, Event
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io.nats_server import NatsServer
-from tests.drivers.conftest import Connect
+from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Peer, ack
 
 pytestmark = pytest.mark.anyio
@@ -203,6 +203,37 @@ async def test_attempts_come_to_an_end(own_server: NatsServer, connect: Connect)
         assert nc.is_closed
         with pytest.raises(ConnectionClosedError):
             await nc.publish("a")
+
+
+@pytest.fixture
+def no_names(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on no host's name is known, which shows at once, without a socket."""
+
+    def unknown(*args: object, **keywords: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    return lambda: monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+
+async def test_a_name_that_is_not_known(connect: Connect, no_names: Callable[[], None]) -> None:
+    no_names()
+    with pytest.raises(NoServersError, match="nats://nowhere:4222: Name or service not known"):
+        async with connect("nats://nowhere"):
+            pass
+
+
+async def test_attempts_that_fail_at_once_come_to_an_end(
+    own_server: NatsServer, connect: Connect, no_names: Callable[[], None]
+) -> None:
+    url = own_server.url.replace("127.0.0.1", "localhost")
+    async with connect(url, max_reconnect_attempts=3, reconnect_time_wait=SOON) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        no_names()
+        await run(own_server.kill)
+        with pytest.raises(NoServersError):
+            await sub.next_msg(timeout=PATIENCE / 2)
+        assert nc.is_closed
 
 
 @pytest.mark.parametrize("pause", [60, 0.001], ids=["pausing", "dialling"])

@@ -208,8 +208,8 @@ class Connection(_blocking.Connection):
             if wire is not None:
                 self._asleep_until = min(self._asleep_until, wire.dial_until)
                 wire.watch()
-            if session.connect_to is not None and (wire is None or not wire.dialling):
-                self._asleep_until = 0.0  # there is something to dial, now or as soon as nobody sends: only look
+            if self._ended.done or (session.connect_to is not None and (wire is None or not wire.dialling)):
+                self._asleep_until = 0.0  # over, or there is something to dial as soon as nobody sends: only look
             timeout = nap(self._asleep_until - monotonic())
         readable = sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
         try:
