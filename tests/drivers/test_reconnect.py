@@ -236,6 +236,22 @@ async def test_attempts_that_fail_at_once_come_to_an_end(
         assert nc.is_closed
 
 
+async def test_a_defect_without_a_link_does_not_keep_it_from_closing(
+    own_server: NatsServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(now: float) -> None:
+        raise ZeroDivisionError("a defect")
+
+    async with connect(own_server.url, reconnect_time_wait=SOON, timeout=0.1) as nc:
+        sub = await nc.subscribe("a")
+        await nc.flush()
+        await run(own_server.kill)
+        monkeypatch.setattr(nc._session, "handle_timeout", bug)
+        with pytest.raises((ConnectionLostError, ZeroDivisionError)):
+            await sub.next_msg(timeout=PATIENCE / 2)
+        assert nc.is_closed
+
+
 @pytest.mark.parametrize("pause", [60, 0.001], ids=["pausing", "dialling"])
 async def test_closing_during_the_outage(own_server: NatsServer, connect: Connect, pause: float) -> None:
     """It ends whoever waits, and takes no time."""

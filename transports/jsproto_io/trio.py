@@ -156,6 +156,7 @@ class Connection(_async.Connection):
 
     async def _close(self) -> None:
         self._release(self._session.close)
+        self._gap.cancel()  # which a defect may have left open
         for task, scope in self._tasks.items():
             if task is not trio.lowlevel.current_task():
                 scope.cancel()
