@@ -2,8 +2,10 @@
 
 Rules: the first time every address is tried once, without waiting. After a lost link the other addresses go first and
 the lost one last, at once; when all have been tried there is a pause, a little longer or shorter each time so that many
-clients of one server do not come back in step. Attempts in a row are counted; when there were enough the session
-ends. Servers tell of others of their cluster (``connect_urls`` in INFO): those are tried too, behind the given ones.
+clients of one server do not come back in step. A link that is lost before it has lived as long as a pause was no better
+than an attempt that failed: after as many of them in a row as there are addresses each is followed by a pause. Attempts
+in a row are counted; when there were enough the session ends. Servers tell of others of their cluster (``connect_urls``
+in INFO): those are tried too, behind the given ones.
 
 Not here: sockets, handshakes, what is lost with a link.
 """
@@ -29,7 +31,10 @@ class Dialler:
     Attributes: ``address`` (dial it now; None: not now) and ``attempts`` (what failed since the last connection).
     """
 
-    __slots__ = ("_failures", "_max_failures", "_pause", "_pool", "_seed", "_timers", "address", "attempts")
+    __slots__ = (
+        "_connected_at", "_failures", "_max_failures", "_pause", "_pool", "_seed", "_short_links", "_timers", "address",
+        "attempts",
+    )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, seed: int) -> None:
         """``seed`` spreads the pauses of different clients."""
@@ -38,14 +43,17 @@ class Dialler:
         self._max_failures = options.max_reconnect_attempts
         self._seed = seed
         self._failures: int | None = None  # in a row, after the first connection; None before it
+        self._connected_at = 0.0
+        self._short_links = 0  # in a row
         self._timers = Timers()
         self.address: Address | None = self._pool[0]
         self.attempts: deque[tuple[str, str]] = deque(maxlen=MAX_ATTEMPTS_KEPT)
 
-    def connected(self) -> None:
+    def connected(self, now: float) -> None:
         """The address of the last attempt answered and the handshake is complete."""
         self.attempts.clear()
         self._failures = 0
+        self._connected_at = now
 
     def learn(self, connect_urls: Iterable[str]) -> None:
         """A server told of these; what is no address is passed over."""
@@ -64,10 +72,17 @@ class Dialler:
         """The address is being connected: dial nothing else meanwhile."""
         self.address = None
 
-    def lost(self) -> None:
-        """The link of a complete handshake is gone: the next address is due at once."""
+    def lost(self, now: float) -> None:
+        """The link of a complete handshake is gone: the next address is due at once, unless no link lasts."""
         self._pool.rotate(-1)
-        self.address = self._pool[0] if self._max_failures else None
+        self.address = None
+        self._short_links = self._short_links + 1 if now - self._connected_at < self._pause else 0
+        if not self._max_failures:
+            return
+        if self._short_links <= len(self._pool):
+            self.address = self._pool[0]
+        else:
+            self._wait(now)
 
     def failed(self, reason: str, now: float) -> None:
         """The last address cannot be reached, or not be spoken with."""
@@ -84,9 +99,7 @@ class Dialler:
         if self._failures % len(self._pool):
             self.address = self._pool[0]
         else:
-            # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
-            self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
-            self._timers.set(Timer.RECONNECT, now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1)))
+            self._wait(now)
 
     @property
     def gave_up(self) -> bool:
@@ -101,3 +114,9 @@ class Dialler:
     def deadline(self) -> float | None:
         """The end of the pause; None outside of one."""
         return self._timers.next()
+
+    def _wait(self, now: float) -> None:
+        """Dial again after a pause."""
+        # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
+        self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
+        self._timers.set(Timer.RECONNECT, now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1)))

@@ -70,7 +70,8 @@ class ConnectOptions:
     its own goes first. ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
     every request. A PING goes out every ``ping_interval``; ``max_outstanding_pings`` unanswered ones mean the link is
     dead. After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0:
-    not at all), with a pause of ``reconnect_time_wait`` whenever all have been tried. Small writes wait up to
+    not at all), with a pause of ``reconnect_time_wait`` whenever all have been tried, or were dialled but did not stay
+    for so long. Small writes wait up to
     ``linger`` for company, unless ``flush_at`` bytes have gathered or somebody waits for an answer. ``pending_size`` is
     how many bytes may wait to be written before publishing is refused.
     """

@@ -564,7 +564,7 @@ class Session:
         """The handshake is complete: subscriptions go first, then whatever waited."""
         first = not self.connected.done
         self._server = server
-        self._dialler.connected()
+        self._dialler.connected(now)
         if first:
             self.connected.succeed(server)
             self._completed.append(self.connected)
@@ -588,7 +588,7 @@ class Session:
         if link.was_open:
             self._drop_writes()
             self._events.append(Disconnected(error))
-            self._dialler.lost()
+            self._dialler.lost(now)
         else:
             self._dialler.failed(str(error), now)
         if self._dialler.gave_up:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,8 +35,8 @@ def test_after_a_loss_the_others_go_first_then_there_is_a_pause() -> None:
     dialler = plan(reconnect_time_wait=8.0)
     dialler.dialled()
     assert not dialler.address
-    dialler.connected()
-    dialler.lost()
+    dialler.connected(0.0)
+    dialler.lost(0.0)
     tried = []
     for _ in range(3):
         tried.append(host(dialler))
@@ -50,15 +51,15 @@ def test_after_a_loss_the_others_go_first_then_there_is_a_pause() -> None:
     dialler.handle_timeout(again_at)
     assert host(dialler) == "b"
     dialler.dialled()
-    dialler.connected()
+    dialler.connected(0.0)
     assert list(dialler.attempts) == []
 
 
 @given(st.integers(0, 20), st.integers(1, 5))
 def test_attempts_in_a_row_are_limited(limit: int, servers: int) -> None:
     dialler = plan(",".join(f"h{n}" for n in range(servers)), max_reconnect_attempts=limit)
-    dialler.connected()
-    dialler.lost()
+    dialler.connected(0.0)
+    dialler.lost(0.0)
     failures = 0
     while not dialler.gave_up:
         deadline = dialler.deadline()
@@ -69,10 +70,34 @@ def test_attempts_in_a_row_are_limited(limit: int, servers: int) -> None:
     assert failures == limit
 
 
+@pytest.mark.parametrize("servers", ["a", "a,b,c"])
+def test_links_that_do_not_last_are_followed_by_pauses(servers: str) -> None:
+    dialler = plan(servers, reconnect_time_wait=8.0, max_reconnect_attempts=2)
+    now = 100.0
+    paused = []
+    for _ in range(10):
+        dialler.connected(now)
+        now += 7.9
+        dialler.lost(now)
+        assert not dialler.gave_up  # each of them was a link
+        paused.append(dialler.address is None)
+        deadline = dialler.deadline()
+        if deadline is not None:
+            assert abs(deadline - now - 8.0) <= 8.0 * JITTER
+            now = deadline
+            dialler.handle_timeout(now)
+        assert dialler.address is not None
+    at_once = len(servers.split(","))
+    assert paused == [False] * at_once + [True] * (10 - at_once)
+    dialler.connected(now)
+    dialler.lost(now + 8.0)
+    assert dialler.address is not None
+
+
 def test_for_ever() -> None:
     dialler = plan("a", max_reconnect_attempts=-1)
-    dialler.connected()
-    dialler.lost()
+    dialler.connected(0.0)
+    dialler.lost(0.0)
     for _ in range(500):
         dialler.failed("refused", 0.0)
         dialler.handle_timeout(1e9)
@@ -84,8 +109,8 @@ def test_different_clients_pause_differently() -> None:
     pauses = set()
     for seed in range(20):
         dialler = plan("a", seed)
-        dialler.connected()
-        dialler.lost()
+        dialler.connected(0.0)
+        dialler.lost(0.0)
         dialler.failed("refused", 0.0)
         pauses.add(dialler.deadline())
     assert len(pauses) > 15
@@ -94,8 +119,8 @@ def test_different_clients_pause_differently() -> None:
 def test_servers_tell_of_others() -> None:
     dialler = plan("nats://user:pw@a:1")
     dialler.learn(["b:2", "a:1", "not a server:x", "b:2", "[::1]:3"])
-    dialler.connected()
-    dialler.lost()
+    dialler.connected(0.0)
+    dialler.lost(0.0)
     assert dialler.address is not None
     assert (dialler.address.host, dialler.address.port, dialler.address.user) == ("b", 2, "user")
     dialler.learn([f"h{n}:1" for n in range(1_000)])

@@ -523,7 +523,7 @@ def test_the_link_is_lost_in_the_middle() -> None:
 
 
 def test_a_new_link_goes_on_behind_the_last_message() -> None:
-    read = Read(harness=Harness(max_reconnect_attempts=-1), batch=5, timeout=5.0)
+    read = Read(harness=Harness(max_reconnect_attempts=-1, reconnect_time_wait=0), batch=5, timeout=5.0)
     read.requests()
     read.message(1, 0, 9)
     read.message(4, 1, 8)
