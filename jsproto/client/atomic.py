@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from jsproto.client.fast import SERVER_IDLE_LIMIT, Message
+from jsproto.client.fast import SERVER_IDLE_LIMIT, Message, parts
 from jsproto.errors import (
     APIError,
     BatchClosedError,
@@ -634,15 +634,6 @@ class AtomicBatch(Conversation):
 
 
 _LAST_COMMITS: Final = "this server counts the marker that commits too, so let the last message commit"
-
-
-def parts(message: object) -> tuple[Any, Any, Any]:
-    """Subject, payload and headers of what a list gives as a message; LocalProtocolError when it is none."""
-    if not isinstance(message, tuple) or not 2 <= len(message) <= 3:
-        raise LocalProtocolError(
-            f"a message is (subject, payload) or (subject, payload, headers), not {message!r:.100}"
-        )
-    return message if len(message) == 3 else (*message, None)
 
 
 def _code(error: Error) -> int | None:

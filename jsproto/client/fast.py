@@ -82,6 +82,16 @@ def _no_run(messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, firs
     return 0
 
 
+def parts(message: object) -> tuple[Any, Any, Any]:
+    """Subject, payload and headers of what a list gives as a message; LocalProtocolError when it is none."""
+    if not isinstance(message, tuple | list) or not 2 <= len(message) <= 3:
+        raise LocalProtocolError(
+            f"a message is (subject, payload) or (subject, payload, headers), not {message!r:.100}"
+        )
+    subject, payload, *rest = message
+    return subject, payload, rest[0] if rest else None
+
+
 class FastPublisher(Conversation):
     """One fast-ingest batch.
 
@@ -239,8 +249,7 @@ class FastPublisher(Conversation):
         room = self._limit - self.sequence
         if room <= 0 or now - self._sent_at >= self._idle_limit:
             if self.phase is FastPhase.IDLE:
-                first = messages[0]
-                return self._start(first[0], first[1], first[2] if len(first) == 3 else None, now)
+                return self._start(*parts(messages[0]), now)
             if not self._may_wait(now):
                 self._refuse(now)
             return 0
@@ -250,8 +259,9 @@ class FastPublisher(Conversation):
             form = self._reply.replace(b"%", b"%%") + b"%d.1.$FI"
             sequence += self._publish_run(run, self._forms, form, sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
-                block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
-                self._outbox.publish(message[0], message[1], b"%b%d.1.$FI" % (self._reply, sequence + 1), block)
+                subject, payload, headers = parts(message)
+                block = None if headers is None else encode_headers(headers)
+                self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence + 1), block)
                 sequence += 1
         except OutboundBufferLimitError:
             if sequence == before:

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NoReturn, TypeAlias
 
-from jsproto.client.fast import Message
+from jsproto.client.fast import Message, parts
 from jsproto.client.requests import is_no_responders
 from jsproto.errors import (
     ConnectionClosedError,
@@ -208,12 +208,16 @@ class AsyncPublisher(Conversation):
         size, most = self._bytes, self._max_bytes
         try:
             for message in messages[:room]:
-                block = None if len(message) == 2 or message[2] is None else encode_headers(message[2])
+                if len(message) == 2:
+                    (subject, payload), headers = message, None
+                else:
+                    subject, payload, headers = parts(message)
+                block = None if headers is None else encode_headers(headers)
                 reply = b"%b%d" % (prefix, sequence + 1)
-                publish(message[0], message[1], reply, block)
+                publish(subject, payload, reply, block)
                 sequence += 1
                 waiting[reply] = message
-                size += len(message[1])
+                size += len(payload)
                 if size >= most:
                     break
         except OutboundBufferLimitError:

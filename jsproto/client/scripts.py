@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jsproto.client.atomic import parts
+from jsproto.client.fast import parts
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.ticket import Ticket
 

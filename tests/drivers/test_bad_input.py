@@ -86,6 +86,27 @@ async def test_what_cannot_be_sent_spends_no_sequence(server: Any, connect: Conn
             assert (await batch.commit()).count == 2
 
 
+@pytest.mark.parametrize("bad", [(), ("s.a",), ("s.a", b"", None, "more"), "s.a", b"bytes"], ids=repr)
+async def test_what_is_no_message_is_refused_by_everything_that_takes_many(
+    server: Any, connect: Connect, bad: Any
+) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        good = (f"{name}.a", b"good")
+        fast, ahead = js.fast_publisher(), js.async_publisher()
+        for published in range(2):  # the first message goes another way
+            for publisher in (fast, ahead):
+                with pytest.raises(LocalProtocolError, match="a message is"):
+                    await publisher.publish_many([bad, good])
+                assert publisher.sequence == published
+                assert await publisher.publish_many([good]) == published + 1
+        with pytest.raises(LocalProtocolError, match="a message is"):
+            await js.publish_batch([bad])
+        await ahead.flush()
+        assert (await fast.commit()).count == 2
+        assert await stored(js, name) == [b"good"] * 4
+
+
 @pytest.mark.parametrize("batch_id", ["", "x" * 65, "a.b", "a b", "*", ">"])
 async def test_impossible_ids_are_refused_by_name(server: Any, connect: Connect, batch_id: str) -> None:
     async with connect(server.url) as nc:
