@@ -11,6 +11,7 @@ import pytest
 
 from jsproto.errors import (
     AuthorizationError,
+    BatchClosedError,
     BatchLostError,
     ConnectionClosedError,
     ConnectionLostError,
@@ -25,7 +26,7 @@ from jsproto.errors import (
 from jsproto.events import Disconnected, Event, ServerReportedError
 from jsproto.wire.encoder import PING
 from jsproto.wire.frames import Connect as ConnectFrame
-from jsproto.wire.frames import Ping, Pong, Pub, Sub
+from jsproto.wire.frames import Ping, Pong, Pub, Sub, Unsub
 from tests.drivers.conftest import Connect
 from tests.drivers.fake import FakeServer, Hangup, Peer, ack
 
@@ -356,6 +357,45 @@ async def test_only_the_first_message_leaves_before_the_server_answered(connect:
             assert await batch.publish_many([("s.a", b"%d" % number) for number in range(4)]) == 4
             assert (await batch.commit()).count == 4
     assert seen == [b"0"]
+
+
+async def test_a_commit_can_be_asked_for_again(connect: Connect) -> None:
+    """Whoever gave up waiting for its acknowledgement still gets it, and nothing is sent twice."""
+    asked = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        start = peer.expect(Pub)
+        assert start.reply is not None
+        inbox = next(iter(peer.subs.values()))
+        peer.deliver(start.reply, ack(start, 0, 10), sid=inbox)
+        commit = peer.expect(Pub)
+        assert commit.reply is not None
+        assert asked.wait(10)
+        peer.deliver(commit.reply, b'{"stream":"S","seq":1,"batch":"b","count":1}', sid=inbox)
+        peer.expect(Unsub)
+        peer.serve()
+
+    with FakeServer(script) as server:
+        async with connect(server.url) as nc:
+            batch = nc.jetstream().fast_publisher(batch_id="b")
+            await batch.publish("s.a", b"1")
+            counts: list[int] = []
+
+            async def commit() -> None:
+                counts.append((await batch.commit()).count)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(commit)
+                while batch._core.phase.name != "COMMITTING":
+                    await anyio.sleep(0.001)
+                with pytest.raises(BatchClosedError):
+                    await batch.commit("s.a", b"2")
+                tasks.start_soon(commit)
+                await anyio.sleep(0.02)
+                asked.set()
+            await commit()
+            assert counts == [1, 1, 1]
 
 
 def test_the_fake_server_reports_what_went_wrong() -> None:

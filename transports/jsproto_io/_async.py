@@ -662,10 +662,12 @@ class FastPublisher(FastPublisherBase, PublishesMany):
     ) -> PubAck:
         """End the batch and wait for its acknowledgement: ``count`` messages are stored, the last one as ``seq``.
 
-        With a ``subject`` this message is stored as the last one; without, nothing more is stored. BatchTruncatedError
-        when fewer were stored than published.
+        With a ``subject`` this message is stored as the last one; without, nothing more is stored, and asking again
+        (after a wait that was given up) gives the same answer. BatchTruncatedError when fewer were stored than
+        published.
         """
-        await self._make_room()
+        if subject is not None or not self._commits:
+            await self._make_room()
         return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
 
     async def abandon(self) -> None:

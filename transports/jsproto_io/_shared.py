@@ -22,6 +22,7 @@ from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, Outbo
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.stored import StoredMsg
+from jsproto.rules.fast import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._common import TAKE, EventCallback, EventTeller, OutgoingMessage
@@ -176,6 +177,11 @@ class FastPublisherBase:
             return self._core.publish_many(chunk, now)
         except OutboundBufferLimitError:
             return 0
+
+    @property
+    def _commits(self) -> bool:
+        """Whether a commit was sent, perhaps acknowledged: there is no room any more to wait for."""
+        return self._core.phase in (FastPhase.COMMITTING, FastPhase.COMMITTED)
 
     @property
     def batch_id(self) -> str:
