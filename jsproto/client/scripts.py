@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.fast import parts
-from jsproto.errors import Error, LocalProtocolError
+from jsproto.errors import BatchMessageError, Error, LocalProtocolError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ def publish_batch(
             taken += batch.add_many(messages, now, taken, last)
             yield batch.ready()
         ack: PubAck = yield batch.commit(now, *parts(messages[last]))
+    except BatchMessageError as refused:  # which says that the batch may go on
+        batch.discard(now)
+        number = refused.message_sequence
+        text = f"message {number} of the batch was refused: {refused.__cause__}; nothing of the batch is stored"
+        raise BatchMessageError(
+            text, message_sequence=number, batch_id=batch.batch_id, sequence=batch.sequence, acked=batch.acked, ack=None
+        ) from refused.__cause__
     except Error:
         batch.discard(now)
         raise
