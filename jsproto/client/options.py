@@ -126,11 +126,14 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     LocalProtocolError, naming the URL without its credentials, when it is none.
     """
     given = [url for url in servers.split(",") if url.strip()] if isinstance(servers, str) else list(servers)
+    unknown = keywords.keys() - ConnectKeywords.__annotations__.keys()
+    if unknown:
+        raise LocalProtocolError(f"unknown connect option: {', '.join(sorted(unknown))}")
+    addresses = tuple(parse_address(url.strip()) for url in given)
     try:
-        return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **keywords)
+        return ConnectOptions(addresses, **keywords)
     except TypeError as error:
-        # Only an unknown keyword gets here: say it in this library's own type.
-        raise LocalProtocolError(f"unknown connect option: {error}") from None
+        raise LocalProtocolError(f"a connect option is of a wrong type (times are float seconds): {error}") from None
 
 
 def parse_address(url: str) -> Address:

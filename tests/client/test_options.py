@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,6 +51,16 @@ def test_what_is_no_address(servers: Any) -> None:
 )  # fmt: skip
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
+        connect_options("h", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"no_such_option": 1}, "unknown connect option: no_such_option"), ({"timeout": "5"}, "wrong type"),
+     ({"connect_timeout": timedelta(seconds=5)}, "wrong type"), ({"max_reconnect_attempts": "x"}, "wrong type")],
+)  # fmt: skip
+def test_an_option_of_a_wrong_type_is_not_called_unknown(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(LocalProtocolError, match=words):
         connect_options("h", **options)
 
 
