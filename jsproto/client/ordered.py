@@ -54,6 +54,7 @@ D = TypeVar("D", bound=Delivery)
 
 HEARTBEAT: Final = 5.0  # seconds
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
+ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
 FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further pause is twice as long
 LONGEST_PAUSE: Final = 5.0
 MAX_DOUBLINGS: Final = 16
@@ -99,7 +100,7 @@ class OrderedConsumer(Inflow[D]):
         """Create the first consumer. ``config``: what to deliver, and from where on; everything else is settled here.
 
         ``inbox``: a subject that nobody else uses; the last token of it names the consumers. ``timeout``: seconds for
-        each creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``. LocalProtocolError
+        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``. LocalProtocolError
         for a configuration that an ordered consumer cannot have.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
@@ -257,7 +258,7 @@ class OrderedConsumer(Inflow[D]):
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.CREATED:
-            self._failed(TimeoutError(f"no answer to creating a consumer within {self._timeout:g} s"), now)
+            self._failed(TimeoutError(f"no answer to creating a consumer within {self._answer_within:g} s"), now)
         else:
             self._create(now)
 
@@ -286,8 +287,13 @@ class OrderedConsumer(Inflow[D]):
             self._failed(error, now)
             return
         self._outbox.flush()
-        self._timers.set(Timer.CREATED, now + self._timeout)
+        self._timers.set(Timer.CREATED, now + self._answer_within)
         self._outbox.rearm(self)
+
+    @property
+    def _answer_within(self) -> float:
+        """Seconds: the caller waits for the first consumer, and decides how long."""
+        return self._timeout if self._ready is not None else min(self._timeout, ANSWER_WITHIN)
 
     def _failed(self, error: Error, now: float) -> None:
         """The present consumer could not be created."""

@@ -36,7 +36,7 @@ class Reading:
         session = self.h.session
         self.ordered = OrderedConsumer(
             session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api,
-            inbox="_INBOX.o", config=config or ConsumerConfig(filter_subject="s.a"), timeout=5.0, now=self.h.now,
+            inbox="_INBOX.o", config=config or ConsumerConfig(filter_subject="s.a"), timeout=60.0, now=self.h.now,
             stream="S", subject="s.a", idle_heartbeat=1.0, **options,
         )  # fmt: skip
         self.count = 0
@@ -267,7 +267,9 @@ def test_the_first_consumer_is_there_or_there_is_an_error(
 def test_the_first_consumer_has_its_time() -> None:
     reading = Reading(answer=False)
     ready = reading.ordered.ready()
-    reading.h.advance(5.0)
+    reading.h.advance(59.9)
+    assert not ready.done
+    reading.h.advance(0.1)
     assert isinstance(ready.error, TimeoutError)
 
 
