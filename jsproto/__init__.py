@@ -38,9 +38,9 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, RowConversation
 from jsproto.ticket import Ticket
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, Row
 
 __all__ = [
     "APIError",
@@ -70,6 +70,8 @@ __all__ = [
     "PullConsumer",
     "PushConsumer",
     "RemoteProtocolError",
+    "Row",
+    "RowConversation",
     "ServerInfo",
     "Session",
     "SessionToken",

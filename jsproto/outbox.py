@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jsproto.events import Event
     from jsproto.grammar.config import ServerInfo
     from jsproto.ticket import Ticket
-    from jsproto.wire.frames import Msg
+    from jsproto.wire.frames import Msg, Row
 
 
 class Conversation:
@@ -41,6 +41,19 @@ class Conversation:
 
     def link_restored(self, now: float) -> None:
         """A new link carries the subscriptions again."""
+
+
+class RowConversation(Conversation):
+    """A conversation that may be given many messages at once: a page that it asked for, say.
+
+    Whoever carries its messages need not make rows: then ``receive`` gets them one by one, with the same results.
+    """
+
+    __slots__ = ()
+
+    def receive_row(self, row: Row, now: float) -> None:
+        """Messages for one of its subscriptions, as ``receive`` takes them; once it has unsubscribed, no more."""
+        raise NotImplementedError
 
 
 class Outbox(Protocol):

@@ -61,9 +61,9 @@ PUBLIC: Final = {
     "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
     "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "Msg", "OrderedConsumer",
-    "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "ServerInfo", "Session",
-    "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription", "Ticket", "__version__",
-    "api_errors", "connect_options", "errors", "events", "parse_jsack",
+    "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Row", "RowConversation",
+    "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription",
+    "Ticket", "__version__", "api_errors", "connect_options", "errors", "events", "parse_jsack",
 }  # fmt: skip
 
 

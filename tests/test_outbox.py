@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import ConnectionLostError
-from jsproto.outbox import Conversation
-from jsproto.wire.frames import Msg
+from jsproto.outbox import Conversation, RowConversation
+from jsproto.wire.frames import Msg, Row
 
 
 def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
@@ -17,3 +17,8 @@ def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
     assert conversation.deadline() is None
     with pytest.raises(NotImplementedError):
         conversation.receive(Msg(b"a", b"1", None, None, b""), 1.0)
+
+
+def test_a_conversation_that_is_given_many_messages_at_once() -> None:
+    with pytest.raises(NotImplementedError):
+        RowConversation().receive_row(Row(b"a", b"1", None, [b"", b""], [b"", b""]), 1.0)

@@ -38,13 +38,13 @@ from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging, stored_messages
+from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging, stored_messages
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Outbox, RowConversation
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, Row
 
 IfDropped: TypeAlias = Literal["skip", "error"]
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
@@ -54,18 +54,17 @@ PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 b
 ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request, or a replica is behind: then doubled
 TIMES_BEHIND: Final = 5  # so often in a row it is asked again for what it should have; then it was deleted
 END_OF_BATCH: Final = 204
-_FIRST: Final = b"\0"  # no header block ends so: the first message of a page is looked at closely
 _NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 
 
-class DirectBatch(Conversation):
+class DirectBatch(RowConversation):
     """One read of a stream from a sequence, or a time, on.
 
     Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_api", "_behind", "_buffer", "_checked", "_ending", "_floor", "_if_dropped", "_inbox", "_info_subject",
+        "_api", "_behind", "_buffer", "_checked", "_floor", "_if_dropped", "_inbox", "_info_subject",
         "_known", "_last_header", "_left", "_outbox", "_over", "_page_asked", "_page_bytes", "_page_count",
         "_page_floor", "_page_messages", "_page_room", "_pages", "_progress_at", "_readable", "_ready", "_reply",
         "_sid", "_start", "_start_time", "_subject", "_timeout", "_timers", "_told", "_vain", "_waiting", "error",
@@ -132,7 +131,6 @@ class DirectBatch(Conversation):
         self._buffer = self._ready  # where a page goes: the same, unless it is to be approved first
         self._readable: Ticket[None] | None = None
         self._last_header: bytes | None = None
-        self._ending = _FIRST
         self._pages = 0
         self._page_asked = 0
         self._page_count = 0
@@ -171,7 +169,11 @@ class DirectBatch(Conversation):
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
         ready = self._ready
-        messages = stored_messages([ready.popleft() for _ in range(min(most, len(ready)))])
+        if len(ready) <= most:
+            messages = stored_messages(ready)
+            ready.clear()
+        else:
+            messages = stored_messages([ready.popleft() for _ in range(most)])
         if self._waiting and self._has_room:
             self._ask(now)
         return messages
@@ -205,23 +207,51 @@ class DirectBatch(Conversation):
         try:
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
-            sequence = next_sequence(header, self._ending)
-            if sequence <= self._floor:  # not what must come next, or not written as servers do, or the first one
-                sequence = self._look_again(header, now)
-                if not sequence:
-                    return
+            if self._take([header], [message.payload]):
+                return
+            sequence = self._look_again(header, now)
+            if not sequence:
+                return
             if self._page_count == self._page_asked or self._page_room < 0:
                 raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
-            self._page_room -= len(message.payload)
-            self._page_count += 1
-            self._buffer.append((header, message.payload, sequence))
-            self._floor = sequence
-            self._ending = ENDING % sequence
-            self._last_header = header
-            if self._readable is not None:
-                self._tell()
+            self._keep([header], [message.payload], [sequence])
         except Error as error:
             self._fail(error)
+
+    def receive_row(self, row: Row, now: float) -> None:
+        """Messages of the page; all that is in order is taken at once. The first one of a page is looked at closely."""
+        start = 0 if self._page_count else 1
+        if start:
+            self.receive(row.message(0), now)
+        if row.subject == self._reply and self._page_count:
+            self._progress_at = now
+            start += self._take(row.headers[start:], row.payloads[start:])
+        for place in range(start, len(row.headers)):
+            if self.finished or self.error is not None:
+                break
+            self.receive(row.message(place), now)
+
+    def _take(self, headers: list[bytes], payloads: list[bytes]) -> int:
+        """Keep the messages that continue the page, and return how many they are; none if not all of them may come."""
+        sequences = next_sequences(headers, self._floor) if self._page_count else []
+        count = len(sequences)
+        if not count or self._page_count + count > self._page_asked:
+            return 0
+        del headers[count:], payloads[count:]
+        if self._page_room < sum(map(len, payloads)) - len(payloads[-1]):
+            return 0
+        self._keep(headers, payloads, sequences)
+        return count
+
+    def _keep(self, headers: list[bytes], payloads: list[bytes], sequences: list[int]) -> None:
+        """These are the next messages of the page."""
+        self._page_room -= sum(map(len, payloads))
+        self._page_count += len(sequences)
+        self._buffer.extend(zip(headers, payloads, sequences, strict=True))
+        self._floor = sequences[-1]
+        self._last_header = headers[-1]
+        if self._readable is not None:
+            self._tell()
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
@@ -285,7 +315,6 @@ class DirectBatch(Conversation):
         self._page_floor = self._floor
         self._page_room = self._page_bytes
         self._page_asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
-        self._ending = _FIRST
         self._checked, self._over = b"", None
         self._reply = f"{self._inbox}.{self._pages}".encode()
         try:

@@ -48,11 +48,11 @@ from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
-from jsproto.outbox import Conversation
+from jsproto.outbox import Conversation, RowConversation
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, Row
 from jsproto.wire.limits import MAX_CONTROL_LINE
 
 T = TypeVar("T")
@@ -140,6 +140,8 @@ class Session:
                 conversation = routes.get(frame.sid)
                 if conversation is not None:  # else it was under way when we unsubscribed
                     conversation.receive(frame, now)
+            elif type(frame) is Row and is_open:
+                self._receive_row(frame, now)
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
@@ -500,6 +502,16 @@ class Session:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _receive_row(self, row: Row, now: float) -> None:
+        conversation = self._routes.get(row.sid)
+        if isinstance(conversation, RowConversation):
+            conversation.receive_row(row, now)
+        elif conversation is not None:
+            for message in row.messages():
+                conversation.receive(message, now)
+                if row.sid not in self._routes:  # it has unsubscribed
+                    break
+
     def _check_head(self, subject: str) -> tuple[bytes, bytes]:
         checked = check_subject(subject)
         if len(self._heads) >= MAX_CACHED_SUBJECTS:
@@ -563,6 +575,7 @@ class Session:
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
         """The handshake is complete: subscriptions go first, then whatever waited."""
         first = not self.connected.done
+        link.decoder.rows = True  # from now on messages have somewhere to go
         self._server = server
         self._dialler.connected(now)
         if first:

@@ -60,15 +60,25 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
     return found, number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
 
 
-def next_sequence(header: bytes, ending: bytes) -> int:
-    """The sequence of a reply whose header block has the ``ending`` that the next one of its page must have.
+def next_sequences(headers: Iterable[bytes], previous: int) -> list[int]:
+    """The sequences of replies that follow ``previous`` in a page, and each other, as far as ``headers`` say so.
 
-    0 when it does not: then ``paging`` says what it is. Comparing costs half of parsing, and nearly always succeeds.
+    It ends before the first one that does not, or is not written as servers do: then ``paging`` says what it is.
+    Comparing how it must end costs half of parsing, and nearly always succeeds.
     """
-    digits, _, rest = header.rpartition(_SEQUENCE)[2].partition(_TIME_STAMP)
-    if rest.endswith(ending) and digits.isdigit() and len(digits) <= MAX_SEQUENCE_DIGITS:
-        return int(digits)
-    return 0
+    sequences: list[int] = []
+    ending = ENDING % previous
+    for header in headers:
+        digits, _, rest = header.rpartition(_SEQUENCE)[2].partition(_TIME_STAMP)
+        if not rest.endswith(ending) or not digits.isdigit() or len(digits) > MAX_SEQUENCE_DIGITS:
+            break
+        sequence = int(digits)
+        if sequence <= previous:
+            break
+        sequences.append(sequence)
+        ending = ENDING % sequence
+        previous = sequence
+    return sequences
 
 
 def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -> bytes:

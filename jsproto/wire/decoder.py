@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.errors import MAX_QUOTED, RemoteProtocolError
-from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Row, Sub, Unsub
 from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
 
 Role: TypeAlias = Literal["client", "server"]
@@ -60,16 +60,18 @@ class Decoder:
     """Reads what the other side sends; ``role`` is ours: a client reads what servers send.
 
     ``error`` is why nothing can be read any more, None while all is well; its ``data`` is the beginning of
-    the frame that does not fit.
+    the frame that does not fit. ``rows`` may be set: then messages with one beginning come as one ``Row`` where they
+    follow each other; how many of them depends on how the bytes are cut.
     """
 
     __slots__ = (
         "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_tail", "_verbs", "_watch",
-        "error",
+        "error", "rows",
     )  # fmt: skip
 
     def __init__(self, role: Role, limits: Limits | None = None) -> None:
         self.error: RemoteProtocolError | None = None
+        self.rows = False
         self._is_client = role == "client"
         if limits is None:
             limits = CLIENT_LIMITS if self._is_client else SERVER_LIMITS
@@ -156,48 +158,60 @@ class Decoder:
                 split = body + int(header_digits)
                 if split > end:
                     break
-                message.header = data[body:split]
+                message.header = header = data[body:split]
                 message.payload = data[split:end]
                 append(message)
                 head = data[position : match.start(5)]
-                position = self._take_row(data, end + 2, head, message, frames)
+                position = end + 2
+                if data.startswith(head, position):
+                    row = Row(subject, sid, reply, [header], [message.payload])
+                    position = self._take_row(data, end, head, row)
+                    if len(row.headers) > 1:
+                        frames[-1:] = [row] if self.rows else row.messages()
         return position
 
-    def _take_row(self, data: bytes, position: int, head: bytes, first: Msg, frames: list[Frame]) -> int:
-        """More messages whose control lines are those of ``first`` up to the sizes. Returns where the row ends."""
-        subject, sid, reply = first.subject, first.sid, first.reply
-        append, new, find = frames.append, object.__new__, data.find
+    def _take_row(self, data: bytes, end: int, head: bytes, row: Row) -> int:
+        """More messages whose control lines are ``head`` and two sizes. Returns where the first one begins that is not.
+
+        ``end`` is where the first message of the row ends, but for CRLF.
+        """
+        add_header, add_payload = row.headers.append, row.payloads.append
+        find, startswith = data.find, data.startswith
         longest, max_payload = self._control_line - len(head), self._max_payload
-        last, at = len(data) - 2, len(head)
-        read: dict[bytes, tuple[int, int]] = {}  # the same sizes come again and again
-        while data.startswith(head, position):
-            sizes = position + at
-            line_end = find(b"\r\n", sizes, sizes + _TWO_SIZES)
-            if line_end < 0 or line_end - sizes > longest:  # not there: all that follows must not be copied
-                break
-            text = data[sizes:line_end]
-            pair = read.get(text)
-            if pair is None:
-                header_digits, _, digits = text.partition(b" ")
-                if not (header_digits.isdigit() and digits.isdigit()):
+        head = b"\r\n" + head  # one comparison for how a message ends and how the next one begins
+        at, last, start = len(head), len(data) - 2, end
+        known: dict[bytes, tuple[bytes, int, int]] = {}  # the same sizes come again and again
+        line, length, header_size, size = b"\0", 0, 0, 0  # of the message before: CRLF and its control line; none yet
+        while True:
+            if startswith(line, end):
+                body = end + length
+            elif startswith(head, end):
+                line_end = find(b"\r\n", end + at, end + at + _TWO_SIZES)
+                if line_end < 0:  # not there: all that follows must not be copied
                     break
-                if len(header_digits) > MAX_SIZE_DIGITS or len(digits) > MAX_SIZE_DIGITS:
-                    break
-                pair = read[text] = int(header_digits), int(digits)
-            body = line_end + 2
-            split = body + pair[0]
-            end = body + pair[1]
-            if end > last or split > end or end - body > max_payload or data[end] != _CR or data[end + 1] != _LF:
+                body = line_end + 2
+                text = data[end + at : line_end]
+                sizes = known.get(text)
+                if sizes is None:
+                    if len(text) > longest or (pair := _two_sizes(text)) is None or pair[1] > max_payload:
+                        break
+                    sizes = known[text] = data[end:body], *pair
+                line, header_size, size = sizes
+                length = body - end
+            else:
                 break
-            message = new(Msg)
-            message.subject = subject
-            message.sid = sid
-            message.reply = reply
-            message.header = data[body:split]
-            message.payload = data[split:end]
-            append(message)
-            position = end + 2
-        return position
+            stop = body + size
+            if stop > last:
+                break
+            split = body + header_size
+            add_header(data[body:split])
+            add_payload(data[split:stop])
+            start, end = end, stop
+        if not startswith(b"\r\n", end):  # what was taken last does not end as it must
+            row.headers.pop()
+            row.payloads.pop()
+            end = start
+        return end + 2
 
     def _take(self, data: bytes, position: int, frames: list[Frame]) -> int:
         """One frame of any kind. Returns where it ends, -1 when it is unfinished; then ``_need`` is set."""
@@ -274,6 +288,15 @@ def _number(digits: bytes) -> int:
     if len(digits) > MAX_SIZE_DIGITS or not digits.isdigit():
         raise _Broken("a number that is not 1 to 9 digits")
     return int(digits)
+
+
+def _two_sizes(text: bytes) -> tuple[int, int] | None:
+    """Of header block and message, as servers write them; else None."""
+    header, _, total = text.partition(b" ")
+    if not (header.isdigit() and total.isdigit() and len(header) <= MAX_SIZE_DIGITS and len(total) <= MAX_SIZE_DIGITS):
+        return None
+    sizes = int(header), int(total)
+    return sizes if sizes[0] <= sizes[1] else None
 
 
 def _read_delivery(arguments: bytes, sizes: int) -> _Head:

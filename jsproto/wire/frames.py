@@ -1,7 +1,8 @@
 """What stands on the wire, one class for each verb; all fields are bytes as they came.
 
 Rules: a frame is a value that nothing changes after it is built. A message with a header block (HPUB, HMSG)
-is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``).
+is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``). A row is
+many messages in one frame, because what is done once for all of them need not be done for each.
 """
 
 from __future__ import annotations
@@ -92,4 +93,26 @@ class Msg:
     payload: bytes
 
 
-Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg
+@event
+class Row:
+    """``HMSG`` several times in a row, all with one subject, sid and reply: two or more messages at once.
+
+    Only a decoder that was asked for rows makes them.
+    """
+
+    subject: bytes
+    sid: bytes
+    reply: bytes | None
+    headers: list[bytes]
+    payloads: list[bytes]
+
+    def messages(self) -> list[Msg]:
+        """Each message as a frame of its own."""
+        return [self.message(number) for number in range(len(self.headers))]
+
+    def message(self, number: int) -> Msg:
+        """One of them, counted from 0."""
+        return Msg(self.subject, self.sid, self.reply, self.headers[number], self.payloads[number])
+
+
+Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | Row

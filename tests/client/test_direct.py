@@ -27,7 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Pub, Unsub
+from jsproto.wire.frames import Msg, Pub, Unsub
 from tests.client.replicas import Stream, read_through
 from tests.harness import Harness
 
@@ -163,6 +163,77 @@ def test_draft_time_format_and_unusual_header_order() -> None:
     assert (message.seq, message.timestamp) == (3, 1_659_745_767_587_861_324)
     assert message.raw_headers == header
     assert repr(message) == "<StoredMsg 3 'a' 1 bytes>"
+
+
+# -- rows of messages --------------------------------------------------------------------------------------------------
+
+SPOOFED = "Nats-Sequence: 99\r\nNats-Time-Stamp: x\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: {}\r\n"
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> list[tuple[bytes | None, bytes]]:
+    """Header blocks and payloads of a page, in which things may be wrong."""
+    page: list[tuple[bytes | None, bytes]] = []
+    seq = 0
+    for _ in range(draw(st.integers(0, 12))):
+        last, seq = seq, seq + draw(st.sampled_from([1, 1, 1, 3]))
+        user = draw(st.sampled_from(["", "", "X: mine\r\n", SPOOFED.format(last), "\r\n"]))
+        header: bytes | None = stored(seq, last=last, pending=draw(st.sampled_from([0, 5])), user=user)
+        strange: list[bytes | None] = [
+            None, b"", b"NATS/1.0\r\n\r\n", NOT_FOUND, end(last=last, pending=3), end(last=seq, pending=0),
+            stored(seq, last=last + 1, pending=1), stored(last, last=last, pending=1), stored(0, last=last, pending=1),
+            stored(seq, last=last, pending=1).replace(b"Sequence: ", b"Sequence: +"),
+            stored(seq, last=last, pending=1).replace(b"Nats-Time", b"Time"),
+            stored(seq, last=last, pending=1)[:-1],
+        ]  # fmt: skip
+        if not draw(st.integers(0, 9)):
+            header = draw(st.sampled_from(strange))
+        page.append((header, draw(st.sampled_from([b"", b"x", b"xyz", b"\r\n"]))))
+        if not draw(st.integers(0, 9)):
+            page.append(page[-1])
+    return [*page, (end(last=seq, pending=draw(st.sampled_from([0, 5]))), b"")]
+
+
+@given(replies(), st.sampled_from([3, 100]), st.sampled_from([4, 10_000]), st.integers(0, 2_000))
+def test_a_page_at_once_is_read_as_message_by_message(
+    page: list[tuple[bytes | None, bytes]], messages: int, size: int, cut_at: int
+) -> None:
+    outcomes = []
+    for at_once in (False, True):
+        read = Read(page_messages=messages, page_bytes=size)
+        read.requests()
+        (sid,) = [sid for sid, subject in read.h.subs.items() if read.reply.startswith(subject[:-1])]
+        frames = [encode_msg(read.reply, sid, None, header, payload) for header, payload in page]
+        sent = b"".join(frames)
+        readable = read.direct.readable()
+        for piece in (sent[:cut_at], sent[cut_at:]) if at_once else frames:
+            read.h.feed(piece)
+        taken = [(each.seq, each.data, each.raw_headers) for each in read.direct.pop_many(1000, read.h.now)]
+        direct = read.direct
+        outcomes.append(
+            (taken, readable.done, direct.finished, repr(direct.error), direct.last_seq, direct.num_pending,
+             direct.deadline(), read.requests(), read.h.events())
+        )  # fmt: skip
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_by_one: list[Msg] = []
+    receive = DirectBatch.receive
+
+    def watched(batch: DirectBatch, message: Msg, now: float) -> None:
+        one_by_one.append(message)
+        receive(batch, message, now)
+
+    monkeypatch.setattr(DirectBatch, "receive", watched)
+    read = Read(page_messages=1000)
+    read.requests()
+    headers = [stored(seq, last=seq - 1, pending=1000 - seq, user="X: mine\r\n") for seq in range(1, 1001)]
+    headers.append(end(last=1000, pending=0))
+    read.h.feed(b"".join(encode_msg(read.reply, b"1", None, header, b"x") for header in headers))
+    assert read.take() == list(range(1, 1001))
+    assert read.direct.finished
+    assert len(one_by_one) == 2  # the first one, and the end
 
 
 # -- pages that break --------------------------------------------------------------------------------------------------

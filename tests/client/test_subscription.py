@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionClosedError
 from jsproto.events import SlowConsumer
-from jsproto.wire.encoder import PONG
-from jsproto.wire.frames import Ping, Sub, Unsub
+from jsproto.wire.encoder import PONG, encode_msg
+from jsproto.wire.frames import Msg, Ping, Sub, Unsub
 from tests.harness import Harness
 
 
@@ -45,6 +45,23 @@ def test_a_slow_reader_loses_messages_and_is_told() -> None:
     for _ in range(3):
         harness.deliver(b"a", b"x")
     assert harness.events() == [SlowConsumer("a", 4)]
+
+
+def test_messages_at_once_and_no_more_than_were_asked_for() -> None:
+    harness = Harness()
+    subscription = Subscription(harness.session, "a")
+    row = b"".join(encode_msg(b"a", b"1", b"r", b"NATS/1.0\r\n\r\n", b"%d" % n) for n in range(5))
+    harness.feed(row)
+    messages = subscription.pop_many(9)
+    assert [message.payload for message in messages] == [b"0", b"1", b"2", b"3", b"4"]
+    assert messages[0] == Msg(b"a", b"1", b"r", b"NATS/1.0\r\n\r\n", b"0")
+    subscription.unsubscribe(8)
+    for _ in range(2):
+        harness.feed(row)
+    assert [message.payload for message in subscription.pop_many(9)] == [b"0", b"1", b"2"]
+    harness.feed(row)  # for nobody
+    assert subscription.pop_many(9) == []
+    assert isinstance(subscription.error, ConnectionClosedError)
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(1, 5), st.integers(1, 60))

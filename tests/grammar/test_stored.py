@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequence, number, paging, stored_messages
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, number, paging, stored_messages
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -32,13 +32,16 @@ def test_many_at_once_are_the_same() -> None:
     assert (message.data, message.seq, message.num_pending, message.raw_headers) == (b"x", 7, 3, header)
 
 
-def test_the_expected_next_reply_is_compared_instead_of_parsed() -> None:
+def test_what_follows_in_a_page_is_compared_instead_of_parsed() -> None:
     header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
-    assert next_sequence(header, ENDING % 5) == 7
-    assert next_sequence(header, ENDING % 6) == 0
+    then = header.replace(b"5", b"7").replace(b"Nats-Sequence: 7", b"Nats-Sequence: 12")
+    assert next_sequences([header], 5) == [7]
+    assert next_sequences([header, then, header], 5) == [7, 12]
+    assert next_sequences([header], 6) == []
+    assert next_sequences([header.replace(b": 7", b": 5")], 5) == []  # it does not rise
     time = b"\r\nNats-Time-Stamp: t"
     for line in (b"X: 7", b"Nats-Sequence: x" + time, b"Nats-Sequence: " + b"9" * 21 + time, b"Nats-Sequence: 7"):
-        assert next_sequence(b"NATS/1.0\r\n" + line + ENDING % 5, ENDING % 5) == 0
+        assert next_sequences([b"NATS/1.0\r\n" + line + ENDING % 5], 5) == []
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])

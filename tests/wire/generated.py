@@ -7,7 +7,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
-from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Row, Sub, Unsub
 
 # One argument: any bytes but the separators. NUL, VT, FF and bytes that are not UTF-8 do arrive through real
 # servers.
@@ -74,6 +74,16 @@ def decode(role: Role, pieces: list[bytes]) -> tuple[list[Frame], str | None, in
     """What pieces come to: the frames, the error, and how many bytes are kept."""
     decoder = Decoder(role)
     frames = [frame for piece in pieces for frame in decoder.feed(piece)]
+    return frames, None if decoder.error is None else str(decoder.error), decoder.pending
+
+
+def decode_rows(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
+    """``decode`` for a client that takes rows; they are returned as their messages."""
+    decoder = Decoder("client")
+    decoder.rows = True
+    frames: list[Frame] = []
+    for frame in [frame for piece in pieces for frame in decoder.feed(piece)]:
+        frames += frame.messages() if isinstance(frame, Row) else [frame]
     return frames, None if decoder.error is None else str(decoder.error), decoder.pending
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
 from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Pub
-from tests.wire.generated import cut, damaged, decode, fragments, frames_for, one_by_one, roles
+from tests.wire.generated import cut, damaged, decode, decode_rows, fragments, frames_for, one_by_one, roles
 
 
 @given(roles, st.data())
@@ -39,6 +39,29 @@ def test_rows_of_messages_with_one_beginning_are_read_as_they_are_byte_by_byte(d
     whole = decode("client", [sent])
     assert decode("client", one_by_one(sent)) == whole
     assert decode("client", data.draw(cut(sent))) == whole
+    assert decode_rows([sent]) == whole
+    assert decode_rows(data.draw(cut(sent))) == whole
+
+
+rows = st.builds(
+    lambda head, messages: [Msg(b"a", b"1", head, header, payload) for header, payload in messages],
+    st.sampled_from([None, b"", b"r"]),
+    st.lists(st.tuples(st.sampled_from([b"", b"h", b"\r\n"]), st.sampled_from([b"", b"p", b"\r\n"])), max_size=5),
+)
+
+
+@given(st.lists(rows | frames_for["client"].map(lambda frame: [frame]), max_size=6), st.data())
+def test_rows_stand_where_their_messages_stood(rows: list[list[Frame]], data: st.DataObject) -> None:
+    frames = [frame for row in rows for frame in row]
+    sent = b"".join(map(encode, frames))
+    assert decode_rows([sent]) == (frames, None, 0)
+    assert decode_rows(data.draw(cut(sent))) == (frames, None, 0)
+
+
+@given(st.data())
+def test_bad_bytes_come_to_the_same_for_whoever_takes_rows(data: st.DataObject) -> None:
+    sent = data.draw(st.one_of(fragments, damaged("client")))
+    assert decode_rows(data.draw(cut(sent))) == decode("client", [sent])
 
 
 @given(roles, st.data())
