@@ -66,13 +66,13 @@ def next_sequences(headers: Iterable[bytes], previous: int) -> list[int]:
     Comparing how it must end costs half of parsing, and nearly always succeeds.
     """
     sequences: list[int] = []
-    ending, at_value = ENDING % previous, len(_SEQUENCE)
+    ending = ENDING % previous
     for header in headers:
         if not header.endswith(ending):
             break
-        at = header.rfind(_SEQUENCE)
-        digits = header[at + at_value : header.find(b"\r\n", at + at_value)]
-        if at < 0 or not digits.isdigit() or len(digits) > MAX_SEQUENCE_DIGITS:
+        _, found, rest = header.rpartition(_SEQUENCE)
+        digits = rest.partition(b"\r\n")[0]
+        if not found or not digits.isdigit() or len(digits) > MAX_SEQUENCE_DIGITS:
             break
         sequence = int(digits)
         if sequence <= previous:
