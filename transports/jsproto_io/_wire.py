@@ -171,10 +171,10 @@ class Wire:
             self._selector.modify(self._socket, _READ | _WRITE if wanted else _READ, self)
             self.watching = wanted
 
-    def receive(self) -> bytes | None:
-        """What has come; None when that is nothing, empty at the end, which ``why`` explains."""
+    def receive(self, most: int) -> bytes | None:
+        """What has come, up to ``most`` bytes; None when that is nothing, empty at the end, which ``why`` explains."""
         try:
-            return self._socket.recv(READ_SIZE)
+            return self._socket.recv(most)
         except BlockingIOError:
             return None
         except OSError as error:

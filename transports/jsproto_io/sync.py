@@ -43,7 +43,7 @@ from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, Pen
 from jsproto_io._blocking_reading import BatchReader
 from jsproto_io._blocking_sessions import ConsistentSession
 from jsproto_io._blocking_subscribing import PushSubscription
-from jsproto_io._common import EventCallback, log_crash, nap, new_session
+from jsproto_io._common import READ_AHEAD, READ_SIZE, EventCallback, log_crash, nap, new_session
 from jsproto_io._wire import Sleeper, Wire, event_of, look_up
 
 __all__ = [
@@ -213,7 +213,8 @@ class Connection(_blocking.Connection):
             timeout = nap(self._asleep_until - monotonic())
         readable = sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
         try:
-            data = wire.receive() if readable and wire is not None else None
+            size = READ_SIZE if self._thread is None else READ_AHEAD
+            data = wire.receive(size) if readable and wire is not None else None
             with self._lock:
                 self._asleep_until = -inf
                 now = monotonic()
