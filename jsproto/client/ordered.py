@@ -100,8 +100,8 @@ class OrderedConsumer(Inflow[D]):
         """Create the first consumer. ``config``: what to deliver, and from where on; everything else is settled here.
 
         ``inbox``: a subject that nobody else uses; the last token of it names the consumers. ``timeout``: seconds for
-        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``. LocalProtocolError
-        for a configuration that an ordered consumer cannot have.
+        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``.
+        LocalProtocolError for a configuration that an ordered consumer cannot have.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
