@@ -36,6 +36,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
+from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging, stored_messages
@@ -177,6 +178,12 @@ class DirectBatch(RowConversation):
         if self._waiting and self._has_room:
             self._ask(now)
         return messages
+
+    def pop_columns(self, most: int, now: float) -> StoredColumns:
+        """``pop_many`` as columns, at a third of the price where every field is wanted."""
+        columns = stored_columns(self._take(most))
+        self._go_on(now)
+        return columns
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken or none will come any more; fails with why the read broke off."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from jsproto.client.direct import IfDropped
 from jsproto.client.gets import ReadLevel
 from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
 from jsproto_io._common import Timeout, seconds
@@ -222,6 +223,20 @@ class BatchReader(BatchReaderBase):
                 await self._connection._wait(readable)
             elif self._finished:
                 raise StopAsyncIteration
+
+    async def columns(self, most: int = 10_000) -> AsyncIterator[StoredColumns]:
+        """The messages as columns instead, up to ``most`` at a time: what has come, at least one, in order.
+
+        For whoever wants every field of many messages, such as a table. Use this or the iteration, not both.
+        """
+        while True:
+            found = self._connection._call(partial(self._take_columns, most))
+            if isinstance(found, StoredColumns):
+                yield found
+            elif found is None:
+                return
+            else:
+                await self._connection._wait(found)
 
     async def close(self) -> None:
         """Stop reading; what was not taken is dropped."""

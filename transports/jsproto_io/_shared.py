@@ -21,6 +21,7 @@ from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
+from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast import FastPhase
 from jsproto.ticket import Ticket
@@ -261,6 +262,14 @@ class BatchReaderBase:
         self._taken.extend(self._core.pop_many(TAKE, now))
         if self._taken:
             return None
+        self._finished = self._core.finished
+        return None if self._finished else self._core.readable()
+
+    def _take_columns(self, most: int, now: float) -> StoredColumns | Ticket[None] | None:
+        """Take what has come; a ticket to wait for when that is nothing; None at the end."""
+        columns = self._core.pop_columns(most, now)
+        if columns.seqs:
+            return columns
         self._finished = self._core.finished
         return None if self._finished else self._core.readable()
 

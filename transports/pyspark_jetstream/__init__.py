@@ -1,0 +1,76 @@
+"""JetStream as a data source of Apache Spark: ``spark.read.format("jetstream")`` and the three other directions.
+
+Spark finds it by the name of this package where it is installed; a session whose code comes as a zip file calls
+``register(spark)``. Everything else is imported when a query needs it, because Spark imports this module in every session
+and hides what goes wrong there.
+
+    (spark.read.format("jetstream").option("servers", "nats://localhost:4222").option("stream", "EVENTS").load())
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceStreamWriter
+
+__all__ = ["DefaultSource", "JetStreamDataSource", "register"]
+
+
+class JetStreamDataSource(DataSource):
+    """A stream of NATS JetStream.
+
+    Name: ``jetstream``
+
+    Reading gives the columns ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint and ``timestamp``
+    timestamp, and ``headers`` with ``includeHeaders``. Writing takes ``data``, and ``subject`` unless that is an option.
+
+    Options: ``servers`` and ``stream``, always; the others are in the project's README.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "jetstream"
+
+    def schema(self) -> str:
+        from pyspark_jetstream.options import read_options
+        from pyspark_jetstream.schema import read_schema
+
+        return read_schema(read_options(dict(self.options)).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_jetstream.options import read_options
+        from pyspark_jetstream.source import JetStreamReader
+
+        return JetStreamReader(schema, read_options(dict(self.options)))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from pyspark_jetstream.options import read_options
+        from pyspark_jetstream.source import JetStreamStreamReader
+
+        return JetStreamStreamReader(schema, read_options(dict(self.options)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_jetstream.options import write_options
+        from pyspark_jetstream.sink import JetStreamWriter
+
+        return JetStreamWriter(schema, write_options(dict(self.options)), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from pyspark_jetstream.options import write_options
+        from pyspark_jetstream.sink import JetStreamStreamWriter
+
+        return JetStreamStreamWriter(schema, write_options(dict(self.options)), overwrite)
+
+
+DefaultSource = JetStreamDataSource
+"""The name under which Spark looks for it."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``jetstream`` known to a session that has not found it by itself."""
+    spark.dataSource.register(JetStreamDataSource)

@@ -1,0 +1,216 @@
+"""Storing the rows of one task, with one of three promises.
+
+``fast``        fast ingest. Every row is stored at least once: a task that Spark runs again stores its rows again.
+``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and row. The stream drops
+                what it has seen, so a row is stored once, as long as the second try comes within the stream's duplicate
+                window.
+``atomic``      atomic batches of rows, each with a marker that says how far the partition has got. A batch is stored only
+                if the marker is still the one its task has read, so rows and progress become visible together, and a
+                task that runs twice, at any time or at the same time, stores nothing twice.
+
+Rules: ``fastDedup`` and ``atomic`` count rows, so a task that runs again has to get the same rows in the same order, which
+a shuffle does not promise. A lost connection or leader is waited for a few times before the task fails.
+
+Not here: what Spark calls (``sink``), columns (``rows``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from jsproto.api_errors import StreamWrongLastSequenceConstantError, StreamWrongLastSequenceError
+from jsproto.errors import BatchError, Error, MessageNotFoundError
+from jsproto.grammar.headers import Headers
+from jsproto_io.sync import Connection, FastPublisher, JetStream
+from pyspark_jetstream.options import WriteOptions
+
+Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
+
+BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
+TRIES: Final = 5
+WAIT: Final = 20.0  # seconds for a lost connection to come back
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+MSG_ID: Final = "Nats-Msg-Id"
+_MARKER_MOVED: Final = (StreamWrongLastSequenceError, StreamWrongLastSequenceConstantError)
+
+
+class WriteError(RuntimeError):
+    """A task could not store its rows; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which rows these are: of a query (or a job), its micro-batch, and the partition of that."""
+
+    query: str
+    batch: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.query}.{self.batch}.{self.partition}"
+
+
+class Stored(NamedTuple):
+    """What became of a task's rows: how many there were, and how many of them this run of the task stored."""
+
+    rows: int
+    stored: int
+
+
+def store(
+    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
+) -> Stored:
+    """Store lots of rows, in order, with the promise of ``options.delivery``."""
+    if options.delivery == "atomic":
+        return _store_atomic(nc, js, lots, origin, options)
+    if options.delivery == "fastDedup":
+        lots = numbered(lots, options.msg_id_prefix or origin.query, origin)
+    return _store_fast(nc, js, lots, origin, options)
+
+
+def numbered(lots: Iterable[Sequence[Row]], prefix: str, origin: Origin) -> Iterator[list[Row]]:
+    """The rows with message ids."""
+    number = 0
+    head = f"{prefix}.{origin.batch}.{origin.partition}."
+    for lot in lots:
+        yield [_with_header(row, MSG_ID, f"{head}{number + offset}") for offset, row in enumerate(lot)]
+        number += len(lot)
+
+
+def _with_header(row: Row, name: str, value: str) -> Row:
+    if len(row) == 2 or row[2] is None:
+        return row[0], row[1], {name: value}
+    return row[0], row[1], Headers([*row[2].items(), (name, value)])
+
+
+def _store_fast(
+    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
+) -> Stored:
+    rows = 0
+    tries = TRIES
+    batch: FastPublisher | None = None
+    try:
+        for lot in lots:
+            rows += len(lot)
+            todo: Sequence[Row] = lot
+            while todo:
+                if batch is None:
+                    batch = _fast_publisher(js, options)
+                before = batch.sequence
+                try:
+                    batch.publish_many(todo)
+                    todo = ()
+                except BatchError as error:
+                    todo = [*batch.unacknowledged, *todo[batch.sequence - before :]]
+                    tries = _again(nc, tries, origin, error)
+                    batch = None
+        while batch is not None:
+            try:
+                batch.commit()
+                batch = None
+            except BatchError as error:
+                todo = batch.unacknowledged
+                tries = _again(nc, tries, origin, error)
+                batch = _fast_publisher(js, options) if todo else None
+                if batch is not None:
+                    with suppress(BatchError):  # the commit will say so
+                        batch.publish_many(todo)
+    finally:
+        if batch is not None:
+            batch.abandon()
+    return Stored(rows, rows)
+
+
+def _fast_publisher(js: JetStream, options: WriteOptions) -> FastPublisher:
+    return js.fast_publisher(flow=options.flow, max_outstanding_acks=options.max_outstanding_acks)
+
+
+def _again(nc: Connection, tries: int, origin: Origin, error: Error) -> int:
+    """Wait for the connection before another try; WriteError when there were enough."""
+    if not tries:
+        raise WriteError(f"rows of {origin} were not stored: {error}") from error
+    with suppress(Error):
+        nc.flush(timeout=WAIT)
+    return tries - 1
+
+
+# -- atomic ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Progress:
+    """How far a partition of a query has got, and the sequence of the marker that says so (0: there is none)."""
+
+    batch: int = -1
+    rows: int = 0
+    marker: int = 0
+
+
+def marker_subject(options: WriteOptions, origin: Origin) -> str:
+    """Where the markers of a partition are."""
+    return f"{options.marker_subject}.{origin.query}.{origin.partition}"
+
+
+def _store_atomic(
+    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
+) -> Stored:
+    subject = marker_subject(options, origin)
+    progress = _read_progress(js, options.stream, subject)
+    rows = stored = 0
+    for chunk in _chunks(lots, BATCH_ROWS):
+        rows += len(chunk)
+        tries = TRIES
+        while not _is_done(progress, origin, rows):
+            todo = chunk[len(chunk) - (rows - _done(progress, origin)) :]
+            marker = json.dumps({"batch": origin.batch, "rows": rows}).encode()
+            condition = {EXPECTED: str(progress.marker)}
+            try:
+                ack = js.publish_batch([*todo, (subject, marker, condition)])
+            except _MARKER_MOVED:  # a twin of this task was faster, or an answer was lost: the marker tells
+                progress = _read_progress(js, options.stream, subject)
+            except BatchError as error:
+                tries = _again(nc, tries, origin, error)
+                progress = _read_progress(js, options.stream, subject)
+            else:
+                stored += len(todo)
+                progress = _Progress(origin.batch, rows, ack.seq)
+    return Stored(rows, stored)
+
+
+def _done(progress: _Progress, origin: Origin) -> int:
+    return progress.rows if progress.batch == origin.batch else 0
+
+
+def _is_done(progress: _Progress, origin: Origin, rows: int) -> bool:
+    return progress.batch > origin.batch or _done(progress, origin) >= rows
+
+
+def _read_progress(js: JetStream, stream: str, subject: str) -> _Progress:
+    """The newest marker, from the leader: a replica may not have it yet."""
+    try:
+        message = js.get_last_msg(stream, subject, level="leader")
+    except MessageNotFoundError:
+        return _Progress()
+    try:
+        found = json.loads(message.data)
+        return _Progress(int(found["batch"]), int(found["rows"]), message.seq)
+    except (ValueError, KeyError, TypeError):
+        raise WriteError(f"message {message.seq} on {subject} is no marker: who else writes there?") from None
+
+
+def _chunks(lots: Iterable[Sequence[Row]], most: int) -> Iterator[list[Row]]:
+    """The rows again, ``most`` at a time but for the last."""
+    rest: list[Row] = []
+    for lot in lots:
+        rest += lot
+        at = 0
+        while len(rest) - at >= most:
+            yield rest[at : at + most]
+            at += most
+        del rest[:at]
+    if rest:
+        yield rest

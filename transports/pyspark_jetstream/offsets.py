@@ -1,0 +1,47 @@
+"""Offsets of a streaming read, as Spark keeps them in its checkpoints.
+
+Rules: an offset is, for each stream, the sequence to read next, and when the stream was created, so that a stream that
+was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys are
+in a fixed order, and values are integers and strings alone.
+
+Not here: which sequences there are (``planning``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pyspark_jetstream.options import OptionError
+
+VERSION: Final = 1
+
+
+class Position(NamedTuple):
+    """In one stream: the sequence to read next; when the stream was created, nanoseconds since the epoch."""
+
+    created: int
+    seq: int
+
+
+def encode_offset(positions: Mapping[str, Position]) -> dict[str, Any]:
+    """As Spark is to keep it."""
+    streams = {
+        name: {"created": str(positions[name].created), "seq": positions[name].seq} for name in sorted(positions)
+    }
+    return {"v": VERSION, "streams": streams}
+
+
+def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
+    """The positions of an offset. OptionError when it is not one of ours."""
+    try:
+        if offset["v"] != VERSION:
+            raise OptionError(f"the checkpoint has offsets of version {offset['v']}, which a later release wrote")
+        return {
+            str(name): Position(int(position["created"]), int(position["seq"]))
+            for name, position in offset["streams"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"the checkpoint has offsets of another source: {offset!r}") from None

@@ -1,0 +1,304 @@
+"""The options of the data source, read once from Spark's strings into checked values.
+
+Rules: names are those of Spark's Kafka source where it has them, and count in any case. What starts with ``nats.`` is
+the connection's. A value that cannot be is an OptionError of one line that names the option; Spark adds keys of its own
+("path", "option.stream", "owner", ...), so other unknown names are passed over, unless they are a slip of a known one.
+
+Not here: whether the stream can do it (``planning``, ``delivery``), which takes a server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from jsproto.client.fast import DEFAULT_FLOW
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.fast import MAX_FLOW
+from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.times import parse_timestamp
+
+T = TypeVar("T")
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+DELIVERIES: Final = ("fast", "fastDedup", "atomic")
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+
+_CONNECTION: Final = {
+    "servers": "servers",
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "name": "name",
+    "inboxprefix": "inbox_prefix",
+    "connecttimeout": "connect_timeout",
+    "jsdomain": "domain",
+    "apiprefix": "prefix",
+}  # option behind "nats.", in lower case -> keyword of connect() and jetstream()
+_SECRETS: Final = frozenset({"password", "token"})
+_SOURCE: Final = (
+    "servers", "stream", "subject", "filterSubject", "startingOffsets", "endingOffsets", "startingTimestamp",
+    "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss",
+    "includeHeaders", "includeBatchMarkers", "batchSize", "maxBytes", "requestTimeout", "fetch.numRetries",
+    "pushFilters", "kvBucket",
+)  # fmt: skip
+_SINK: Final = (
+    "servers", "stream", "subject", "delivery", "msgIdPrefix", "flow", "maxOutstandingAcks", "markerSubject",
+    "requestTimeout", "ignoreExtraColumns",
+)  # fmt: skip
+_TRUE: Final = {"true": True, "false": False}
+
+
+class OptionError(ValueError):
+    """An option that is missing or cannot be; the message is one line and names it."""
+
+
+@dataclass(frozen=True)
+class Connecting:
+    """How to reach the servers. Its repr shows no secret, because plans and errors are printed."""
+
+    servers: str
+    keywords: dict[str, Any] = field(default_factory=dict)
+    domain: str | None = None
+    prefix: str | None = None
+    timeout: float = 30.0
+
+    def __repr__(self) -> str:
+        shown = {name: "***" if name in _SECRETS else value for name, value in self.keywords.items()}
+        return f"Connecting({_without_password(self.servers)!r}, {shown!r})"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read. Sequences in ``starting`` and ``ending`` are those to begin with and to end before."""
+
+    connecting: Connecting
+    streams: tuple[str, ...]
+    subject: str | None
+    starting: str | dict[str, int]
+    ending: str | dict[str, int]
+    starting_time: int | None
+    ending_time: int | None
+    max_per_trigger: int | None
+    min_partitions: int | None
+    max_per_partition: int
+    fail_on_data_loss: bool
+    include_headers: bool
+    include_batch_markers: bool
+    page_messages: int
+    page_bytes: int
+    retries: int
+    push_filters: bool
+    bucket: str | None
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where to write, and with which promise."""
+
+    connecting: Connecting
+    stream: str
+    subject: str | None
+    delivery: str
+    msg_id_prefix: str | None
+    flow: int
+    max_outstanding_acks: int
+    marker_subject: str | None
+    ignore_extra_columns: bool
+
+
+class _Given:
+    """The given options, by name in any case."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._given = {name.lower(): value for name, value in options.items()}
+        lower = {name.lower(): name for name in known}
+        for name in self._given:
+            if name not in lower and not name.startswith("nats."):
+                meant = get_close_matches(name, lower, n=1, cutoff=0.85)
+                if meant:
+                    raise OptionError(f"there is no option {name!r}; did you mean {lower[meant[0]]!r}?")
+
+    def text(self, name: str) -> str | None:
+        value = self._given.get(name.lower())
+        return value.strip() if value is not None and value.strip() else None
+
+    def parsed(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            return parse(value)
+        except (ValueError, KeyError, TypeError, LocalProtocolError) as error:
+            reason = f": {error}" if isinstance(error, LocalProtocolError) else ""
+            raise OptionError(f"option {name} cannot be {value!r}{reason}") from None
+
+    def count(self, name: str, default: int, most: int = 2**63 - 1) -> int:
+        number = self.parsed(name, int, default)
+        if not 1 <= number <= most:
+            raise OptionError(f"option {name} must be 1 to {most}, not {number}")
+        return number
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.parsed(name, lambda value: _TRUE[value.lower()], default)
+
+    def connecting(self) -> Connecting:
+        servers = self.text("servers") or self.text("nats.servers")
+        if servers is None:
+            raise OptionError('option servers is missing, such as .option("servers", "nats://localhost:4222")')
+        keywords: dict[str, Any] = {}
+        for name, value in self._given.items():
+            if not name.startswith("nats.") or name == "nats.servers":
+                continue
+            keyword = _CONNECTION.get(name.removeprefix("nats."))
+            if keyword is None:
+                raise OptionError(f"there is no option {name!r} for the connection")
+            keywords[keyword] = value
+        if "connect_timeout" in keywords:
+            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0)
+        domain, prefix = keywords.pop("domain", None), keywords.pop("prefix", None)
+        if domain is not None and prefix is not None:
+            raise OptionError("options nats.jsDomain and nats.apiPrefix exclude each other")
+        timeout = self.parsed("requestTimeout", _seconds, 30.0)
+        return Connecting(servers, keywords, domain, prefix, timeout)
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options of a read. OptionError for the first that is missing or cannot be."""
+    given = _Given(options, _SOURCE)
+    bucket = given.text("kvBucket")
+    streams = given.text("stream") or given.text("path")
+    if bucket is not None:
+        if streams is not None:
+            raise OptionError("options stream and kvBucket exclude each other")
+        streams = f"KV_{bucket}"
+    if streams is None:
+        raise OptionError('option stream is missing, such as .option("stream", "EVENTS") or .load("EVENTS")')
+    names = _names(streams)
+    starting = given.parsed("startingOffsets", _offsets, "")
+    ending = given.parsed("endingOffsets", _offsets, LATEST)
+    starting_time = given.parsed("startingTimestamp", _timestamp, None)
+    ending_time = given.parsed("endingTimestamp", _timestamp, None)
+    if starting and starting_time is not None:
+        raise OptionError("options startingOffsets and startingTimestamp exclude each other")
+    if given.text("endingOffsets") is not None and ending_time is not None:
+        raise OptionError("options endingOffsets and endingTimestamp exclude each other")
+    for what, offsets in (("startingOffsets", starting), ("endingOffsets", ending)):
+        unknown = set(offsets) - set(names) if isinstance(offsets, dict) else set()
+        if unknown:
+            raise OptionError(f"option {what} names {min(unknown)!r}, which is not read")
+    if ending == EARLIEST:
+        raise OptionError("option endingOffsets cannot be 'earliest'")
+    return ReadOptions(
+        connecting=given.connecting(),
+        streams=names,
+        subject=given.parsed("subject", _filter, None) or given.parsed("filterSubject", _filter, None),
+        starting=starting,
+        ending=ending,
+        starting_time=starting_time,
+        ending_time=ending_time,
+        max_per_trigger=given.count("maxOffsetsPerTrigger", 1) if given.text("maxOffsetsPerTrigger") else None,
+        min_partitions=given.count("minPartitions", 1, 100_000) if given.text("minPartitions") else None,
+        max_per_partition=given.count("maxRecordsPerPartition", 250_000),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_headers=given.flag("includeHeaders", False),
+        include_batch_markers=given.flag("includeBatchMarkers", False),
+        page_messages=given.count("batchSize", 10_000, 1_000_000),
+        page_bytes=given.count("maxBytes", 8 * 1024 * 1024, 48 * 1024 * 1024),
+        retries=given.parsed("fetch.numRetries", int, 3),
+        push_filters=given.flag("pushFilters", False),
+        bucket=bucket,
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write. OptionError for the first that is missing or cannot be."""
+    given = _Given(options, _SINK)
+    stream = given.text("stream") or given.text("path")
+    if stream is None:
+        raise OptionError('option stream is missing, such as .option("stream", "EVENTS")')
+    return WriteOptions(
+        connecting=given.connecting(),
+        stream=_one(stream),
+        subject=given.parsed("subject", _subject, None),
+        delivery=given.parsed("delivery", _delivery, "fast"),
+        msg_id_prefix=given.text("msgIdPrefix"),
+        flow=given.count("flow", DEFAULT_FLOW, MAX_FLOW),
+        max_outstanding_acks=given.count("maxOutstandingAcks", 2, 3),
+        marker_subject=given.parsed("markerSubject", _subject, None),
+        ignore_extra_columns=given.flag("ignoreExtraColumns", False),
+    )
+
+
+def _names(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(","))
+    try:
+        for name in names:
+            check_name(name)
+    except LocalProtocolError as error:
+        raise OptionError(f"option stream cannot be {value!r}: {error}") from None
+    if len(set(names)) < len(names):
+        raise OptionError(f"option stream names one stream twice: {value!r}")
+    return names
+
+
+def _one(value: str) -> str:
+    names = _names(value)
+    if len(names) > 1:
+        raise OptionError(f"a sink writes to one stream, not to {value!r}")
+    return names[0]
+
+
+def _subject(value: str) -> str:
+    check_subject(value)
+    return value
+
+
+def _filter(value: str) -> str | None:
+    check_subject(value, wildcards=True)
+    return value
+
+
+def _seconds(value: str) -> float:
+    number = float(value.removesuffix("s"))
+    if not 0 < number < 86_400:
+        raise ValueError
+    return number
+
+
+def _delivery(value: str) -> str:
+    return {name.lower(): name for name in DELIVERIES}[value.lower()]
+
+
+def _offsets(value: str) -> str | dict[str, int]:
+    """ "earliest", "latest", or JSON of a sequence for each stream (-2 and -1 as Kafka has them)."""
+    if value in (EARLIEST, LATEST):
+        return value
+    offsets = json.loads(value)
+    if not isinstance(offsets, dict) or not offsets:
+        raise ValueError
+    for sequence in offsets.values():
+        if type(sequence) is not int or sequence < -2 or sequence == 0:
+            raise ValueError
+    return offsets
+
+
+def _timestamp(value: str) -> int | None:
+    """Nanoseconds since the epoch, of RFC 3339 or of milliseconds since the epoch."""
+    if value.isdigit():
+        return int(value) * NANOSECONDS_PER_MILLISECOND
+    return parse_timestamp(value)
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """A time for people, in errors."""
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat()
+
+
+def _without_password(servers: str) -> str:
+    return ",".join(server.rpartition("@")[2] for server in servers.split(","))

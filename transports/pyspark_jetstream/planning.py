@@ -1,0 +1,161 @@
+"""What a read covers, decided once in the driver: from which sequence to which, and how that is cut into tasks.
+
+Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ends are half open:
+``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made anew since
+the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range leave no
+trace, and nobody can tell.
+
+Not here: reading a range (``ranges``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from jsproto.errors import APIError, MessageNotFoundError
+from jsproto.grammar.config import StreamInfo
+from jsproto_io.sync import JetStream
+from pyspark_jetstream.offsets import Position
+from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions, rfc3339
+
+STREAM_NOT_FOUND: Final = 10059
+FROM_EARLIEST: Final = -2
+FROM_LATEST: Final = -1
+DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
+
+
+class DataLossError(RuntimeError):
+    """Messages of a wanted range are gone, or the stream is another one of the same name; one line says which."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """One task: the messages of ``stream`` with sequences ``lo`` to ``hi - 1``.
+
+    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it; the task
+    looks itself when it is ``local``, otherwise the server does.
+    """
+
+    stream: str
+    created: int
+    lo: int
+    hi: int
+    subject: str | None = None
+    local: bool = False
+
+
+def look_up(js: JetStream, stream: str) -> StreamInfo:
+    """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
+    try:
+        info = js.stream_info(stream)
+    except APIError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            raise OptionError(f"there is no stream {stream}") from None
+        raise
+    if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):
+        raise OptionError(f"stream {stream} does not answer Direct Gets: update it with allow_direct=True")
+    return info
+
+
+def end_of(info: StreamInfo) -> int:
+    """The sequence behind the last message."""
+    return info.state.last_seq + 1
+
+
+def created(info: StreamInfo) -> int:
+    return info.created or 0
+
+
+def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], time: int | None, default: str) -> int:
+    """The sequence that offsets or a time stand for."""
+    if time is not None:
+        return first_at(js, info, time)
+    stream = info.config.name
+    wanted = offsets.get(stream, default) if isinstance(offsets, Mapping) else offsets or default
+    if wanted in (EARLIEST, FROM_EARLIEST):
+        return max(info.state.first_seq, 1)
+    if wanted in (LATEST, FROM_LATEST):
+        return end_of(info)
+    assert isinstance(wanted, int)
+    return wanted
+
+
+def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
+    """The sequence of the first message stored at ``time`` or later; the end when there is none."""
+    try:
+        return js.get_msg(info.config.name, subject=">", next=True, start_time=time).seq
+    except MessageNotFoundError:
+        return end_of(info)
+
+
+def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Position:
+    """Where to begin, when ``since`` was wanted. DataLossError when that is not there, unless loss may be passed over."""
+    stream = info.config.name
+    if since.created != created(info):
+        was, now = rfc3339(since.created), rfc3339(created(info))
+        _lost(options, f"stream {stream} was made anew: the offset is of {was}, the stream of {now}")
+        return Position(created(info), max(info.state.first_seq, 1))
+    first, end = max(info.state.first_seq, 1), end_of(info)
+    if since.seq > end:
+        _lost(options, f"stream {stream} ends at sequence {end - 1}, but {since.seq} was to be read next")
+        return Position(since.created, end)
+    if since.seq < first:
+        _lost(options, f"stream {stream} begins at sequence {first}, but {since.seq} was to be read next")
+        return Position(since.created, first)
+    return since
+
+
+def _lost(options: ReadOptions, what: str) -> None:
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{what}; set failOnDataLoss to false to go on with what is there")
+    warnings.warn(what, stacklevel=3)
+
+
+def cut(whole: Range, options: ReadOptions, parallelism: int) -> Sequence[Range]:
+    """The range as tasks of about equal length, none of them empty."""
+    span = whole.hi - whole.lo
+    if span <= 0:
+        return []
+    wanted = options.min_partitions or parallelism
+    parts = min(max(wanted, -(-span // options.max_per_partition)), span)
+    edges = [whole.lo + span * number // parts for number in range(parts + 1)]
+    return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
+
+
+def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:
+    """The range with the filter where it costs least.
+
+    A server looks for wildcards message by message, at several times the price of reading all; a filter that takes
+    everything is none.
+    """
+    subjects = info.config.subjects or [info.config.name]
+    if subject is None or all(covers(subject, each) for each in subjects):
+        return whole
+    wanted = replace(whole, subject=subject)
+    if "*" not in subject and ">" not in subject:
+        return wanted
+    span = whole.hi - whole.lo
+    return replace(wanted, local=count_of(js, wanted) > span * DENSE)
+
+
+def count_of(js: JetStream, wanted: Range) -> int:
+    """How many messages match from the front of the range to the end of the stream."""
+    with js.get_batch(wanted.stream, seq=wanted.lo, subject=wanted.subject, batch=1) as reader:
+        for message in reader:
+            return 1 + (message.num_pending or 0)
+    return 0
+
+
+def covers(pattern: str, subject: str) -> bool:
+    """Whether ``pattern`` takes all that ``subject``, which may have wildcards itself, takes."""
+    left, right = pattern.split("."), subject.split(".")
+    for number, token in enumerate(left):
+        if token == ">":
+            return len(right) > number
+        if number >= len(right) or right[number] == ">" or (token != "*" and token != right[number]):
+            return False
+    return len(left) == len(right)

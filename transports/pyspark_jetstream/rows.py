@@ -1,0 +1,85 @@
+"""Rows of a DataFrame as messages.
+
+Rules: what all rows of an Arrow batch have in common is looked at once. A row that cannot be stored fails the task with
+its number, before anything of its Arrow batch is sent.
+
+Not here: sending (``delivery``), the types of columns (``schema``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jsproto.grammar.headers import Headers
+from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row, WriteError
+from pyspark_jetstream.options import WriteOptions
+
+TTL: Final = "Nats-TTL"
+_IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
+
+
+def lots_of(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], options: WriteOptions, max_payload: int
+) -> Iterator[list[Row]]:
+    """The rows of each Arrow batch: (subject, payload), with headers where there are any."""
+    before = 0
+    for batch in batches:
+        if batch.num_rows:
+            yield _rows(batch, names, options, max_payload, before)
+        before += batch.num_rows
+
+
+def _rows(
+    batch: pa.RecordBatch, names: Sequence[str], options: WriteOptions, max_payload: int, before: int
+) -> list[Row]:
+    data = batch.column("data").cast(pa.binary())
+    longest = pc.max(pc.binary_length(data)).as_py() or 0
+    if longest > max_payload:
+        at = pc.index(pc.binary_length(data), longest).as_py()
+        raise WriteError(f"row {before + at} has {longest} bytes; the server takes {max_payload}")
+    payloads = data.to_pylist()
+    if data.null_count:
+        payloads = [payload or b"" for payload in payloads]
+    columns = [_subjects(batch, names, options, before), payloads]
+    headers = _headers(batch, names)
+    return list(zip(*columns, strict=False) if headers is None else zip(*columns, headers, strict=False))
+
+
+def _subjects(batch: pa.RecordBatch, names: Sequence[str], options: WriteOptions, before: int) -> Iterable[str]:
+    if "subject" not in names:
+        return repeat(str(options.subject))
+    subjects = batch.column("subject")
+    if subjects.null_count:
+        if options.subject is None:
+            at = pc.index(subjects.is_null(), True).as_py()
+            raise WriteError(f"row {before + at} has no subject, and the option subject is not set")
+        subjects = subjects.fill_null(options.subject)
+    found: list[str] = subjects.to_pylist()
+    return found
+
+
+def _headers(batch: pa.RecordBatch, names: Sequence[str]) -> list[Headers | None] | None:
+    """The headers of each row; None when there are none."""
+    found: list[list[tuple[str, str]]] = [[] for _ in range(batch.num_rows)]
+    if "headers" in names:
+        for row, value in zip(found, batch.column("headers").to_pylist(), strict=True):
+            row += _pairs(value)
+    for column, header in _IN_HEADERS.items():
+        if column in names:
+            for row, value in zip(found, batch.column(column).to_pylist(), strict=True):
+                if value is not None:
+                    row.append((header, str(value)))
+    return [Headers(row) if row else None for row in found] if any(found) else None
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, str]]:
+    """Of what Arrow makes of either form of headers."""
+    for item in value or ():
+        name, content = (item["key"], item["value"]) if isinstance(item, dict) else item
+        for each in content if isinstance(content, list) else [content]:
+            yield name, each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else str(each or "")

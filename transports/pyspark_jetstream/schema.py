@@ -1,0 +1,143 @@
+"""The columns: what a read gives and what a write takes, as Spark has them and as Arrow has them.
+
+Rules: a schema is checked in the driver, before a task starts. A read gives any subset of its columns, in any order, and
+only with the types below. Arrow batches have the schema that Spark itself derives, or Spark refuses them.
+
+Not here: the values of a key-value bucket (``buckets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from pyspark_jetstream.options import OptionError, WriteOptions
+
+if TYPE_CHECKING:
+    from jsproto.grammar.columns import StoredColumns
+
+HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_READ: Final = {
+    "subject": "string",
+    "data": "binary",
+    "stream": "string",
+    "seq": "bigint",
+    "timestamp": "timestamp",
+    "headers": HEADERS_TYPE,
+    "timestamp_ns": "bigint",
+}
+DEFAULT: Final = "subject string, data binary, stream string, seq bigint, timestamp timestamp"
+_WRITE: Final = {
+    "subject": ("string",),
+    "data": ("binary", "string"),
+    "headers": (HEADERS_TYPE, "map<string,array<string>>", "map<string,string>"),
+    "msg_id": ("string",),
+    "expected_last_subject_seq": ("bigint", "int"),
+    "ttl": ("string",),
+}
+
+
+def read_schema(include_headers: bool) -> str:
+    """The schema of a read, as DDL."""
+    return f"{DEFAULT}, headers {HEADERS_TYPE}" if include_headers else DEFAULT
+
+
+def check_read_schema(schema: StructType) -> list[str]:
+    """The columns that are wanted. OptionError for one that there is not, or of another type."""
+    for column in schema.fields:
+        wanted = _READ.get(column.name)
+        if wanted is None:
+            raise OptionError(f"there is no column {column.name!r}; there are {', '.join(_READ)}")
+        if _plain(column.dataType.simpleString()) != _plain(wanted):
+            raise OptionError(f"column {column.name} is {wanted}, not {column.dataType.simpleString()}")
+    return [column.name for column in schema.fields]
+
+
+def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
+    """The columns that are written. OptionError for one that cannot be, or for one that is missing."""
+    names = []
+    for column in schema.fields:
+        wanted = _WRITE.get(column.name)
+        if wanted is None:
+            if options.ignore_extra_columns:
+                continue
+            raise OptionError(
+                f"column {column.name!r} cannot be written (there are {', '.join(_WRITE)}): "
+                "drop it, or set ignoreExtraColumns"
+            )
+        if _plain(column.dataType.simpleString()) not in map(_plain, wanted):
+            raise OptionError(
+                f"column {column.name} must be {' or '.join(wanted)}, not {column.dataType.simpleString()}"
+            )
+        names.append(column.name)
+    if "data" not in names:
+        raise OptionError("column data is missing, which is what is stored")
+    if "subject" not in names and options.subject is None:
+        raise OptionError("where to? Add a column subject, or set the option subject")
+    if "msg_id" in names and options.delivery != "fast":
+        raise OptionError(f"with delivery {options.delivery} the message ids are made here: leave out column msg_id")
+    if "expected_last_subject_seq" in names and options.delivery != "atomic":
+        raise OptionError("column expected_last_subject_seq needs delivery atomic")
+    return names
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark wants the batches; before 4.2 it takes no time zone."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:
+        return to_arrow_schema(schema)
+
+
+def _plain(ddl: str) -> str:
+    return ddl.replace(" ", "").lower()
+
+
+class BatchBuilder:
+    """Arrow batches of one schema, out of columns of stored messages."""
+
+    def __init__(self, schema: StructType, stream: str) -> None:
+        self.schema = arrow_schema(schema)
+        self._stream = stream
+
+    def build(self, parts: Sequence[StoredColumns]) -> pa.RecordBatch:
+        """One batch of all ``parts``."""
+        rows = sum(len(part.seqs) for part in parts)
+        arrays = [self._array(column.name, column.type, parts, rows) for column in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, name: str, kind: pa.DataType, parts: Sequence[StoredColumns], rows: int) -> pa.Array:
+        if name == "stream":
+            return pa.repeat(pa.scalar(self._stream, kind), rows)
+        if name == "subject":
+            return _texts(part.subjects for part in parts).cast(kind)
+        if name == "data":
+            return pa.array(_chained(part.data for part in parts), kind)
+        if name == "seq":
+            return pa.array(_chained(part.seqs for part in parts), kind)
+        if name == "headers":
+            return pa.array([_pairs(headers) for part in parts for headers in part.headers()], pa.list_(_HEADER)).cast(
+                kind
+            )
+        times = _texts(part.timestamps for part in parts).cast(pa.timestamp("ns", "UTC"))
+        return times.cast(kind) if name == "timestamp_ns" else pc.floor_temporal(times, unit="microsecond").cast(kind)
+
+
+def _chained(columns: Any) -> list[Any]:
+    return [value for column in columns for value in column]
+
+
+def _texts(columns: Any) -> pa.Array:
+    return pa.array(_chained(columns), pa.binary()).cast(pa.string())
+
+
+def _pairs(headers: Any) -> list[tuple[str, bytes]] | None:
+    if headers is None:
+        return None
+    return [(name, value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]

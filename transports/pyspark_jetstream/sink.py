@@ -1,0 +1,122 @@
+"""Writing a DataFrame into a stream: what Spark calls.
+
+Rules: what cannot work fails in the driver, with one line, before a task starts. Spark runs a task again when it fails,
+and sometimes twice at once, and it tells nobody which of the runs counts; what then is stored is what ``delivery``
+promises. A task of a streaming write learns its micro-batch from the local properties of its task, because Spark gives
+it to nobody else.
+
+Not here: storing rows (``delivery``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from jsproto.errors import APIError
+from jsproto_io.sync import JetStream
+from pyspark_jetstream.connecting import opened
+from pyspark_jetstream.delivery import Origin, store
+from pyspark_jetstream.options import OptionError, WriteOptions
+from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
+from pyspark_jetstream.rows import lots_of
+from pyspark_jetstream.schema import check_write_schema
+
+BATCH_ID = "streaming.sql.batchId"
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task says of its rows."""
+
+    partition: int
+    rows: int
+    stored: int
+
+
+class _Writes:
+    """What both kinds of writer do."""
+
+    def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("a stream is not overwritten: use mode('append'), and purge the stream yourself")
+        self.options = options
+        self.names = check_write_schema(schema, options)
+        with opened(options.connecting) as nc:
+            check_stream(nc.jetstream(domain=options.connecting.domain, prefix=options.connecting.prefix), options)
+
+    def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
+        """Store the rows of a task."""
+        context = TaskContext.get()
+        origin = Origin(query, batch, context.partitionId() if context is not None else 0)
+        # With a thread of its own the connection keeps a batch alive while Spark computes the next rows.
+        with opened(self.options.connecting, reader_thread=True) as nc:
+            connecting = self.options.connecting
+            js = nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
+            lots = lots_of(iterator, self.names, self.options, nc.max_payload)
+            stored = store(nc, js, lots, origin, self.options)
+        return Written(origin.partition, stored.rows, stored.stored)
+
+
+class JetStreamWriter(_Writes, DataSourceArrowWriter):
+    """A batch write. Each job is a query of its own: run again as a whole it stores its rows again."""
+
+    def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool) -> None:
+        super().__init__(schema, options, overwrite)
+        self._job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Store the rows of a task."""
+        return self.store(iterator, self._job, 0)
+
+
+class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
+    """A streaming write."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Store the rows of a task of a micro-batch."""
+        context = TaskContext.get()
+        batch = context.getLocalProperty(BATCH_ID) if context is not None else None
+        query = context.getLocalProperty(QUERY_ID) if context is not None else None
+        if batch is None or query is None:
+            if self.options.delivery != "fast":
+                raise OptionError(
+                    f"delivery {self.options.delivery} needs to know its micro-batch, and Spark does not say"
+                )
+            batch, query = "0", "unknown"
+        return self.store(iterator, query, int(batch))
+
+
+def check_stream(js: JetStream, options: WriteOptions) -> None:
+    """OptionError with one line when the stream cannot take what is to be written."""
+    stream = options.stream
+    try:
+        config = js.stream_info(stream).config
+    except APIError as error:
+        if error.err_code == STREAM_NOT_FOUND:
+            raise OptionError(f"there is no stream {stream}") from None
+        raise
+    if config.mirror is not None:
+        raise OptionError(f"stream {stream} is a mirror, which only copies its origin")
+    if config.sealed:
+        raise OptionError(f"stream {stream} is sealed")
+    subjects = config.subjects or [stream]
+    if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
+        raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
+    if options.delivery == "atomic":
+        if not config.allow_atomic:
+            raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
+        if options.marker_subject is None:
+            raise OptionError("delivery atomic needs option markerSubject: a subject of the stream for its markers")
+        if not any(covers(each, f"{options.marker_subject}.*.*") for each in subjects):
+            text = f"markers go to {options.marker_subject}.QUERY.PARTITION, which stream {stream} does not take"
+            raise OptionError(f"{text}: it takes {', '.join(subjects)}")
+    elif not config.allow_batched:
+        raise OptionError(f"stream {stream} takes no fast-ingest batches: update it with allow_batched=True")
