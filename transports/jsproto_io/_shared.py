@@ -19,9 +19,9 @@ from jsproto.client.session import Session
 from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
-from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast import FastPhase
 from jsproto.ticket import Ticket

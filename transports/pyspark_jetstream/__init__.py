@@ -1,8 +1,8 @@
 """JetStream as a data source of Apache Spark: ``spark.read.format("jetstream")`` and the three other directions.
 
 Spark finds it by the name of this package where it is installed; a session whose code comes as a zip file calls
-``register(spark)``. Everything else is imported when a query needs it, because Spark imports this module in every session
-and hides what goes wrong there.
+``register(spark)``. Everything else is imported when a query needs it, because Spark imports this module in every
+session and hides what goes wrong there.
 
     (spark.read.format("jetstream").option("servers", "nats://localhost:4222").option("stream", "EVENTS").load())
 """
@@ -27,7 +27,8 @@ class JetStreamDataSource(DataSource):
     Name: ``jetstream``
 
     Reading gives the columns ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint and ``timestamp``
-    timestamp, and ``headers`` with ``includeHeaders``. Writing takes ``data``, and ``subject`` unless that is an option.
+    timestamp, and ``headers`` with ``includeHeaders``. Writing takes ``data``, and ``subject`` unless an option has
+    it.
 
     Options: ``servers`` and ``stream``, always; the others are in the project's README.
     """
