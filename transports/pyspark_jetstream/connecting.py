@@ -1,6 +1,6 @@
 """Connections of tasks and of the driver: short-lived, one for each task.
 
-Rules: whoever reads pumps the connection itself; whoever writes has a thread do it, which ends with the task. Errors that leave a task are plain and picklable, and say what was done where.
+Rules: whoever reads pumps the connection itself; whoever writes has a thread do it, which ends with the task.
 
 Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 """

@@ -4,12 +4,12 @@
 ``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and row. The stream drops
                 what it has seen, so a row is stored once, as long as the second try comes within the stream's duplicate
                 window.
-``atomic``      atomic batches of rows, each with a marker that says how far the partition has got. A batch is stored only
-                if the marker is still the one its task has read, so rows and progress become visible together, and a
-                task that runs twice, at any time or at the same time, stores nothing twice.
+``atomic``      atomic batches of rows, each with a marker that says how far the partition has got. A batch is stored
+                only if the marker is still the one its task has read, so rows and progress become visible together, and
+                a task that runs twice, at any time or at the same time, stores nothing twice.
 
-Rules: ``fastDedup`` and ``atomic`` count rows, so a task that runs again has to get the same rows in the same order, which
-a shuffle does not promise. A lost connection or leader is waited for a few times before the task fails.
+Rules: ``fastDedup`` and ``atomic`` count rows, so a task that runs again has to get the same rows in the same order,
+which a shuffle does not promise. A lost connection or leader is waited for a few times before the task fails.
 
 Not here: what Spark calls (``sink``), columns (``rows``).
 """
@@ -29,6 +29,7 @@ from jsproto_io.sync import Connection, FastPublisher, JetStream
 from pyspark_jetstream.options import WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
+Lots = Iterable[Sequence[Row]]
 
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
 TRIES: Final = 5

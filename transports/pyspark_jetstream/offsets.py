@@ -1,8 +1,8 @@
 """Offsets of a streaming read, as Spark keeps them in its checkpoints.
 
 Rules: an offset is, for each stream, the sequence to read next, and when the stream was created, so that a stream that
-was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys are
-in a fixed order, and values are integers and strings alone.
+was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys
+are in a fixed order, and values are integers and strings alone.
 
 Not here: which sequences there are (``planning``).
 """

@@ -1,9 +1,9 @@
 """What a read covers, decided once in the driver: from which sequence to which, and how that is cut into tasks.
 
-Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ends are half open:
-``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made anew since
-the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range leave no
-trace, and nobody can tell.
+Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ranges are half
+open: ``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made anew
+since the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range leave
+no trace, and nobody can tell.
 
 Not here: reading a range (``ranges``).
 """
@@ -93,7 +93,7 @@ def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
 
 
 def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Position:
-    """Where to begin, when ``since`` was wanted. DataLossError when that is not there, unless loss may be passed over."""
+    """Where to begin, when ``since`` was wanted. DataLossError when that is gone, unless loss may be passed over."""
     stream = info.config.name
     if since.created != created(info):
         was, now = rfc3339(since.created), rfc3339(created(info))

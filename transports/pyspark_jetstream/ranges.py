@@ -1,9 +1,9 @@
 """Reading one range of a stream, in a task: pages of Direct Gets, as columns.
 
 Rules: a range is read to its end or the task fails. A read that breaks off is resumed behind the last message it gave,
-a few times. A page may end early because a replica lags behind, so the end of the stream is believed only when its leader
-says the same. What is missing at the front of the range is told from what was deleted inside of it by asking for the
-stream's first sequence.
+a few times. A page may end early because a replica lags behind, so the end of the stream is believed only when its
+leader says the same. What is missing at the front of the range is told from what was deleted inside of it by asking for
+the stream's first sequence.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
 """

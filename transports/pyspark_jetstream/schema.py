@@ -1,7 +1,7 @@
 """The columns: what a read gives and what a write takes, as Spark has them and as Arrow has them.
 
-Rules: a schema is checked in the driver, before a task starts. A read gives any subset of its columns, in any order, and
-only with the types below. Arrow batches have the schema that Spark itself derives, or Spark refuses them.
+Rules: a schema is checked in the driver, before a task starts. A read gives any subset of its columns, in any order,
+and only with the types below. Arrow batches have the schema that Spark itself derives, or Spark refuses them.
 
 Not here: the values of a key-value bucket (``buckets``).
 """

@@ -1,8 +1,8 @@
 """Reading a stream into a DataFrame: once, or as an endless one.
 
-Rules: the driver plans, tasks read; nothing of a connection is kept in what Spark sends to tasks. An offset is exact: the
-same range gives the same rows, however often and wherever it is read, as long as the stream keeps it. Spark tells the
-end of a read neither reliably nor in time, so nothing depends on it.
+Rules: the driver plans, tasks read; nothing of a connection is kept in what Spark sends to tasks. An offset is exact:
+the same range gives the same rows, however often and wherever it is read, as long as the stream keeps it. Spark tells
+the end of a read neither reliably nor in time, so nothing depends on it.
 
 Not here: options (``options``), which ranges (``planning``), the reading itself (``ranges``).
 """
