@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from jsproto.errors import RemoteProtocolError
@@ -38,6 +39,18 @@ class StoredColumns(NamedTuple):
     timestamps: Sequence[bytes]
     data: Sequence[bytes]
     raw_headers: Sequence[bytes]
+
+    def first(self, count: int) -> StoredColumns:
+        """The first ``count`` messages alone."""
+        subjects, seqs, timestamps, data, raw_headers = self
+        return StoredColumns(subjects[:count], seqs[:count], timestamps[:count], data[:count], raw_headers[:count])
+
+    def where(self, wanted: Sequence[bool]) -> StoredColumns:
+        """The messages that are wanted."""
+        return StoredColumns(
+            [*compress(self.subjects, wanted)], [*compress(self.seqs, wanted)], [*compress(self.timestamps, wanted)],
+            [*compress(self.data, wanted)], [*compress(self.raw_headers, wanted)],
+        )  # fmt: skip
 
     def headers(self) -> list[Headers | None]:
         """The user's headers of each message; None where it has none."""

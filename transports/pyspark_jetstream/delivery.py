@@ -70,7 +70,15 @@ def store(
         return _store_atomic(nc, js, lots, origin, options)
     if options.delivery == "fastDedup":
         lots = numbered(lots, options.msg_id_prefix or origin.query, origin)
-    return _store_fast(nc, js, lots, origin, options)
+    sender, rows = _FastSender(nc, js, origin, options), 0
+    try:
+        for lot in lots:
+            rows += len(lot)
+            sender.send(lot)
+        sender.commit()
+    finally:
+        sender.abandon()
+    return Stored(rows, rows)
 
 
 def numbered(lots: Iterable[Sequence[Row]], prefix: str, origin: Origin) -> Iterator[list[Row]]:
@@ -88,50 +96,53 @@ def _with_header(row: Row, name: str, value: str) -> Row:
     return row[0], row[1], Headers([*row[2].items(), (name, value)])
 
 
-def _store_fast(
-    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
-) -> Stored:
-    rows = 0
-    tries = TRIES
-    batch: FastPublisher | None = None
-    try:
-        for lot in lots:
-            rows += len(lot)
-            todo: Sequence[Row] = lot
-            while todo:
-                if batch is None:
-                    batch = _fast_publisher(js, options)
-                before = batch.sequence
-                try:
-                    batch.publish_many(todo)
-                    todo = ()
-                except BatchError as error:
-                    todo = [*batch.unacknowledged, *todo[batch.sequence - before :]]
-                    tries = _again(nc, tries, origin, error)
-                    batch = None
-        while batch is not None:
+class _FastSender:
+    """Fast-ingest batches, one after the other: where one breaks off the next begins with what it left."""
+
+    def __init__(self, nc: Connection, js: JetStream, origin: Origin, options: WriteOptions) -> None:
+        self._nc = nc
+        self._js = js
+        self._origin = origin
+        self._options = options
+        self._tries = TRIES
+        self._batch: FastPublisher | None = None
+
+    def send(self, lot: Sequence[Row]) -> None:
+        todo = lot
+        while todo:
+            if self._batch is None:
+                flow, outstanding = self._options.flow, self._options.max_outstanding_acks
+                self._batch = self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding)
+            batch, before = self._batch, self._batch.sequence
+            try:
+                batch.publish_many(todo)
+                return
+            except BatchError as error:
+                todo = [*batch.unacknowledged, *todo[batch.sequence - before :]]
+                self._again(error)
+
+    def commit(self) -> None:
+        while self._batch is not None:
+            batch = self._batch
             try:
                 batch.commit()
-                batch = None
+                self._batch = None
             except BatchError as error:
-                todo = batch.unacknowledged
-                tries = _again(nc, tries, origin, error)
-                batch = _fast_publisher(js, options) if todo else None
-                if batch is not None:
-                    with suppress(BatchError):  # the commit will say so
-                        batch.publish_many(todo)
-    finally:
-        if batch is not None:
-            batch.abandon()
-    return Stored(rows, rows)
+                rest = batch.unacknowledged
+                self._again(error)
+                self.send(rest)
+
+    def abandon(self) -> None:
+        if self._batch is not None:
+            self._batch.abandon()
+
+    def _again(self, error: Error) -> None:
+        self._batch = None
+        self._tries = wait_for_another_try(self._nc, self._tries, self._origin, error)
 
 
-def _fast_publisher(js: JetStream, options: WriteOptions) -> FastPublisher:
-    return js.fast_publisher(flow=options.flow, max_outstanding_acks=options.max_outstanding_acks)
-
-
-def _again(nc: Connection, tries: int, origin: Origin, error: Error) -> int:
-    """Wait for the connection before another try; WriteError when there were enough."""
+def wait_for_another_try(nc: Connection, tries: int, origin: Origin, error: Error) -> int:
+    """Wait for the connection, and count; WriteError when there were enough tries."""
     if not tries:
         raise WriteError(f"rows of {origin} were not stored: {error}") from error
     with suppress(Error):
@@ -174,7 +185,7 @@ def _store_atomic(
             except _MARKER_MOVED:  # a twin of this task was faster, or an answer was lost: the marker tells
                 progress = _read_progress(js, options.stream, subject)
             except BatchError as error:
-                tries = _again(nc, tries, origin, error)
+                tries = wait_for_another_try(nc, tries, origin, error)
                 progress = _read_progress(js, options.stream, subject)
             else:
                 stored += len(todo)

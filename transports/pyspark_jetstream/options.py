@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from jsproto.client.fast import DEFAULT_FLOW
 from jsproto.errors import LocalProtocolError
@@ -23,9 +23,12 @@ from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import parse_timestamp
 
 T = TypeVar("T")
+Offsets: TypeAlias = str | dict[str, int]  # "earliest", "latest", or a sequence for each stream
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+_DEFAULT: Final[Offsets] = ""  # what suits the kind of read
+_LATEST: Final[Offsets] = LATEST
 DELIVERIES: Final = ("fast", "fastDedup", "atomic")
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
@@ -80,8 +83,8 @@ class ReadOptions:
     connecting: Connecting
     streams: tuple[str, ...]
     subject: str | None
-    starting: str | dict[str, int]
-    ending: str | dict[str, int]
+    starting: Offsets
+    ending: Offsets
     starting_time: int | None
     ending_time: int | None
     max_per_trigger: int | None
@@ -180,8 +183,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if streams is None:
         raise OptionError('option stream is missing, such as .option("stream", "EVENTS") or .load("EVENTS")')
     names = _names(streams)
-    starting = given.parsed("startingOffsets", _offsets, "")
-    ending = given.parsed("endingOffsets", _offsets, LATEST)
+    starting: Offsets = given.parsed("startingOffsets", _offsets, _DEFAULT)
+    ending: Offsets = given.parsed("endingOffsets", _offsets, _LATEST)
     starting_time = given.parsed("startingTimestamp", _timestamp, None)
     ending_time = given.parsed("endingTimestamp", _timestamp, None)
     if starting and starting_time is not None:
@@ -189,7 +192,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if given.text("endingOffsets") is not None and ending_time is not None:
         raise OptionError("options endingOffsets and endingTimestamp exclude each other")
     for what, offsets in (("startingOffsets", starting), ("endingOffsets", ending)):
-        unknown = set(offsets) - set(names) if isinstance(offsets, dict) else set()
+        unknown = offsets.keys() - set(names) if isinstance(offsets, dict) else None
         if unknown:
             raise OptionError(f"option {what} names {min(unknown)!r}, which is not read")
     if ending == EARLIEST:
@@ -275,7 +278,7 @@ def _delivery(value: str) -> str:
     return {name.lower(): name for name in DELIVERIES}[value.lower()]
 
 
-def _offsets(value: str) -> str | dict[str, int]:
+def _offsets(value: str) -> Offsets:
     """ "earliest", "latest", or JSON of a sequence for each stream (-2 and -1 as Kafka has them)."""
     if value in (EARLIEST, LATEST):
         return value

@@ -1,9 +1,9 @@
 """What a read covers, decided once in the driver: from which sequence to which, and how that is cut into tasks.
 
 Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ranges are half
-open: ``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made anew
-since the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range leave
-no trace, and nobody can tell.
+open: ``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made
+anew since the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range
+leave no trace, and nobody can tell.
 
 Not here: reading a range (``ranges``).
 """

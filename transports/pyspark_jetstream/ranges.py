@@ -80,5 +80,5 @@ def _read(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Iterat
                 continue
             inside = bisect_left(columns.seqs, wanted.hi)
             if inside:
-                yield StoredColumns(*(column[:inside] for column in columns))
+                yield columns.first(inside)
             return

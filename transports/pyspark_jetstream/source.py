@@ -62,8 +62,9 @@ class _Reads:
         self.options = options
         check_read_schema(schema)
 
-    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
+        assert isinstance(partition, RangePartition)
         wanted, options = partition.wanted, self.options
         builder = BatchBuilder(self.schema, wanted.stream)
         with jetstream(options.connecting) as js:
@@ -92,9 +93,7 @@ def kept(columns: StoredColumns, pattern: str) -> StoredColumns:
     """The rows whose subject matches."""
     known = {subject: matches(pattern, subject.decode("utf-8", "surrogateescape")) for subject in set(columns.subjects)}
     wanted = [known[subject] for subject in columns.subjects]
-    if all(wanted):
-        return columns
-    return StoredColumns(*([value for value, keep in zip(column, wanted, strict=True) if keep] for column in columns))
+    return columns if all(wanted) else columns.where(wanted)
 
 
 class JetStreamReader(_Reads, DataSourceReader):
@@ -113,6 +112,10 @@ class JetStreamReader(_Reads, DataSourceReader):
                 whole = self.bounded(js, Range(stream, created(info), lo, min(hi, end_of(info))))
                 found += cut(filtered(js, info, options.subject, whole), options, parallelism())
         return [RangePartition(wanted) for wanted in found] or [RangePartition(Range(options.streams[0], 0, 1, 1))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self.rows(partition)
 
     def bounded(self, js: Any, whole: Range) -> Range:
         """Narrowed by filters that Spark has pushed down; here there are none."""
@@ -181,6 +184,10 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
                 whole = Range(stream, begin.created, begin.seq, place.seq)
                 found += cut(filtered(js, info, self.options.subject, whole), self.options, parallelism())
         return [RangePartition(wanted) for wanted in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self.rows(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
