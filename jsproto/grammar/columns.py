@@ -1,9 +1,9 @@
 """Stored messages as columns: lists that are as long as there are messages, for whoever reads by the thousand.
 
 Rules: one regular expression over all header blocks at once does what takes a dozen calls for each message. It has to
-find one server's block for each message, with the sequence that the message is known to have; where it does not (a
-stored header imitates the server's, a server writes them otherwise), every message is parsed by itself, with the same
-result as ``StoredMsg`` has.
+find the server's part at the end of each block, and nowhere else; where it does not (a stored header imitates the
+server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way the result
+is what ``StoredMsg`` has.
 
 Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.direct``).
 """
@@ -19,10 +19,10 @@ from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.stored import StoredMsg
 
-_BARE: Final = b"NATS/1.0\r\nNats-Stream: "  # how a block begins that has the server's part alone
-_BLOCK: Final = re.compile(
-    rb"\r\nNats-Stream: [^\r\n]++\r\nNats-Subject: ([^\r\n]++)\r\nNats-Sequence: ([0-9]{1,20}+)"
-    rb"\r\nNats-Time-Stamp: ([^\r\n]++)\r\nNats-Num-Pending: [0-9]{1,20}+\r\nNats-Last-Sequence: [0-9]{1,20}+\r\n\r\n"
+_END: Final = b"\r\n\r\n"
+_SERVER_PART: Final = re.compile(
+    rb"\r\nNats-Stream: [^\r\n]++\r\nNats-Subject: ([^ \t\r\n]++)\r\nNats-Sequence: [0-9]++"
+    rb"\r\nNats-Time-Stamp: ([0-9TZ:.+-]++)\r\nNats-Num-Pending: [0-9]++\r\nNats-Last-Sequence: [0-9]++\r\n\r\n"
 )
 
 
@@ -53,25 +53,25 @@ class StoredColumns(NamedTuple):
         )  # fmt: skip
 
     def headers(self) -> list[Headers | None]:
-        """The user's headers of each message; None where it has none."""
+        """The user's headers of each message; None where it has none. RemoteProtocolError when they are malformed."""
         return [
-            None if block.startswith(_BARE) else StoredMsg(block, b"", seq).headers
-            for block, seq in zip(self.raw_headers, self.seqs, strict=True)
+            StoredMsg(block, b"", seq).headers or None for block, seq in zip(self.raw_headers, self.seqs, strict=True)
         ]
 
 
 def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
-    """The columns of header blocks, payloads and sequences. RemoteProtocolError when a block has not what it must."""
+    """The columns of header blocks, payloads and sequences. RemoteProtocolError for a block without subject or time."""
     if not parts:
         return StoredColumns((), (), (), (), ())
     blocks, data, seqs = zip(*parts, strict=True)
-    found = _BLOCK.findall(b"".join(blocks))
-    if len(found) == len(parts):
-        subjects, numbers, timestamps = zip(*found, strict=True)
-        if tuple(map(int, numbers)) == seqs:
-            return StoredColumns(subjects, seqs, timestamps, data, blocks)
-    subjects = tuple(_value(block, b"Nats-Subject") for block in blocks)
-    timestamps = tuple(_value(block, b"Nats-Time-Stamp") for block in blocks)
+    text = b"".join(blocks)
+    found = _SERVER_PART.findall(text)
+    # As many ends as blocks, each behind a server's part, and one at the end of each block: so each has one, its own.
+    if len(found) == len(parts) == text.count(_END) and all(block.endswith(_END) for block in blocks):
+        subjects, timestamps = zip(*found, strict=True)
+    else:
+        subjects = tuple([_value(block, b"Nats-Subject") for block in blocks])
+        timestamps = tuple([_value(block, b"Nats-Time-Stamp") for block in blocks])
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
 
 

@@ -78,6 +78,20 @@ class Read:
         return [message.seq for message in self.direct.pop_many(most, self.h.now)]
 
 
+def test_messages_as_columns() -> None:
+    read = Read(seq=1, page_messages=4)
+    read.requests()
+    for seq in range(1, 5):
+        read.message(seq, seq - 1, 6 - seq, b"%d" % seq)
+    read.status(end(last=4, pending=2))
+    assert read.direct.pop_columns(1, read.h.now).data == (b"1",)
+    assert read.requests() == []
+    columns = read.direct.pop_columns(10, read.h.now)
+    assert (columns.seqs, columns.subjects) == ((2, 3, 4), (b"foo.A",) * 3)
+    assert [request["seq"] for request in read.requests()] == [5]
+    assert read.direct.pop_columns(10, read.h.now).seqs == ()
+
+
 def test_one_page_is_all() -> None:
     read = Read(seq=1, subject="foo.>", batch=3, page_bytes=500)
     assert read.requests() == [{"seq": 1, "batch": 3, "max_bytes": 500, "next_by_subj": "foo.>"}]

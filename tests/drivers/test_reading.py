@@ -15,6 +15,7 @@ from jsproto.errors import (
     TooManyResultsError,
 )
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import parse_timestamp
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all
 
@@ -140,3 +141,31 @@ async def test_more_subjects_than_a_server_answers_for(server: Any, connect: Con
         for bad in wrong:
             with pytest.raises(LocalProtocolError):
                 await js.snapshot(name, **bad)
+
+
+async def test_columns(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        async with js.fast_publisher() as batch:
+            await batch.publish_many((f"{name}.{n % 3}", b"%d" % n, {"N": str(n)}) for n in range(1, 301))
+            await batch.publish_many((f"{name}.x", b"%d" % n) for n in range(301, 1_001))
+            await batch.commit()
+        messages = await read_all(js.get_batch(name, seq=11))
+        async with js.get_batch(name, seq=11, max_bytes=20_000) as reader:
+            pieces = [columns async for columns in reader.columns(most=64)]
+        assert {len(columns.seqs) for columns in pieces} <= set(range(1, 65))
+        found = [row for columns in pieces for row in zip(*columns[:4], columns.headers(), strict=True)]
+        assert [(subject.decode(), seq, parse_timestamp(time), data) for subject, seq, time, data, _ in found] == [
+            (message.subject, message.seq, message.timestamp, message.data) for message in messages
+        ]
+        assert [headers or {} for *_, headers in found] == [message.headers or {} for message in messages]
+        assert len(found) == 990
+        assert reader.last_seq == 1_000
+        assert [columns async for columns in js.get_batch(name, subject="nowhere").columns()] == []
+
+
+async def test_columns_of_a_read_that_cannot_be(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_direct=False)
+        with pytest.raises(NoRespondersError, match="allow_direct=True"):
+            [columns async for columns in js.get_batch(name).columns()]

@@ -6,7 +6,7 @@ So one body of tests written for the facade for event loops covers the one for t
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -31,7 +31,7 @@ async def _run(call: Callable[[], Any]) -> Any:
 def _wrap(value: Any) -> Any:
     if isinstance(value, list):
         return [_wrap(item) for item in value]
-    return Awaitable(value) if type(value) in _LIKE else value
+    return Awaitable(value) if type(value) in _LIKE or isinstance(value, Iterator) else value
 
 
 class Awaitable:

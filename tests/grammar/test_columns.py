@@ -1,0 +1,121 @@
+"""Stored messages as columns: the same as ``StoredMsg`` says of each, whatever was stored."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.columns import StoredColumns, stored_columns
+from jsproto.grammar.headers import Headers
+from jsproto.grammar.stored import StoredMsg, paging
+from jsproto.grammar.times import parse_timestamp
+
+TIME = "2026-11-20T20:36:46.910548879Z"
+
+
+def server_part(seq: int, subject: str = "foo.A", time: str = TIME) -> bytes:
+    """What the server appends to the header block of message ``seq`` of a page."""
+    return (
+        f"Nats-Stream: DG\r\nNats-Subject: {subject}\r\nNats-Sequence: {seq}\r\nNats-Time-Stamp: {time}\r\n"
+        f"Nats-Num-Pending: 3\r\nNats-Last-Sequence: {seq - 1}\r\n\r\n"
+    ).encode()
+
+
+def part(seq: int, user: bytes = b"NATS/1.0\r\n", **fields: str) -> tuple[bytes, bytes, int]:
+    return user + server_part(seq, **fields), b"%d" % seq, seq
+
+
+def columns_of(parts: list[tuple[bytes, bytes, int]]) -> StoredColumns:
+    """One by one."""
+    messages = [StoredMsg(*each) for each in parts]
+    return StoredColumns(
+        [message.subject.encode("utf-8", "surrogateescape") for message in messages],
+        [message.seq for message in messages],
+        [b"%d" % message.timestamp for message in messages],
+        [message.data for message in messages],
+        [message.raw_headers for message in messages],
+    )
+
+
+def check(parts: list[tuple[bytes, bytes, int]]) -> None:
+    columns = stored_columns(parts)
+    comparable = columns._replace(timestamps=[b"%d" % parse_timestamp(time) for time in columns.timestamps])
+    assert [list(column) for column in comparable] == [list(column) for column in columns_of(parts)]
+
+
+def test_no_messages() -> None:
+    assert [list(column) for column in stored_columns([])] == [[], [], [], [], []]
+
+
+def test_plain_messages() -> None:
+    columns = stored_columns([part(7), part(9, subject="foo.B")])
+    assert columns[:4] == ((b"foo.A", b"foo.B"), (7, 9), (TIME.encode(),) * 2, (b"7", b"9"))
+    check([part(7), part(9, subject="foo.é")])
+
+
+def test_headers_are_the_users_alone() -> None:
+    columns = stored_columns([part(1), part(2, b"NATS/1.0\r\nA: 1\r\nA: 2\r\n"), part(3, b"NATS/1.0\r\n")])
+    assert columns.headers() == [None, Headers([("A", "1"), ("A", "2")]), None]
+
+
+def test_some_of_them() -> None:
+    columns = stored_columns([part(seq) for seq in range(1, 6)])
+    assert columns.first(2) == stored_columns([part(1), part(2)])
+    some = columns.where([False, True, False, False, True])
+    assert [list(column) for column in some] == [list(column) for column in stored_columns([part(2), part(5)])]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        part(2, b"NATS/1.0\r\n" + server_part(99)[:-2]),  # a whole part of a server, as headers
+        part(2, b"NATS/1.0\r\n" + server_part(99)),  # with the end of a block
+        part(2, b"NATS/1.0\r\nA: "),  # cut off: the server's first line is the end of the user's
+        part(2, b"NATS/1.0\r\nNats-Stream: X\r\n"),
+        (b"NATS/1.0\r\nNats-Subject: a\r\nNats-Time-Stamp: x\r\nNats-Stream: DG\r\n\r\n", b"", 2),
+        (server_part(2)[:-4].join([b"NATS/1.0\r\n", b"\r\n"]), b"", 2),  # without the end of a block
+    ],
+)  # fmt: skip
+def test_what_is_not_written_as_servers_do(odd: tuple[bytes, bytes, int]) -> None:
+    subjects = [b"foo.A", StoredMsg(*odd).subject.encode(), b"foo.A"]
+    assert list(stored_columns([part(1), odd, part(3)]).subjects) == subjects
+
+
+def test_one_message_cannot_stand_in_for_another() -> None:
+    """Two parts in one block and none in the next are as many as there are messages."""
+    forged = server_part(1, "forged") + b"NATS/1.0\r\n" + server_part(2, "forged")
+    broken = (b"NATS/1.0\r\nX:" + server_part(2), b"", 2)
+    check([part(1, b"NATS/1.0\r\n" + forged), broken])
+    check([(b"NATS/1.0\r\n" + forged, b"", 1), (broken[0][:-2], b"", 2)])
+
+
+@pytest.mark.parametrize("missing", [b"Nats-Subject", b"Nats-Time-Stamp"])
+def test_a_message_without_what_each_has(missing: bytes) -> None:
+    block, data, seq = part(2)
+    with pytest.raises(RemoteProtocolError, match=missing.decode()):
+        stored_columns([part(1), (block.replace(missing, b"X"), data, seq)])
+
+
+names = st.sampled_from(
+    [b"Nats-Stream", b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Num-Pending", b"X"]
+)
+values = st.one_of(st.sampled_from([b"1", b"foo.B", TIME.encode(), b""]), st.binary(max_size=5))
+lines = st.lists(st.builds(lambda name, value: name + b": " + value + b"\r\n", names, values), max_size=8)
+imitations = st.lists(st.sampled_from([server_part(1), server_part(2)[:-2], b"\r\n", b"NATS/1.0\r\n", b"A: "]))
+users = st.one_of(lines, imitations).map(lambda found: b"NATS/1.0\r\n" + b"".join(found))
+
+
+@given(st.lists(users, max_size=6))
+@example([b"NATS/1.0\r\n" + server_part(1), b"NATS/1.0\r\nX: "])
+def test_columns_are_the_fields_of_each_message(stored: list[bytes]) -> None:
+    parts = [part(seq, user) for seq, user in enumerate(stored, 1)]
+    columns = stored_columns(parts)
+    for number, each in enumerate(parts):
+        message = StoredMsg(*each)
+        assert columns.seqs[number] == paging(each[0])[0] == message.seq
+        assert columns.data[number] == message.data
+        assert columns.raw_headers[number] == message.raw_headers
+        assert columns.subjects[number].decode("utf-8", "surrogateescape") == message.subject
+        assert parse_timestamp(columns.timestamps[number]) == message.timestamp
