@@ -1,34 +1,103 @@
-"""Connections of tasks and of the driver: short-lived, one for each task.
+"""Connections of tasks and of the driver.
 
-Rules: whoever reads pumps the connection itself; whoever writes has a thread do it, which ends with the task.
+Rules: whoever reads pumps the connection itself; whoever writes, or keeps it between questions, has a thread do it,
+which ends with the process. A task begins behind a driver that has reached the servers, so it waits for them a while; a
+driver that cannot reach them says so at once.
 
 Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import sleep
+from typing import Any, Final, Self, TypeVar
 
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, NoRespondersError, NoServersError
+from jsproto.errors import TimeoutError as NoAnswerError
 from jsproto_io.sync import Connection, JetStream, connect
 from pyspark_jetstream.options import Connecting
 
+T = TypeVar("T")
+
 MAX_RECONNECT_ATTEMPTS: Final = 10
-
-
-@contextmanager
-def jetstream(connecting: Connecting) -> Iterator[JetStream]:
-    """JetStream on a connection of its own, closed at the end. The errors are those of ``jsproto_io.sync.connect``."""
-    with opened(connecting) as nc:
-        yield nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
+WAIT: Final = 20.0  # seconds for a lost connection to come back
+PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
+TRIES: Final = len(PAUSES)
+PASSING: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
+"""What a restarted server, or a new leader, looks like for a while."""
 
 
 def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection:
-    """A connection, pumped by its caller or by a thread of its own."""
+    """A connection, pumped by its caller or by a thread of its own. The errors are those of ``connect``."""
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
         **connecting.keywords,
     }
     return connect(connecting.servers, reader_thread=reader_thread, **keywords)
+
+
+def jetstream_of(nc: Connection, connecting: Connecting) -> JetStream:
+    """JetStream as the options want it."""
+    return nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
+
+
+@contextmanager
+def in_task(connecting: Connecting, *, reader_thread: bool = False) -> Iterator[tuple[Connection, JetStream]]:
+    """A task's connection, closed at the end."""
+    with _dialled(connecting, reader_thread) as nc:
+        yield nc, jetstream_of(nc, connecting)
+
+
+def _dialled(connecting: Connecting, reader_thread: bool) -> Connection:
+    for pause in reversed(PAUSES):
+        with suppress(NoServersError):
+            return opened(connecting, reader_thread=reader_thread)
+        sleep(pause)
+    return opened(connecting, reader_thread=reader_thread)
+
+
+class Kept:
+    """A connection for many questions: made with the first, and anew when it has ended. It is not pickled."""
+
+    def __init__(self, connecting: Connecting) -> None:
+        self._connecting = connecting
+        self._nc: Connection | None = None
+
+    def __reduce__(self) -> tuple[type[Kept], tuple[Connecting]]:
+        return Kept, (self._connecting,)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, question: Callable[[JetStream], T]) -> T:
+        """The answer; asked again, a few times, when the servers go away meanwhile."""
+        tries = TRIES
+        while True:
+            try:
+                if self._nc is None or self._nc.is_closed:
+                    self._nc = opened(self._connecting, reader_thread=True)
+                return question(jetstream_of(self._nc, self._connecting))
+            except PASSING:
+                if not tries:
+                    raise
+            tries -= 1
+            wait_for(self._nc)
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        if self._nc is not None:
+            self._nc.close()
+            self._nc = None
+
+
+def wait_for(nc: Connection | None) -> None:
+    """Until the connection is back, or for a while."""
+    with suppress(Error):
+        if nc is not None:
+            nc.flush(timeout=WAIT)

@@ -18,25 +18,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from time import sleep
 from typing import Any, Final, NamedTuple
 
-from jsproto.api_errors import StreamWrongLastSequenceConstantError, StreamWrongLastSequenceError
-from jsproto.errors import BatchError, Error, MessageNotFoundError
+from jsproto.api_errors import (
+    AtomicPublishIncompleteBatchError,
+    StreamWrongLastSequenceConstantError,
+    StreamWrongLastSequenceError,
+)
+from jsproto.errors import APIError, BatchError, BatchMessageError, MessageNotFoundError
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, FastPublisher, JetStream
-from pyspark_jetstream.options import WriteOptions
+from pyspark_jetstream.connecting import PAUSES, TRIES, wait_for
+from pyspark_jetstream.options import MARKER, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
 Lots = Iterable[Sequence[Row]]
 
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
-TRIES: Final = 5
-WAIT: Final = 20.0  # seconds for a lost connection to come back
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
-_MARKER_MOVED: Final = (StreamWrongLastSequenceError, StreamWrongLastSequenceConstantError)
+_BUSY: Final = (429, 500, 503)
+_PASSING: Final = (
+    AtomicPublishIncompleteBatchError,
+    StreamWrongLastSequenceConstantError,  # a twin's batch is under way
+    StreamWrongLastSequenceError,
+)
 
 
 class WriteError(RuntimeError):
@@ -119,7 +127,7 @@ class _FastSender:
                 return
             except BatchError as error:
                 todo = [*batch.unacknowledged, *todo[batch.sequence - before :]]
-                self._again(error)
+                self._again(batch, error)
 
     def commit(self) -> None:
         while self._batch is not None:
@@ -129,25 +137,19 @@ class _FastSender:
                 self._batch = None
             except BatchError as error:
                 rest = batch.unacknowledged
-                self._again(error)
+                self._again(batch, error)
                 self.send(rest)
 
     def abandon(self) -> None:
         if self._batch is not None:
             self._batch.abandon()
 
-    def _again(self, error: Error) -> None:
+    def _again(self, batch: FastPublisher, error: BatchError) -> None:
         self._batch = None
-        self._tries = wait_for_another_try(self._nc, self._tries, self._origin, error)
-
-
-def wait_for_another_try(nc: Connection, tries: int, origin: Origin, error: Error) -> int:
-    """Wait for the connection, and count; WriteError when there were enough tries."""
-    if not tries:
-        raise WriteError(f"rows of {origin} were not stored: {error}") from error
-    with suppress(Error):
-        nc.flush(timeout=WAIT)
-    return tries - 1
+        if isinstance(error, BatchMessageError) or not self._tries:
+            raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
+        self._tries = TRIES if batch.acked else self._tries - 1
+        wait_for(self._nc)
 
 
 # -- atomic ------------------------------------------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class _Progress:
 
 def marker_subject(options: WriteOptions, origin: Origin) -> str:
     """Where the markers of a partition are."""
-    return f"{options.marker_subject}.{origin.query}.{origin.partition}"
+    return f"{options.marker_subject}.{MARKER}.{origin.query}.{origin.partition}"
 
 
 def _store_atomic(
@@ -177,20 +179,33 @@ def _store_atomic(
         rows += len(chunk)
         tries = TRIES
         while not _is_done(progress, origin, rows):
-            todo = chunk[len(chunk) - (rows - _done(progress, origin)) :]
+            missing = rows - _done(progress, origin)
+            if missing > len(chunk):
+                raise WriteError(f"rows of {origin}: the marker of row {rows - len(chunk)} on {subject} has gone")
+            todo = chunk[len(chunk) - missing :]
             marker = json.dumps({"batch": origin.batch, "rows": rows}).encode()
             condition = {EXPECTED: str(progress.marker)}
             try:
                 ack = js.publish_batch([*todo, (subject, marker, condition)])
-            except _MARKER_MOVED:  # a twin of this task was faster, or an answer was lost: the marker tells
-                progress = _read_progress(js, options.stream, subject)
-            except BatchError as error:
-                tries = wait_for_another_try(nc, tries, origin, error)
-                progress = _read_progress(js, options.stream, subject)
+            except (BatchError, APIError) as error:
+                # A twin of this task was faster, or the answer was lost: then the marker has moved. Or it was refused.
+                refused = error if isinstance(error, APIError) else error.__cause__
+                wait_for(nc)
+                before, progress = progress, _read_progress(js, options.stream, subject)
+                if progress == before:
+                    if not tries or (isinstance(refused, APIError) and not _passes(refused)):
+                        raise WriteError(f"rows of {origin} were not stored: {error}") from error
+                    tries -= 1
+                    sleep(PAUSES[tries])
             else:
-                stored += len(todo)
+                stored += missing
                 progress = _Progress(origin.batch, rows, ack.seq)
     return Stored(rows, stored)
+
+
+def _passes(refusal: APIError) -> bool:
+    """Whether the same may be taken a little later."""
+    return refusal.code in _BUSY or isinstance(refusal, _PASSING)
 
 
 def _done(progress: _Progress, origin: Origin) -> int:

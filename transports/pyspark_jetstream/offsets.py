@@ -9,7 +9,7 @@ Not here: which sequences there are (``planning``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from pyspark_jetstream.options import OptionError
@@ -36,7 +36,7 @@ def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
     """The positions of an offset. OptionError when it is not one of ours."""
     try:
         if offset["v"] != VERSION:
-            raise OptionError(f"the checkpoint has offsets of version {offset['v']}, which a later release wrote")
+            raise OptionError(f"the checkpoint has offsets of version {offset['v']}, which this release cannot read")
         return {
             str(name): Position(int(position["created"]), int(position["seq"]))
             for name, position in offset["streams"].items()
@@ -45,3 +45,11 @@ def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
         if isinstance(error, OptionError):
             raise
         raise OptionError(f"the checkpoint has offsets of another source: {offset!r}") from None
+
+
+def check_streams(positions: Mapping[str, Position], streams: Collection[str]) -> None:
+    """OptionError when the checkpoint is that of other streams; more streams than it has are new ones."""
+    gone = sorted(positions.keys() - set(streams))
+    if gone:
+        text = f"the checkpoint is of stream {', '.join(gone)}, and {', '.join(streams)} is to be read"
+        raise OptionError(f"{text}: take another checkpointLocation")

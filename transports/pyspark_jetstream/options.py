@@ -10,9 +10,9 @@ Not here: whether the stream can do it (``planning``, ``delivery``), which takes
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -29,6 +29,8 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _DEFAULT: Final[Offsets] = ""  # what suits the kind of read
 _LATEST: Final[Offsets] = LATEST
+MARKER: Final = "$spark"
+"""The token that tells the subjects of our own markers: ``markerSubject.$spark.QUERY.PARTITION``."""
 DELIVERIES: Final = ("fast", "fastDedup", "atomic")
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
@@ -46,14 +48,16 @@ _CONNECTION: Final = {
 _SECRETS: Final = frozenset({"password", "token"})
 _SOURCE: Final = (
     "servers", "stream", "subject", "filterSubject", "startingOffsets", "endingOffsets", "startingTimestamp",
-    "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss",
-    "includeHeaders", "includeBatchMarkers", "batchSize", "maxBytes", "requestTimeout", "fetch.numRetries",
-    "pushFilters", "kvBucket",
+    "endingTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
+    "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "includeBookkeeping", "batchSize", "maxBytes",
+    "requestTimeout", "fetch.numRetries", "pushFilters", "kvBucket",
 )  # fmt: skip
 _SINK: Final = (
     "servers", "stream", "subject", "delivery", "msgIdPrefix", "flow", "maxOutstandingAcks", "markerSubject",
     "requestTimeout", "ignoreExtraColumns",
 )  # fmt: skip
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600}
 _TRUE: Final = {"true": True, "false": False}
 
 
@@ -88,12 +92,14 @@ class ReadOptions:
     starting_time: int | None
     ending_time: int | None
     max_per_trigger: int | None
+    min_per_trigger: int | None
+    max_trigger_delay: float
     min_partitions: int | None
     max_per_partition: int
     fail_on_data_loss: bool
     include_headers: bool
-    include_batch_markers: bool
-    page_messages: int
+    include_bookkeeping: bool
+    rows: int
     page_bytes: int
     retries: int
     push_filters: bool
@@ -137,7 +143,7 @@ class _Given:
             return default
         try:
             return parse(value)
-        except (ValueError, KeyError, TypeError, LocalProtocolError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, LocalProtocolError) as error:
             reason = f": {error}" if isinstance(error, LocalProtocolError) else ""
             raise OptionError(f"option {name} cannot be {value!r}{reason}") from None
 
@@ -146,6 +152,9 @@ class _Given:
         if not 1 <= number <= most:
             raise OptionError(f"option {name} must be 1 to {most}, not {number}")
         return number
+
+    def count_if_given(self, name: str, most: int = 2**63 - 1) -> int | None:
+        return None if self.text(name) is None else self.count(name, 1, most)
 
     def flag(self, name: str, default: bool) -> bool:
         return self.parsed(name, lambda value: _TRUE[value.lower()], default)
@@ -205,15 +214,17 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         ending=ending,
         starting_time=starting_time,
         ending_time=ending_time,
-        max_per_trigger=given.count("maxOffsetsPerTrigger", 1) if given.text("maxOffsetsPerTrigger") else None,
-        min_partitions=given.count("minPartitions", 1, 100_000) if given.text("minPartitions") else None,
+        max_per_trigger=given.count_if_given("maxOffsetsPerTrigger"),
+        min_per_trigger=given.count_if_given("minOffsetsPerTrigger"),
+        max_trigger_delay=given.parsed("maxTriggerDelay", _seconds, 900.0),
+        min_partitions=given.count_if_given("minPartitions", 100_000),
         max_per_partition=given.count("maxRecordsPerPartition", 250_000),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_headers=given.flag("includeHeaders", False),
-        include_batch_markers=given.flag("includeBatchMarkers", False),
-        page_messages=given.count("batchSize", 10_000, 1_000_000),
+        include_bookkeeping=given.flag("includeBookkeeping", False),
+        rows=given.count("batchSize", 10_000, 1_000_000),
         page_bytes=given.count("maxBytes", 8 * 1024 * 1024, 48 * 1024 * 1024),
-        retries=given.parsed("fetch.numRetries", int, 3),
+        retries=given.parsed("fetch.numRetries", _natural, 3),
         push_filters=given.flag("pushFilters", False),
         bucket=bucket,
     )
@@ -267,11 +278,19 @@ def _filter(value: str) -> str | None:
     return value
 
 
-def _seconds(value: str) -> float:
-    number = float(value.removesuffix("s"))
-    if not 0 < number < 86_400:
+def _natural(value: str) -> int:
+    number = int(value)
+    if number < 0:
         raise ValueError
     return number
+
+
+def _seconds(value: str) -> float:
+    number, unit = _DURATION.fullmatch(value).groups()  # type: ignore[union-attr]  # AttributeError: it is none
+    seconds = float(number) * _UNITS[unit or "s"]
+    if not 0 < seconds <= 86_400:
+        raise ValueError
+    return seconds
 
 
 def _delivery(value: str) -> str:
@@ -296,11 +315,6 @@ def _timestamp(value: str) -> int | None:
     if value.isdigit():
         return int(value) * NANOSECONDS_PER_MILLISECOND
     return parse_timestamp(value)
-
-
-def rfc3339(nanoseconds: int) -> str:
-    """A time for people, in errors."""
-    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat()
 
 
 def _without_password(servers: str) -> str:

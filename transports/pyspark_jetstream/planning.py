@@ -18,13 +18,15 @@ from typing import Final
 
 from jsproto.errors import APIError, MessageNotFoundError
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import Position
-from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions, rfc3339
+from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
 
 STREAM_NOT_FOUND: Final = 10059
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
+HOW_TO_GO_ON: Final = "set failOnDataLoss to false to go on with what is there"
 DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
 
 
@@ -66,7 +68,13 @@ def end_of(info: StreamInfo) -> int:
     return info.state.last_seq + 1
 
 
+def first_of(info: StreamInfo) -> int:
+    """The sequence of the first message, or of where it would be."""
+    return max(info.state.first_seq, 1)
+
+
 def created(info: StreamInfo) -> int:
+    """When the stream was made, in nanoseconds since the epoch."""
     return info.created or 0
 
 
@@ -77,7 +85,7 @@ def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], t
     stream = info.config.name
     wanted = offsets.get(stream, default) if isinstance(offsets, Mapping) else offsets or default
     if wanted in (EARLIEST, FROM_EARLIEST):
-        return max(info.state.first_seq, 1)
+        return first_of(info)
     if wanted in (LATEST, FROM_LATEST):
         return end_of(info)
     assert isinstance(wanted, int)
@@ -96,10 +104,10 @@ def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Posit
     """Where to begin, when ``since`` was wanted. DataLossError when that is gone, unless loss may be passed over."""
     stream = info.config.name
     if since.created != created(info):
-        was, now = rfc3339(since.created), rfc3339(created(info))
+        was, now = format_timestamp(since.created), format_timestamp(created(info))
         _lost(options, f"stream {stream} was made anew: the offset is of {was}, the stream of {now}")
-        return Position(created(info), max(info.state.first_seq, 1))
-    first, end = max(info.state.first_seq, 1), end_of(info)
+        return Position(created(info), first_of(info))
+    first, end = first_of(info), end_of(info)
     if since.seq > end:
         _lost(options, f"stream {stream} ends at sequence {end - 1}, but {since.seq} was to be read next")
         return Position(since.created, end)
@@ -111,8 +119,16 @@ def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Posit
 
 def _lost(options: ReadOptions, what: str) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{what}; set failOnDataLoss to false to go on with what is there")
+        raise DataLossError(f"{what}; {HOW_TO_GO_ON}")
     warnings.warn(what, stacklevel=3)
+
+
+def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> int | None:
+    """The sequence of the next message from ``seq`` on that matches, as the leader knows it; None: there is none."""
+    try:
+        return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader").seq
+    except MessageNotFoundError:
+        return None
 
 
 def cut(whole: Range, options: ReadOptions, parallelism: int) -> Sequence[Range]:
@@ -129,17 +145,18 @@ def cut(whole: Range, options: ReadOptions, parallelism: int) -> Sequence[Range]
 def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:
     """The range with the filter where it costs least.
 
-    A server looks for wildcards message by message, at several times the price of reading all; a filter that takes
-    everything is none.
+    A server looks for wildcards message by message, at several times the price of reading all, which is why a filter
+    that takes much is left to the task. It is not left out, whatever the stream's subjects are: they may have been
+    others once, and what comes from sources has subjects of its own.
     """
-    subjects = info.config.subjects or [info.config.name]
-    if subject is None or all(covers(subject, each) for each in subjects):
+    if subject is None or subject == ">":
         return whole
     wanted = replace(whole, subject=subject)
     if "*" not in subject and ">" not in subject:
         return wanted
-    span = whole.hi - whole.lo
-    return replace(wanted, local=count_of(js, wanted) > span * DENSE)
+    if info.config.subjects and all(covers(subject, each) for each in info.config.subjects):
+        return replace(wanted, local=True)
+    return replace(wanted, local=count_of(js, wanted) > (whole.hi - whole.lo) * DENSE)
 
 
 def count_of(js: JetStream, wanted: Range) -> int:

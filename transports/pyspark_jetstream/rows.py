@@ -9,6 +9,7 @@ Not here: sending (``delivery``), the types of columns (``schema``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Final
 
@@ -16,49 +17,67 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jsproto.grammar.headers import Headers
-from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row, WriteError
-from pyspark_jetstream.options import WriteOptions
+from jsproto.grammar.subjects import matches
+from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
 
 TTL: Final = "Nats-TTL"
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
 
 
+@dataclass(frozen=True)
+class Target:
+    """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers)."""
+
+    stream: str
+    subjects: tuple[str, ...]
+    max_size: int
+
+
+class RowError(RuntimeError):
+    """A row cannot be stored, ever; the message says which one of its task and why."""
+
+
 def lots_of(
-    batches: Iterable[pa.RecordBatch], names: Sequence[str], options: WriteOptions, max_payload: int
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target
 ) -> Iterator[list[Row]]:
-    """The rows of each Arrow batch: (subject, payload), with headers where there are any."""
+    """The rows of each Arrow batch: (subject, payload), with headers where there are any. RowError."""
     before = 0
     for batch in batches:
         if batch.num_rows:
-            yield _rows(batch, names, options, max_payload, before)
+            yield _rows(batch, names, subject, target, before)
         before += batch.num_rows
 
 
-def _rows(
-    batch: pa.RecordBatch, names: Sequence[str], options: WriteOptions, max_payload: int, before: int
-) -> list[Row]:
+def _rows(batch: pa.RecordBatch, names: Sequence[str], subject: str | None, target: Target, before: int) -> list[Row]:
     data = batch.column("data").cast(pa.binary())
-    longest = pc.max(pc.binary_length(data)).as_py() or 0
-    if longest > max_payload:
-        at = pc.index(pc.binary_length(data), longest).as_py()
-        raise WriteError(f"row {before + at} has {longest} bytes; the server takes {max_payload}")
+    lengths = pc.binary_length(data)
+    longest = pc.max(lengths).as_py() or 0
+    if longest > target.max_size:
+        at = pc.index(lengths, longest).as_py()
+        raise RowError(f"row {before + at} has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
     payloads = data.to_pylist()
     if data.null_count:
         payloads = [payload or b"" for payload in payloads]
-    columns = [_subjects(batch, names, options, before), payloads]
+    columns = [_subjects(batch, names, subject, target, before), payloads]
     headers = _headers(batch, names)
     return list(zip(*columns, strict=False) if headers is None else zip(*columns, headers, strict=False))
 
 
-def _subjects(batch: pa.RecordBatch, names: Sequence[str], options: WriteOptions, before: int) -> Iterable[str]:
+def _subjects(
+    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, target: Target, before: int
+) -> Iterable[str]:
     if "subject" not in names:
-        return repeat(str(options.subject))
+        return repeat(str(subject))
     subjects = batch.column("subject")
     if subjects.null_count:
-        if options.subject is None:
+        if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
-            raise WriteError(f"row {before + at} has no subject, and the option subject is not set")
-        subjects = subjects.fill_null(options.subject)
+            raise RowError(f"row {before + at} has no subject, and the option subject is not set")
+        subjects = subjects.fill_null(subject)
+    for each in pc.unique(subjects).to_pylist():
+        if not any(matches(pattern, each) for pattern in target.subjects):
+            at = pc.index(subjects, pa.scalar(each, subjects.type)).as_py()
+            raise RowError(f"row {before + at}: stream {target.stream} does not take subject {each!r}")
     found: list[str] = subjects.to_pylist()
     return found
 

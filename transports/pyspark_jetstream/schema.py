@@ -8,15 +8,16 @@ Not here: the values of a key-value bucket (``buckets``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_jetstream.options import OptionError, WriteOptions
+from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.batch import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
+from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from jsproto.grammar.columns import StoredColumns
@@ -33,6 +34,8 @@ _READ: Final = {
     "timestamp_ns": "bigint",
 }
 DEFAULT: Final = "subject string, data binary, stream string, seq bigint, timestamp timestamp"
+_BOOKKEEPING: Final = frozenset({BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT})
+"""What an atomic batch leaves in the headers of its messages."""
 _WRITE: Final = {
     "subject": ("string",),
     "data": ("binary", "string"),
@@ -50,6 +53,8 @@ def read_schema(include_headers: bool) -> str:
 
 def check_read_schema(schema: StructType) -> list[str]:
     """The columns that are wanted. OptionError for one that there is not, or of another type."""
+    if not schema.fields:
+        raise OptionError("the schema has no columns")
     for column in schema.fields:
         wanted = _READ.get(column.name)
         if wanted is None:
@@ -102,9 +107,10 @@ def _plain(ddl: str) -> str:
 class BatchBuilder:
     """Arrow batches of one schema, out of columns of stored messages."""
 
-    def __init__(self, schema: StructType, stream: str) -> None:
+    def __init__(self, schema: StructType, stream: str, options: ReadOptions) -> None:
         self.schema = arrow_schema(schema)
         self._stream = stream
+        self._hidden = frozenset[str]() if options.include_bookkeeping else _BOOKKEEPING
 
     def build(self, parts: Sequence[StoredColumns]) -> pa.RecordBatch:
         """One batch of all ``parts``."""
@@ -122,22 +128,28 @@ class BatchBuilder:
         if name == "seq":
             return pa.array(_chained(part.seqs for part in parts), kind)
         if name == "headers":
-            return pa.array([_pairs(headers) for part in parts for headers in part.headers()], pa.list_(_HEADER)).cast(
-                kind
-            )
+            pairs = [found for part in parts for found in self._headers(part)]
+            return pa.array(pairs, pa.list_(_HEADER)).cast(kind)
         times = _texts(part.timestamps for part in parts).cast(pa.timestamp("ns", "UTC"))
-        return times.cast(kind) if name == "timestamp_ns" else pc.floor_temporal(times, unit="microsecond").cast(kind)
+        return times.cast(kind, safe=False)  # which cuts nanoseconds off
+
+    def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
+        try:
+            for headers in part.headers():
+                pairs = [] if headers is None else [pair for pair in headers.items() if pair[0] not in self._hidden]
+                yield [(name, value.encode("utf-8", "surrogateescape")) for name, value in pairs] or None
+        except RemoteProtocolError as error:
+            text = f"a message of {part.seqs[0]} to {part.seqs[-1]} has headers that cannot be read"
+            raise RemoteProtocolError(f"stream {self._stream}: {text} ({error})") from None
 
 
-def _chained(columns: Any) -> list[Any]:
+def _chained(columns: Iterable[Sequence[Any]]) -> list[Any]:
     return [value for column in columns for value in column]
 
 
-def _texts(columns: Any) -> pa.Array:
-    return pa.array(_chained(columns), pa.binary()).cast(pa.string())
-
-
-def _pairs(headers: Any) -> list[tuple[str, bytes]] | None:
-    if headers is None:
-        return None
-    return [(name, value.encode("utf-8", "surrogateescape")) for name, value in headers.items()]
+def _texts(columns: Iterable[Sequence[bytes]]) -> pa.Array:
+    values = _chained(columns)
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:  # NATS takes any bytes for a subject
+        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())

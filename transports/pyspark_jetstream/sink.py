@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,15 +22,16 @@ from pyspark.sql.types import StructType
 
 from jsproto.errors import APIError
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.connecting import opened
+from pyspark_jetstream.connecting import Kept, in_task
 from pyspark_jetstream.delivery import Origin, store
-from pyspark_jetstream.options import OptionError, WriteOptions
+from pyspark_jetstream.options import MARKER, OptionError, WriteOptions
 from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
-from pyspark_jetstream.rows import lots_of
+from pyspark_jetstream.rows import Target, lots_of
 from pyspark_jetstream.schema import check_write_schema
 
-BATCH_ID = "streaming.sql.batchId"
-QUERY_ID = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+QUERY_ID: Final = "sql.streaming.queryId"
+UNLIMITED: Final = 2**63
 
 
 @dataclass
@@ -49,18 +51,17 @@ class _Writes:
             raise OptionError("a stream is not overwritten: use mode('append'), and purge the stream yourself")
         self.options = options
         self.names = check_write_schema(schema, options)
-        with opened(options.connecting) as nc:
-            check_stream(nc.jetstream(domain=options.connecting.domain, prefix=options.connecting.prefix), options)
+        with Kept(options.connecting) as kept:
+            self.target = kept.ask(lambda js: checked_target(js, options))
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
         context = TaskContext.get()
         origin = Origin(query, batch, context.partitionId() if context is not None else 0)
         # With a thread of its own the connection keeps a batch alive while Spark computes the next rows.
-        with opened(self.options.connecting, reader_thread=True) as nc:
-            connecting = self.options.connecting
-            js = nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
-            lots = lots_of(iterator, self.names, self.options, nc.max_payload)
+        with in_task(self.options.connecting, reader_thread=True) as (nc, js):
+            target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
+            lots = lots_of(iterator, self.names, self.options.subject, target)
             stored = store(nc, js, lots, origin, self.options)
         return Written(origin.partition, stored.rows, stored.stored)
 
@@ -94,8 +95,8 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
         return self.store(iterator, query, int(batch))
 
 
-def check_stream(js: JetStream, options: WriteOptions) -> None:
-    """OptionError with one line when the stream cannot take what is to be written."""
+def checked_target(js: JetStream, options: WriteOptions) -> Target:
+    """What the stream takes. OptionError with one line when it cannot take what is to be written."""
     stream = options.stream
     try:
         config = js.stream_info(stream).config
@@ -115,8 +116,12 @@ def check_stream(js: JetStream, options: WriteOptions) -> None:
             raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
         if options.marker_subject is None:
             raise OptionError("delivery atomic needs option markerSubject: a subject of the stream for its markers")
-        if not any(covers(each, f"{options.marker_subject}.*.*") for each in subjects):
-            text = f"markers go to {options.marker_subject}.QUERY.PARTITION, which stream {stream} does not take"
+        if not any(covers(each, f"{options.marker_subject}.{MARKER}.*.*") for each in subjects):
+            text = (
+                f"markers go to {options.marker_subject}.{MARKER}.QUERY.PARTITION, which stream {stream} does not take"
+            )
             raise OptionError(f"{text}: it takes {', '.join(subjects)}")
     elif not config.allow_batched:
         raise OptionError(f"stream {stream} takes no fast-ingest batches: update it with allow_batched=True")
+    most = config.max_msg_size or -1
+    return Target(stream, tuple(subjects), most if most > 0 else UNLIMITED)

@@ -10,6 +10,7 @@ Not here: options (``options``), which ranges (``planning``), the reading itself
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -20,9 +21,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from jsproto.grammar.columns import StoredColumns
-from jsproto.grammar.subjects import matches
-from pyspark_jetstream.connecting import jetstream
-from pyspark_jetstream.offsets import Position, decode_offset, encode_offset
+from jsproto.grammar.config import StreamInfo
+from jsproto_io.sync import JetStream
+from pyspark_jetstream.connecting import Kept, in_task
+from pyspark_jetstream.offsets import Position, check_streams, decode_offset, encode_offset
 from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
@@ -31,20 +33,22 @@ from pyspark_jetstream.planning import (
     cut,
     end_of,
     filtered,
+    first_of,
     look_up,
+    next_at_leader,
     resolve,
 )
-from pyspark_jetstream.ranges import read_range
+from pyspark_jetstream.ranges import read_range, visible
 from pyspark_jetstream.schema import BatchBuilder, check_read_schema
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # before 4.2 there is no admission control
-    ReadAllAvailable = ReadLimit = ReadMaxRows = None  # type: ignore[assignment,misc]
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:  # before 4.2 Spark admits everything, and so it is limited here
+    ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
-ROWS: Final = 10_000  # in an Arrow batch, about
 LOOK_EVERY: Final = 0.1  # seconds; an idle query asks for the latest offset a hundred times a second
+HOLD: Final = 60.0  # seconds for which an offset stands still when nothing new matches; then retention may pass it
 
 
 @dataclass
@@ -55,7 +59,7 @@ class RangePartition(InputPartition):
 
 
 class _Reads:
-    """What both kinds of reader do in a task."""
+    """What both kinds of reader have in common."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self.schema = schema
@@ -66,34 +70,34 @@ class _Reads:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
         assert isinstance(partition, RangePartition)
         wanted, options = partition.wanted, self.options
-        builder = BatchBuilder(self.schema, wanted.stream)
-        with jetstream(options.connecting) as js:
-            yield from batches(read_range(js, wanted, options), wanted, builder, options)
+        builder = BatchBuilder(self.schema, wanted.stream, options)
+        with in_task(options.connecting) as (nc, js):
+            yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
+
+    def tasks(self, js: JetStream, info: StreamInfo, whole: Range) -> Sequence[RangePartition]:
+        """The tasks of a range."""
+        if whole.hi <= whole.lo:
+            return []
+        filtered_range = filtered(js, info, self.options.subject, whole)
+        return [RangePartition(wanted) for wanted in cut(filtered_range, self.options, os.cpu_count() or 1)]
 
 
 def batches(
     pieces: Iterator[StoredColumns], wanted: Range, builder: BatchBuilder, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of about ``ROWS`` rows, of what is to be seen of ``pieces``."""
+    """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``."""
     collected: list[StoredColumns] = []
     rows = 0
     for piece in pieces:
-        seen = piece if wanted.subject is None or not wanted.local else kept(piece, wanted.subject)
+        seen = visible(piece, wanted, options)
         if seen.seqs:
             collected.append(seen)
             rows += len(seen.seqs)
-        if rows >= ROWS:
+        if rows >= options.rows:
             yield builder.build(collected)
             collected, rows = [], 0
     if collected:
         yield builder.build(collected)
-
-
-def kept(columns: StoredColumns, pattern: str) -> StoredColumns:
-    """The rows whose subject matches."""
-    known = {subject: matches(pattern, subject.decode("utf-8", "surrogateescape")) for subject in set(columns.subjects)}
-    wanted = [known[subject] for subject in columns.subjects]
-    return columns if all(wanted) else columns.where(wanted)
 
 
 class JetStreamReader(_Reads, DataSourceReader):
@@ -101,25 +105,25 @@ class JetStreamReader(_Reads, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. OptionError, DataLossError in the driver."""
+        with Kept(self.options.connecting) as kept:
+            found = kept.ask(self._planned)
+        return found or [RangePartition(Range(self.options.streams[0], 0, 1, 1))]  # Spark runs one task at least
+
+    def _planned(self, js: JetStream) -> list[InputPartition]:
         options = self.options
-        found: list[Range] = []
-        with jetstream(options.connecting) as js:
-            for stream in options.streams:
-                info = look_up(js, stream)
-                lo = resolve(js, info, options.starting, options.starting_time, EARLIEST)
-                hi = resolve(js, info, options.ending, options.ending_time, LATEST)
-                lo = check_loss(info, Position(created(info), lo), options).seq
-                whole = self.bounded(js, Range(stream, created(info), lo, min(hi, end_of(info))))
-                found += cut(filtered(js, info, options.subject, whole), options, parallelism())
-        return [RangePartition(wanted) for wanted in found] or [RangePartition(Range(options.streams[0], 0, 1, 1))]
+        found: list[InputPartition] = []
+        for stream in options.streams:
+            info = look_up(js, stream)
+            lo = resolve(js, info, options.starting, options.starting_time, EARLIEST)
+            hi = min(resolve(js, info, options.ending, options.ending_time, LATEST), end_of(info))
+            lo = check_loss(info, Position(created(info), lo), options).seq
+            found += self.tasks(js, info, Range(stream, created(info), lo, hi))
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        return self.rows(partition)
-
-    def bounded(self, js: Any, whole: Range) -> Range:
-        """Narrowed by filters that Spark has pushed down; here there are none."""
-        return whole
+        assert isinstance(partition, RangePartition)
+        return iter(()) if partition.wanted.hi <= partition.wanted.lo else self.rows(partition)
 
 
 class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -127,36 +131,46 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
-        self._until: dict[str, int] | None = None  # AvailableNow: where this run ends
-        self._planned: dict[str, Any] | None = None
+        self._kept = Kept(options.connecting)
+        self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
+        self._begun: dict[str, Position] | None = None  # where the next micro-batch begins, as far as is known
+        self._moved_at = monotonic()  # when a micro-batch was planned
+        self._nothing_before: dict[str, Position] = {}  # no message from the offset to there matches
         self._looked_at = float("-inf")
-        self._latest: dict[str, Position] = {}
+        self._infos: dict[str, StreamInfo] = {}
+        if ReadMaxRows is None and options.max_per_trigger is not None:
+            warnings.warn("before Spark 4.2 a run with AvailableNow ends after maxOffsetsPerTrigger", stacklevel=2)
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
+        self._begun = self._kept.ask(self._initial)
+        return encode_offset(self._begun)
+
+    def _initial(self, js: JetStream) -> dict[str, Position]:
         options = self.options
-        with jetstream(options.connecting) as js:
-            positions = {}
-            for stream in options.streams:
-                info = look_up(js, stream)
-                lo = resolve(js, info, options.starting, options.starting_time, LATEST)
-                positions[stream] = check_loss(info, Position(created(info), lo), options)
-        return encode_offset(positions)
+        positions = {}
+        for stream in options.streams:
+            info = look_up(js, stream)
+            lo = resolve(js, info, options.starting, options.starting_time, LATEST)
+            positions[stream] = check_loss(info, Position(created(info), lo), options)
+        return positions
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Where the next micro-batch ends: the end of the streams, or as far as ``limit`` allows."""
-        latest = self._look()
-        if start is None:
+        """Where the next micro-batch ends: the end of the streams, or as far as a limit allows.
+
+        Before 4.2 Spark gives neither argument: then the offset is remembered, and the limit is the option's.
+        """
+        self._look()
+        latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
+        since = self._begun if start is None else decode_offset(start)
+        if since is None:
             return encode_offset(latest)
-        since = decode_offset(start)
-        if self._until is not None:
-            latest = {
-                name: Position(place.created, min(place.seq, self._until.get(name, place.seq)))
-                for name, place in latest.items()
-            }
-        most = getattr(limit, "max_rows", None)
-        ends = share(since, latest, most)
-        return encode_offset(ends)
+        check_streams(since, self.options.streams)
+        most = self.options.max_per_trigger if start is None else getattr(limit, "max_rows", None)
+        firsts = {name: first_of(info) for name, info in self._infos.items()}
+        if self._until is None and self._hold(since, latest):
+            return encode_offset(since)
+        return encode_offset(share(since, latest, firsts, most))
 
     def getDefaultReadLimit(self) -> Any:
         """``maxOffsetsPerTrigger`` as Spark has it."""
@@ -165,25 +179,31 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the streams end now."""
-        self._until = {name: place.seq for name, place in self._look(again=True).items()}
+        self._look(again=True)
+        self._until = {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the streams, for the query's progress."""
-        return encode_offset(self._look())
+        self._look()
+        return encode_offset({name: Position(created(info), end_of(info)) for name, info in self._infos.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch."""
-        if start == end:
-            return []
+        """The tasks of a micro-batch. OptionError, DataLossError in the driver."""
         since, until = decode_offset(start), decode_offset(end)
-        found: list[Range] = []
-        with jetstream(self.options.connecting) as js:
-            for stream, place in until.items():
-                info = look_up(js, stream)
-                begin = check_loss(info, since.get(stream, Position(place.created, 1)), self.options)
-                whole = Range(stream, begin.created, begin.seq, place.seq)
-                found += cut(filtered(js, info, self.options.subject, whole), self.options, parallelism())
-        return [RangePartition(wanted) for wanted in found]
+        check_streams(until, self.options.streams)
+        self._begun = until
+        if since == until:  # a query that begins again, before 4.2
+            return []
+        self._moved_at = monotonic()
+        return self._kept.ask(lambda js: self._planned(js, since, until))
+
+    def _planned(self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position]) -> list[Any]:
+        found: list[InputPartition] = []
+        for stream, end in until.items():
+            info = look_up(js, stream)
+            begin = check_loss(info, since.get(stream, Position(end.created, first_of(info))), self.options)
+            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq))
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -192,29 +212,60 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
 
-    def _look(self, *, again: bool = False) -> dict[str, Position]:
-        now = monotonic()
-        if again or now - self._looked_at >= LOOK_EVERY:
-            with jetstream(self.options.connecting) as js:
-                infos = [look_up(js, stream) for stream in self.options.streams]
-            self._latest = {info.config.name: Position(created(info), end_of(info)) for info in infos}
-            self._looked_at = now
-        return self._latest
+    def stop(self) -> None:
+        """End the connection; Spark does not always say when."""
+        self._kept.close()
+
+    def _look(self, *, again: bool = False) -> None:
+        """Ask for the state of the streams, but not all the time."""
+        if again or monotonic() - self._looked_at >= LOOK_EVERY:
+            self._infos = self._kept.ask(lambda js: {name: look_up(js, name) for name in self.options.streams})
+            self._looked_at = monotonic()
+
+    def _hold(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
+        """Whether a micro-batch is not worth its while yet."""
+        waited = monotonic() - self._moved_at
+        behind = {name: place for name, place in latest.items() if name not in since or place != since[name]}
+        if any(name not in since or place.created != since[name].created for name, place in behind.items()):
+            return False
+        spans = [place.seq - since[name].seq for name, place in behind.items()]
+        if not spans or min(spans) < 0:
+            return False
+        least = self.options.min_per_trigger
+        if least is not None and sum(spans) < least and waited < self.options.max_trigger_delay:
+            return True
+        subject = self.options.subject
+        if subject is None or waited >= HOLD:
+            return False
+        return not any(self._has_match(name, subject, since[name], place) for name, place in behind.items())
+
+    def _has_match(self, stream: str, subject: str, since: Position, until: Position) -> bool:
+        known = self._nothing_before.get(stream, since)
+        at = max(known.seq, since.seq) if known.created == since.created else since.seq
+        if at < until.seq:
+            found = self._kept.ask(lambda js: next_at_leader(js, stream, subject, at))
+            if found is not None and found < until.seq:
+                return True
+            self._nothing_before[stream] = until
+        return False
 
 
-def share(since: Mapping[str, Position], latest: Mapping[str, Position], most: int | None) -> dict[str, Position]:
-    """Where a micro-batch of at most ``most`` sequences ends, with each stream in proportion to what it has."""
-    waiting = {name: max(place.seq - since[name].seq, 0) if name in since else 0 for name, place in latest.items()}
+def share(
+    since: Mapping[str, Position], latest: Mapping[str, Position], firsts: Mapping[str, int], most: int | None
+) -> dict[str, Position]:
+    """Where a micro-batch of about ``most`` sequences ends, with each stream in proportion to what it has.
+
+    A stream that is new, or was made anew, begins with its first message.
+    """
+    begins = {}
+    for name, place in latest.items():
+        known = since.get(name)
+        begins[name] = known.seq if known is not None and known.created == place.created else firsts[name]
+    waiting = {name: max(place.seq - begins[name], 0) for name, place in latest.items()}
     total = sum(waiting.values())
     if most is None or total <= most:
         return dict(latest)
-    ends = {}
-    for name, place in latest.items():
-        begin = since.get(name, place)
-        ends[name] = Position(place.created, begin.seq + -(-most * waiting[name] // total))
-    return ends
-
-
-def parallelism() -> int:
-    """How many tasks a read has at least, when ``minPartitions`` does not say."""
-    return max(os.cpu_count() or 1, 2)
+    return {
+        name: Position(place.created, min(begins[name] + -(-most * waiting[name] // total), place.seq))
+        for name, place in latest.items()
+    }
