@@ -47,7 +47,6 @@ except ImportError:  # before 4.2 Spark admits everything, and so it is limited 
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
-LOOK_EVERY: Final = 0.1  # seconds; an idle query asks for the latest offset a hundred times a second
 HOLD: Final = 60.0  # seconds for which an offset stands still when nothing new matches; then retention may pass it
 
 
@@ -136,8 +135,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         self._begun: dict[str, Position] | None = None  # where the next micro-batch begins, as far as is known
         self._moved_at = monotonic()  # when a micro-batch was planned
         self._nothing_before: dict[str, Position] = {}  # no message from the offset to there matches
-        self._looked_at = float("-inf")
-        self._infos: dict[str, StreamInfo] = {}
+        self._infos: dict[str, StreamInfo] = {}  # as last seen
         if ReadMaxRows is None and options.max_per_trigger is not None:
             warnings.warn("before Spark 4.2 a run with AvailableNow ends after maxOffsetsPerTrigger", stacklevel=2)
 
@@ -179,12 +177,11 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the streams end now."""
-        self._look(again=True)
+        self._look()
         self._until = {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """The end of the streams, for the query's progress."""
-        self._look()
+        """The end of the streams as last seen, for the query's progress."""
         return encode_offset({name: Position(created(info), end_of(info)) for name, info in self._infos.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -216,11 +213,9 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """End the connection; Spark does not always say when."""
         self._kept.close()
 
-    def _look(self, *, again: bool = False) -> None:
-        """Ask for the state of the streams, but not all the time."""
-        if again or monotonic() - self._looked_at >= LOOK_EVERY:
-            self._infos = self._kept.ask(lambda js: {name: look_up(js, name) for name in self.options.streams})
-            self._looked_at = monotonic()
+    def _look(self) -> None:
+        """Ask for the state of the streams. An idle query does so a hundred times a second: that is cheap."""
+        self._infos = self._kept.ask(lambda js: {name: look_up(js, name) for name in self.options.streams})
 
     def _hold(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
         """Whether a micro-batch is not worth its while yet."""

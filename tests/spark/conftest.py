@@ -1,0 +1,106 @@
+"""One Spark, in this process's JVM, and one stream for each test. Without pyspark all of this is skipped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import Connection, JetStream, connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+Made = Callable[..., str]
+
+
+class Skipped(pytest.Module):
+    """A module of tests that cannot be imported here."""
+
+    def collect(self) -> list[Any]:
+        pytest.skip("pyspark is not installed: pip install 'jsproto[spark]'")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if find_spec("pyspark") is None:
+        return Skipped.from_parent(parent, path=module_path)  # type: ignore[no-any-return]
+    return None
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark in local mode, where a task is run twice before it has failed. It takes about 20 s to start."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        reason = "Spark needs Java 17: there is no java on PATH, and no JAVA_HOME"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from pyspark.sql import SparkSession
+
+    from pyspark_jetstream import register
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "transports")]))
+        session = (
+            SparkSession.builder.master("local[2, 2]")
+            .appName("jsproto tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=error -XX:TieredStopAtLevel=1")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        register(session)
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def nc(server: NatsServer) -> Iterator[Connection]:
+    with connect(server.url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def js(nc: Connection) -> JetStream:
+    return nc.jetstream()
+
+
+@pytest.fixture
+def stream(js: JetStream, request: pytest.FixtureRequest) -> Iterator[Made]:
+    """``stream(rows, **config)`` makes a stream of its own with that many rows, and returns its name.
+
+    Row n, from 1 on, is ``b"n"`` on subject NAME.(n % 10).
+    """
+    made: list[str] = []
+
+    def make(rows: int = 0, **config: Any) -> str:
+        name = f"{''.join(filter(str.isalnum, request.node.name))}_{len(made)}"[-60:]
+        wanted = {"subjects": [f"{name}.>"], "allow_direct": True, "allow_batched": True, "allow_atomic": True}
+        js.create_stream(name, **{**wanted, **config})
+        made.append(name)
+        fill(js, name, 1, rows)
+        return name
+
+    yield make
+    for name in made:
+        js.delete_stream(name)
+
+
+def fill(js: JetStream, name: str, first: int, last: int) -> None:
+    """Rows ``first`` to ``last`` of a stream that ``stream`` made."""
+    if first <= last:
+        with js.fast_publisher() as batch:
+            batch.publish_many((f"{name}.{n % 10}", b"%d" % n) for n in range(first, last + 1))
+            batch.commit()

@@ -1,0 +1,188 @@
+"""The three deliveries of the sink, and what happens to them when tasks and drivers die."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr, udf
+
+from jsproto_io.sync import JetStream
+from tests.spark.conftest import Made
+from tests.spark.failing import DyingTask, FailingCommits
+
+if TYPE_CHECKING:
+    from jsproto_io.nats_server import NatsServer
+
+pytestmark = pytest.mark.spark
+
+ROWS = 20_000
+A_BATCH = 5_000
+
+
+@pytest.fixture
+def save(server: NatsServer) -> Any:
+    def save(df: DataFrame, stream: str, mode: str = "append", **options: Any) -> None:
+        writer = df.write.format("jetstream").option("servers", server.url).option("stream", stream)
+        writer.options(**options).mode(mode).save()
+
+    return save
+
+
+def data_of(js: JetStream, name: str) -> Counter[int]:
+    """How often each row is stored, without markers."""
+    return Counter(int(message.data) for message in js.get_batch(name) if ".$spark." not in message.subject)
+
+
+def rows_of(spark: SparkSession, name: str, count: int = 100) -> DataFrame:
+    return spark.range(1, count + 1, 1, 2).selectExpr(f"concat('{name}.', id % 3) subject", "cast(id as string) data")
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_a_batch_write(spark: SparkSession, js: JetStream, stream: Made, save: Any, delivery: str) -> None:
+    name = stream()
+    save(rows_of(spark, name, 3_000), name, delivery=delivery, markerSubject=name)
+    assert data_of(js, name) == Counter(range(1, 3_001))
+
+
+def test_all_columns(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream(allow_msg_ttl=True)
+    rows = spark.sql(
+        """SELECT CAST(NULL AS STRING) subject, X'00ff' data, 'id-1' msg_id, '1h' ttl,
+           array(named_struct('key', 'A', 'value', X'31'), named_struct('key', 'A', 'value', X'32')) headers"""
+    )
+    save(rows, name, subject=f"{name}.x")
+    save(rows, name, subject=f"{name}.x")  # the same message id
+    (message,) = js.get_batch(name)
+    assert (message.subject, message.data) == (f"{name}.x", b"\x00\xff")
+    assert list(message.headers.items()) == [("A", "1"), ("A", "2"), ("Nats-Msg-Id", "id-1"), ("Nats-TTL", "1h")]
+    save(spark.sql("SELECT 'd' data, map('B', array('1', '2')) headers"), name, subject=f"{name}.y")
+    assert list(js.get_last_msg(name, f"{name}.y").headers.items()) == [("B", "1"), ("B", "2")]
+
+
+def test_expected_sequences(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream(9)
+    rows = spark.sql(f"SELECT '{name}.1' subject, 'new' data, 1L expected_last_subject_seq")
+    save(rows, name, delivery="atomic", markerSubject=name)
+    with pytest.raises(PySparkException, match=r"WriteError: rows of \w+\.0\.0 were not stored: .*wrong last sequence"):
+        save(rows, name, delivery="atomic", markerSubject=name)
+    assert [message.data for message in js.get_batch(name, subject=f"{name}.1")] == [b"1", b"new"]
+
+
+def test_a_job_again_with_the_same_ids(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream()
+    for _ in range(2):
+        save(rows_of(spark, name), name, delivery="fastDedup", msgIdPrefix="job-7")
+    assert data_of(js, name) == Counter(range(1, 101))
+
+
+def test_what_the_sink_leaves_is_not_read(
+    spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, save: Any
+) -> None:
+    name = stream()
+    save(rows_of(spark, name, 50), name, delivery="atomic", markerSubject=name)
+    read = spark.read.format("jetstream").options(servers=server.url, includeHeaders="true")
+    assert [row.headers for row in read.load(name).collect()] == [None] * 50
+    everything = read.option("includeBookkeeping", "true").load(name).collect()
+    assert len(everything) == js.stream_info(name).state.messages == 52  # a marker of each partition
+    assert all(row.headers[0].key == "Nats-Batch-Id" for row in everything)
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_a_task_dies_and_a_driver_dies(
+    spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path, delivery: str
+) -> None:
+    """20,000 rows, one failed task, one failed commit, one restart from the checkpoint."""
+    origin, target = stream(ROWS), stream()
+    spark.dataSource.register(FailingCommits)
+    read = spark.readStream.format("jetstream").options(
+        servers=server.url, startingOffsets="earliest", maxOffsetsPerTrigger=str(A_BATCH), minPartitions="2"
+    )
+    dying = udf(DyingTask(tmp_path / "died", A_BATCH // 4), "binary", useArrow=False)
+    rows = read.load(origin).select(expr(f"concat('{target}.', seq % 7) subject"), dying("data").alias("data"))
+
+    def run() -> None:
+        query = (
+            rows.writeStream.format("failing_commits")
+            .options(servers=server.url, stream=target, delivery=delivery, markerSubject=target)
+            .option("token", str(tmp_path / "refused"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="the driver dies between the write and its commit"):
+        run()
+    run()
+    assert (tmp_path / "died").exists()
+    stored = data_of(js, target)
+    assert sorted(stored) == [*range(1, ROWS + 1)]
+    twice = stored.total() - ROWS
+    if delivery == "fast":  # all of micro-batch 2, and up to half of a partition of micro-batch 1
+        assert A_BATCH <= twice <= A_BATCH + A_BATCH // 4
+    else:
+        assert twice == 0
+
+
+def test_rows_that_cannot_be_stored(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream(max_msg_size=1_000)
+    for delivery in ("fast", "atomic"):
+        large = spark.sql(f"SELECT '{name}.1' subject, repeat('x', 1001) data")
+        with pytest.raises(PySparkException, match=f"RowError: row 0 has 1001 bytes of data; stream {name} takes 1000"):
+            save(large, name, delivery=delivery, markerSubject=name)
+        wrong = spark.sql("SELECT 'elsewhere' subject, 'x' data")
+        with pytest.raises(PySparkException, match=f"row 0: stream {name} does not take subject 'elsewhere'"):
+            save(wrong, name, delivery=delivery, markerSubject=name)
+    nowhere = spark.sql("SELECT CAST(NULL AS STRING) subject, 'x' data")
+    with pytest.raises(PySparkException, match="row 0 has no subject, and the option subject is not set"):
+        save(nowhere, name)
+    assert js.stream_info(name).state.messages == 0
+    huge = spark.sql("SELECT repeat('x', 1048577) data")
+    with pytest.raises(PySparkException, match="row 0 has 1048577 bytes of data; .* takes 1048576"):
+        save(huge, stream(subjects=["any"]), subject="any")
+
+
+def test_what_cannot_be_written(spark: SparkSession, stream: Made, save: Any) -> None:
+    name = stream()
+    one = spark.sql("SELECT 'x' data")
+    wrong: list[tuple[DataFrame, dict[str, str], str]] = [
+        (one, {"stream": "NOWHERE", "subject": "x"}, "there is no stream NOWHERE"),
+        (one, {}, "where to\\? Add a column subject, or set the option subject"),
+        (one, {"subject": "x"}, f"subject x is none of stream {name}, which takes {name}.>"),
+        (spark.sql("SELECT 1 data"), {"subject": f"{name}.x"}, "column data must be binary or string, not int"),
+        (
+            spark.sql("SELECT 'x' payload"),
+            {"subject": f"{name}.x"},
+            "column 'payload' cannot be written .* drop it, or",
+        ),
+        (spark.sql(f"SELECT '{name}.x' subject"), {}, "column data is missing"),
+        (one, {"subject": f"{name}.x", "delivery": "atomic"}, "delivery atomic needs option markerSubject"),
+        (one, {"subject": f"{name}.x", "delivery": "atomic", "markerSubject": "m"}, "markers go to m.\\$spark.QUERY"),
+        (one, {"subject": f"{name}.x", "delivery": "once"}, "option delivery cannot be 'once'"),
+        (one, {"subject": f"{name}.x", "mode": "overwrite"}, "a stream is not overwritten: use mode\\('append'\\)"),
+    ]
+    for df, options, message in wrong:
+        mode = options.pop("mode", "append")
+        with pytest.raises(PySparkException, match=f"OptionError: {message}"):
+            save(df, options.pop("stream", name), mode, **options)
+    save(spark.sql("SELECT 'x' data, 7 other"), name, subject=f"{name}.x", ignoreExtraColumns="true")
+
+
+@pytest.mark.parametrize(
+    ("config", "delivery", "message"),
+    [
+        ({"allow_batched": False}, "fast", "takes no fast-ingest batches: update it with allow_batched=True"),
+        ({"allow_atomic": False}, "atomic", "takes no atomic batches: update it with allow_atomic=True"),
+    ],
+)
+def test_what_a_stream_does_not_permit(
+    spark: SparkSession, stream: Made, save: Any, config: dict[str, Any], delivery: str, message: str
+) -> None:
+    name = stream(**config)
+    with pytest.raises(PySparkException, match=f"OptionError: stream {name} {message}"):
+        save(rows_of(spark, name), name, delivery=delivery, markerSubject=name)

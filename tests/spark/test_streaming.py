@@ -1,0 +1,156 @@
+"""Streaming reads: what a checkpoint promises, how much a micro-batch takes, what progress says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.conftest import Made, fill
+
+if TYPE_CHECKING:
+    from jsproto_io.nats_server import NatsServer
+    from jsproto_io.sync import Connection, JetStream
+
+pytestmark = pytest.mark.spark
+
+
+class Copying:
+    """A query that keeps what it reads in a table of files, and its checkpoint beside that."""
+
+    def __init__(self, spark: SparkSession, server: NatsServer, folder: Path) -> None:
+        self._spark = spark
+        self._server = server
+        self.table = str(folder / "table")
+        self.checkpoint = str(folder / "checkpoint")
+
+    def read(self, stream: str, **options: Any) -> DataFrame:
+        reader = self._spark.readStream.format("jetstream").option("servers", self._server.url)
+        return reader.option("startingOffsets", "earliest").options(**options).load(stream)
+
+    def run(self, stream: str, **options: Any) -> list[dict[str, Any]]:
+        """Copy what there is; the progress of each micro-batch that had rows."""
+        return self.start(stream, availableNow=True, **options)
+
+    def start(self, stream: str, *, availableNow: bool, **options: Any) -> list[dict[str, Any]]:
+        writer = self.read(stream, **options).writeStream.format("parquet").option("path", self.table)
+        query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=availableNow).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return [json.loads(each.json) for each in query.recentProgress if each.numInputRows]
+
+    def rows(self) -> list[int]:
+        return sorted(int(row.data) for row in self._spark.read.parquet(self.table).select("data").collect())
+
+
+@pytest.fixture
+def copying(spark: SparkSession, server: NatsServer, tmp_path: Path) -> Copying:
+    return Copying(spark, server, tmp_path)
+
+
+def test_a_checkpoint_goes_on_where_it_was(js: JetStream, stream: Made, copying: Copying) -> None:
+    name = stream(10_000)
+    progress = copying.run(name, maxOffsetsPerTrigger="4000")
+    assert [each["numInputRows"] for each in progress] == [4_000, 4_000, 2_000]
+    ends = [each["sources"][0]["endOffset"]["streams"][name]["seq"] for each in progress]
+    known = [each["sources"][0]["latestOffset"]["streams"][name]["seq"] for each in progress]
+    assert ends == [4_001, 8_001, 10_001]
+    assert known == [10_001] * 3
+    assert copying.run(name) == []
+    fill(js, name, 10_001, 10_007)
+    assert [each["numInputRows"] for each in copying.run(name)] == [7]
+    assert copying.rows() == [*range(1, 10_008)]
+
+
+def test_several_streams_share_a_limit_and_more_may_come(js: JetStream, stream: Made, copying: Copying) -> None:
+    one, two, three = stream(300), stream(100), stream(50)
+    progress = copying.run(f"{one},{two}", maxOffsetsPerTrigger="200")
+    assert [each["numInputRows"] for each in progress] == [200, 200]
+    copying.run(f"{one},{two},{three}", startingOffsets="latest")
+    assert len(copying.rows()) == 450
+    with pytest.raises(
+        StreamingQueryException, match=f"the checkpoint is of stream {three}, and {one}, {two} is to be"
+    ):
+        copying.run(f"{one}, {two}")
+
+
+def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copying: Copying) -> None:
+    """Unrelated messages make no micro-batches; the offset moves with the first one that matches."""
+    name = stream(100)
+    query = (
+        copying.read(name, subject=f"{name}.rare")
+        .writeStream.format("noop")
+        .option("checkpointLocation", copying.checkpoint)
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        fill(js, name, 101, 200)
+        query.processAllAvailable()
+        assert sum(each.numInputRows for each in query.recentProgress) == 0
+        assert {each.batchId for each in query.recentProgress} == {0}
+        js.publish(f"{name}.rare", b"1")
+        query.processAllAvailable()
+        assert sum(each.numInputRows for each in query.recentProgress) == 1
+    finally:
+        query.stop()
+
+
+def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Copying) -> None:
+    name = stream(10)
+    reading = copying.read(name, minOffsetsPerTrigger="15", maxTriggerDelay="1h")
+    query = reading.writeStream.format("noop").option("checkpointLocation", copying.checkpoint).start()
+    try:
+        query.processAllAvailable()
+        assert sum(each.numInputRows for each in query.recentProgress) == 0
+        fill(js, name, 11, 15)
+        query.processAllAvailable()
+        assert sum(each.numInputRows for each in query.recentProgress) == 15
+    finally:
+        query.stop()
+
+
+def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying) -> None:
+    name = stream(100)
+    copying.run(name)
+    fill(nc.jetstream(), name, 101, 200)
+    nc.request(f"$JS.API.STREAM.PURGE.{name}", b'{"seq": 151}')
+    with pytest.raises(StreamingQueryException, match=f"DataLossError: stream {name} begins at sequence 151, but 101"):
+        copying.run(name)
+    copying.run(name, failOnDataLoss="false")
+    assert copying.rows() == [*range(1, 101), *range(151, 201)]
+
+
+def test_a_stream_made_anew(js: JetStream, stream: Made, copying: Copying) -> None:
+    """The numbers would fit, and the messages are others."""
+    name = stream(100)
+    copying.run(name)
+    config = js.stream_info(name).config
+    js.delete_stream(name)
+    js.create_stream(config)
+    fill(js, name, 1_001, 1_200)
+    with pytest.raises(
+        StreamingQueryException, match=f"DataLossError: stream {name} was made anew: the offset is of 2"
+    ):
+        copying.run(name)
+    copying.run(name, failOnDataLoss="false", maxOffsetsPerTrigger="150")
+    assert copying.rows() == [*range(1, 101), *range(1_001, 1_201)]
+
+
+def test_a_checkpoint_of_another_source(stream: Made, copying: Copying) -> None:
+    name = stream(10)
+    copying.run(name)
+    offsets = Path(copying.checkpoint, "offsets", "0")
+    lines = offsets.read_text().splitlines()
+    offsets.write_text("\n".join([*lines[:-1], '{"topic":{"0":7}}']))
+    Path(copying.checkpoint, "commits", "0").unlink()
+    for crc in Path(copying.checkpoint).rglob(".*.crc"):
+        crc.unlink()
+    with pytest.raises(StreamingQueryException, match="OptionError: the checkpoint has offsets of another source"):
+        copying.run(name)
