@@ -31,7 +31,7 @@ class Skipped(pytest.Module):
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     if find_spec("pyspark") is None:
-        return Skipped.from_parent(parent, path=module_path)  # type: ignore[no-any-return]
+        return Skipped.from_parent(parent, path=module_path)
     return None
 
 

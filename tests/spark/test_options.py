@@ -1,0 +1,231 @@
+"""Options, offsets and schemas: what a user may say, and what is told when it cannot be. No server, no JVM."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pyspark_jetstream import JetStreamDataSource
+from pyspark_jetstream.offsets import Position, check_streams, decode_offset, encode_offset
+from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions, read_options, write_options
+from pyspark_jetstream.planning import Range, covers, cut
+from pyspark_jetstream.schema import check_read_schema, check_write_schema
+from pyspark_jetstream.source import share
+
+pytestmark = pytest.mark.spark
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+def reading(**options: Any) -> ReadOptions:
+    return read_options({"servers": "nats://a", "stream": "S", **{name: str(value) for name, value in options.items()}})
+
+
+def writing(**options: Any) -> WriteOptions:
+    return write_options(
+        {"servers": "nats://a", "stream": "S", **{name: str(value) for name, value in options.items()}}
+    )
+
+
+def schema(**columns: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_what_is_read_by_default() -> None:
+    options = reading()
+    assert (options.streams, options.subject, options.starting, options.ending) == (("S",), None, "", "latest")
+    assert (options.max_per_trigger, options.min_partitions, options.max_per_partition) == (None, None, 250_000)
+    assert (options.fail_on_data_loss, options.include_headers, options.include_bookkeeping) == (True, False, False)
+    assert (options.rows, options.page_bytes, options.retries) == (10_000, 8 * 1024 * 1024, 3)
+
+
+def test_names_count_in_any_case() -> None:
+    options = read_options({"SERVERS": "a", "path": " A , B ", "MAXoffsetsPerTrigger": "7", "owner": "spark"})
+    assert (options.connecting.servers, options.streams, options.max_per_trigger) == ("a", ("A", "B"), 7)
+    assert reading(filterSubject="a.*").subject == "a.*"
+    assert reading(maxTriggerDelay="5m").max_trigger_delay == 300
+    assert reading(maxTriggerDelay="500ms", requestTimeout="2").max_trigger_delay == 0.5
+    assert reading(startingTimestamp="2026-01-01T00:00:00Z").starting_time == 1_767_225_600 * 10**9
+    assert reading(endingTimestamp="1767225600000").ending_time == 1_767_225_600 * 10**9
+    assert reading(startingOffsets='{"S": -2}').starting == {"S": -2}
+
+
+def test_the_connection() -> None:
+    connecting = reading(
+        **{
+            "nats.user": "u", "nats.password": "geheim", "nats.connectTimeout": "0.5", "nats.jsDomain": "hub",
+            "requestTimeout": "7", "servers": "nats://x:geheim@a:1,b",
+        }
+    ).connecting  # fmt: skip
+    assert connecting.keywords == {"user": "u", "password": "geheim", "connect_timeout": 0.5}
+    assert (connecting.domain, connecting.prefix, connecting.timeout) == ("hub", None, 7.0)
+    assert "geheim" not in repr(connecting)
+    assert "'a:1,b'" in repr(connecting)
+    assert pickle.loads(pickle.dumps(connecting)) == connecting
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stream": ""}, "option stream is missing"),
+        ({"servers": " "}, "option servers is missing"),
+        ({"stream": "A B"}, "option stream cannot be 'A B'"),
+        ({"stream": "A,A"}, "names one stream twice"),
+        ({"kvBucket": "K"}, "exclude each other"),
+        ({"startingOffset": "1"}, "there is no option 'startingoffset'; did you mean 'startingOffsets'?"),
+        ({"startingOffsets": "first"}, "option startingOffsets cannot be 'first'"),
+        ({"startingOffsets": "{}"}, "cannot be '{}'"),
+        ({"startingOffsets": "[1]"}, "cannot be"),
+        ({"startingOffsets": '{"S": 0}'}, "cannot be"),
+        ({"startingOffsets": '{"S": true}'}, "cannot be"),
+        ({"startingOffsets": '{"T": 1}'}, "option startingOffsets names 'T', which is not read"),
+        ({"endingOffsets": "earliest"}, "option endingOffsets cannot be 'earliest'"),
+        ({"startingOffsets": "latest", "startingTimestamp": "1"}, "exclude each other"),
+        ({"endingOffsets": "latest", "endingTimestamp": "1"}, "exclude each other"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp cannot be 'yesterday'"),
+        ({"subject": "a..b"}, "option subject cannot be 'a..b': "),
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger must be 1 to"),
+        ({"fetch.numRetries": "-1"}, "option fetch.numRetries cannot be '-1'"),
+        ({"maxTriggerDelay": "2 fortnights"}, "option maxTriggerDelay cannot be '2 fortnights'"),
+        ({"requestTimeout": "0"}, "option requestTimeout cannot be '0'"),
+        ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss cannot be 'perhaps'"),
+        ({"nats.jsDomain": "a", "nats.apiPrefix": "b"}, "exclude each other"),
+        ({"nats.colour": "red"}, "there is no option 'nats.colour' for the connection"),
+    ],
+)
+def test_a_read_that_cannot_be(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        reading(**options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stream": ""}, "option stream is missing"),
+        ({"stream": "A,B"}, "a sink writes to one stream"),
+        ({"subject": "a.*"}, "option subject cannot be 'a.*'"),
+        ({"delivery": "exactly"}, "option delivery cannot be 'exactly'"),
+        ({"maxOutstandingAcks": "4"}, "must be 1 to 3"),
+        ({"flow": "70000"}, "option flow must be 1 to 65535"),
+    ],
+)
+def test_a_write_that_cannot_be(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message.replace("*", "\\*")):
+        writing(**options)
+    assert writing(delivery="FASTDEDUP").delivery == "fastDedup"
+
+
+def test_columns_that_are_read() -> None:
+    assert check_read_schema(schema(seq=LongType(), headers=HEADERS)) == ["seq", "headers"]
+    assert JetStreamDataSource.name() == "jetstream"
+    source = JetStreamDataSource({"servers": "a", "stream": "S", "includeHeaders": "true"})
+    assert source.schema().endswith("timestamp timestamp, headers array<struct<key:string,value:binary>>")
+    for wrong, message in ((schema(), "no columns"), (schema(x=LongType()), "no column 'x'"),
+                           (schema(timestamp=LongType()), "column timestamp is timestamp, not bigint")):  # fmt: skip
+        with pytest.raises(OptionError, match=message):
+            check_read_schema(wrong)
+
+
+def test_columns_that_are_written() -> None:
+    wanted = schema(data=StringType(), headers=MapType(StringType(), ArrayType(StringType())))
+    assert check_write_schema(wanted, writing(subject="a")) == ["data", "headers"]
+    more = schema(data=BinaryType(), x=IntegerType())
+    assert check_write_schema(more, writing(subject="a", ignoreExtraColumns="true")) == ["data"]
+    base = {"data": BinaryType(), "subject": StringType()}
+    wrong: list[tuple[StructType, dict[str, str], str]] = [
+        (schema(data=TimestampType()), {}, "column data must be binary or string, not timestamp"),
+        (schema(subject=StringType()), {}, "column data is missing"),
+        (schema(data=StringType()), {}, "where to?"),
+        (schema(**base, x=IntegerType()), {}, "column 'x' cannot be written"),
+        (schema(**base, msg_id=StringType()), {"delivery": "atomic"}, "leave out column msg_id"),
+        (schema(**base, expected_last_subject_seq=LongType()), {}, "needs delivery atomic"),
+    ]
+    for columns, options, message in wrong:
+        with pytest.raises(OptionError) as caught:
+            check_write_schema(columns, writing(**options))
+        assert message in str(caught.value)
+
+
+positions = st.dictionaries(
+    st.text(min_size=1), st.builds(Position, st.integers(0, 2**63 - 1), st.integers(1, 2**63 - 1))
+)
+
+
+@given(positions)
+def test_an_offset_is_what_was_encoded(given: dict[str, Position]) -> None:
+    text = json.dumps(encode_offset(given))
+    assert decode_offset(json.loads(text)) == given
+    assert json.dumps(encode_offset(dict(reversed(given.items())))) == text  # Spark compares texts
+
+
+@pytest.mark.parametrize("offset", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"v": 1, "streams": [1]}, {"S": {"0": 5}}])
+def test_an_offset_that_is_not_ours(offset: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="the checkpoint has offsets of"):
+        decode_offset(offset)
+
+
+def test_a_checkpoint_of_other_streams() -> None:
+    check_streams({"A": Position(1, 1)}, ("A", "B"))
+    with pytest.raises(OptionError, match="the checkpoint is of stream B, C, and A is to be read"):
+        check_streams({"A": Position(1, 1), "C": Position(1, 1), "B": Position(1, 1)}, ("A",))
+
+
+@given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20), st.integers(1, 50))
+def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int, cores: int) -> None:
+    options = reading(maxRecordsPerPartition=most, minPartitions=parts)
+    found = cut(Range("S", 1, lo, lo + span), options, cores)
+    assert [seq for each in found for seq in range(each.lo, each.hi)] == [*range(lo, lo + span)]
+    assert all(1 <= each.hi - each.lo <= most for each in found)
+    assert not span or len(found) >= min(parts, span)
+    assert len(cut(Range("S", 1, lo, lo + span), reading(), cores)) == min(span, cores)
+
+
+spans = st.lists(st.tuples(st.integers(1, 1_000), st.integers(0, 1_000)), min_size=1, max_size=5)
+
+
+@given(spans, st.none() | st.integers(1, 3_000))
+def test_a_limit_is_shared(spans: list[tuple[int, int]], most: int | None) -> None:
+    since = {str(n): Position(n, begin) for n, (begin, _) in enumerate(spans)}
+    latest = {str(n): Position(n, begin + span) for n, (begin, span) in enumerate(spans)}
+    ends = share(since, latest, dict.fromkeys(latest, 1), most)
+    assert all(since[name].seq <= ends[name].seq <= latest[name].seq for name in latest)
+    taken = sum(ends[name].seq - since[name].seq for name in latest)
+    total = sum(span for _, span in spans)
+    least = total if most is None else min(most, total)
+    assert least <= taken <= least + len(spans) - 1
+
+
+def test_new_streams_begin_with_their_first_message() -> None:
+    latest = {"A": Position(2, 500), "B": Position(3, 300)}
+    since = {"A": Position(1, 9_000)}  # of a stream that was made anew
+    assert share(since, latest, {"A": 101, "B": 201}, 50) == {"A": Position(2, 142), "B": Position(3, 211)}
+    assert share(since, latest, {"A": 101, "B": 201}, None) == latest
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "expected"),
+    [
+        (">", "a.b", True), ("a.>", "a.>", True), ("a.>", "a", False), ("a.*", "a.b", True), ("a.*", "a.>", False),
+        ("*.b", "*.b", True), ("a.b", "*.b", False), ("a", "a.b", False), ("a.b", "a", False), ("*", ">", False),
+    ],
+)  # fmt: skip
+def test_covering(pattern: str, subject: str, expected: bool) -> None:
+    assert covers(pattern, subject) is expected

@@ -1,0 +1,444 @@
+"""Readers and writers as Spark calls them, without Spark: partitions into ``read``, Arrow batches into ``write``."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from jsproto.errors import ConnectionLostError, IncompleteBatchError, NoServersError, RemoteProtocolError
+from jsproto.grammar.columns import StoredColumns
+from jsproto_io.sync import JetStream
+from pyspark_jetstream import JetStreamDataSource, connecting, ranges
+from pyspark_jetstream.delivery import Origin, WriteError, store
+from pyspark_jetstream.offsets import decode_offset
+from pyspark_jetstream.options import Connecting, OptionError, write_options
+from pyspark_jetstream.planning import DataLossError
+from pyspark_jetstream.ranges import ReadError
+from pyspark_jetstream.rows import RowError
+from pyspark_jetstream.schema import HEADERS_TYPE
+from tests.spark.conftest import Made, fill
+from tests.spark.test_options import HEADERS
+
+if TYPE_CHECKING:
+    from jsproto_io.nats_server import NatsServer
+    from jsproto_io.sync import Connection
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = StructType(
+    [
+        StructField("subject", StringType()),
+        StructField("data", BinaryType()),
+        StructField("stream", StringType()),
+        StructField("seq", LongType()),
+        StructField("timestamp", TimestampType()),
+    ]
+)
+WRITTEN = StructType([StructField("subject", StringType()), StructField("data", StringType())])
+
+
+@pytest.fixture
+def source(server: NatsServer) -> Callable[..., JetStreamDataSource]:
+    return lambda stream, **options: JetStreamDataSource(
+        {"servers": server.url, "stream": stream, **{name: str(value) for name, value in options.items()}}
+    )
+
+
+def read(reader: Any, partitions: Any) -> list[int]:
+    """The data of all partitions, by a reader that went through a pickle as it does on its way to a task."""
+    there = pickle.loads(pickle.dumps(reader))
+    found: list[int] = []
+    for partition in pickle.loads(pickle.dumps(list(partitions))):
+        for batch in there.read(partition):
+            assert isinstance(batch, pa.RecordBatch)
+            found += [int(data) for data in batch.column("data").to_pylist()]
+    return found
+
+
+def rows(name: str, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    for at in range(first, last + 1, 700):
+        numbers = range(at, min(at + 700, last + 1))
+        columns = {"subject": [f"{name}.{n % 10}" for n in numbers], "data": [str(n) for n in numbers]}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def data_of(js: JetStream, name: str) -> Counter[int]:
+    return Counter(int(message.data) for message in js.get_batch(name) if ".$spark." not in message.subject)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_read(stream: Made, source: Any) -> None:
+    name = stream(1_000)
+    reader = source(name, minPartitions=3, batchSize=70).reader(COLUMNS)
+    partitions = reader.partitions()
+    assert [(each.wanted.lo, each.wanted.hi) for each in partitions] == [(1, 334), (334, 667), (667, 1_001)]
+    assert read(reader, partitions) == [*range(1, 1_001)]
+    assert read(reader, partitions) == [*range(1, 1_001)]  # exactly, again
+    assert read(reader, [partitions[1]]) == [*range(334, 667)]
+    batch = next(iter(reader.read(partitions[0])))
+    assert batch.schema == pa.schema(
+        [("subject", pa.string()), ("data", pa.binary()), ("stream", pa.string()), ("seq", pa.int64()),
+         ("timestamp", pa.timestamp("us", "UTC"))]
+    )  # fmt: skip
+    assert 70 <= batch.num_rows < 140
+
+
+def test_nothing_to_read_is_one_empty_task(stream: Made, source: Any) -> None:
+    reader = source(stream()).reader(COLUMNS)
+    assert read(reader, reader.partitions()) == []
+
+
+def test_a_reader_given_up_in_the_middle(nc: Connection, stream: Made, source: Any) -> None:
+    name = stream(5_000)
+    reader = source(name, batchSize=10, maxBytes=1_000).reader(COLUMNS)
+    task = reader.read(reader.partitions()[0])
+    assert next(task).num_rows >= 10
+    task.close()
+
+
+def test_a_purge_after_the_plan(nc: Connection, stream: Made, source: Any) -> None:
+    name = stream(100)
+    for options in ({}, {"subject": f"{name}.*"}, {"subject": f"{name}.5"}):
+        reader = source(name, minPartitions=4, **options).reader(COLUMNS)
+        lenient = source(name, minPartitions=4, failOnDataLoss=False, **options).reader(COLUMNS)
+        partitions = reader.partitions()
+        first = min(each.wanted.lo for each in partitions)
+        nc.request(f"$JS.API.STREAM.PURGE.{name}", b'{"seq": %d}' % (first + 10))
+        with pytest.raises(DataLossError, match=f"messages {first} to {first + 9} are not in the stream any more; set"):
+            read(reader, partitions)
+        wanted = range(first + 10, 101) if options.get("subject") != f"{name}.5" else range(first + 14, 101, 10)
+        assert read(lenient, partitions) == [*wanted]
+        assert read(reader, partitions[1:]) == [n for n in wanted if n >= partitions[1].wanted.lo]
+
+
+def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream(100)
+    reader = source(name).reader(COLUMNS)
+    partitions = reader.partitions()
+    config = js.stream_info(name).config
+    js.delete_stream(name)
+    js.create_stream(config)
+    fill(js, name, 1, 100)
+    with pytest.raises(DataLossError, match=f"stream {name} was made anew while it was read"):
+        read(reader, partitions)
+
+
+class Faults:
+    """Pages of a read that break off, or end too early."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, faults: list[Exception | None]) -> None:
+        self.left = faults
+        self._pages = ranges._pages
+        monkeypatch.setattr(ranges, "_pages", self)
+
+    def __call__(self, *arguments: Any) -> Iterator[StoredColumns]:
+        pages: Any = self._pages(*arguments)
+        if not self.left:
+            yield from pages
+            return
+        fault = self.left.pop(0)
+        yield next(pages)
+        pages.close()
+        if fault is not None:
+            raise fault
+
+
+def test_a_read_that_breaks_off_goes_on(monkeypatch: pytest.MonkeyPatch, stream: Made, source: Any) -> None:
+    name = stream(400)
+    for subject in ("", f"{name}.*", f"{name}.3"):
+        reader = source(name, batchSize=7, minPartitions=2, subject=subject).reader(COLUMNS)
+        faults = Faults(monkeypatch, [IncompleteBatchError("cut off", 1), None, ConnectionLostError("gone")])
+        wanted = range(3, 400, 10) if subject.endswith("3") else range(1, 401)
+        assert read(reader, reader.partitions()) == [*wanted]
+        assert faults.left == []
+        monkeypatch.undo()
+    Faults(monkeypatch, [None] * 5)
+    reader = source(name, batchSize=7, minPartitions=1, **{"fetch.numRetries": 3}).reader(COLUMNS)
+    with pytest.raises(ReadError, match=f"stream {name}, sequences \\d+ to 400: a replica lags behind"):
+        read(reader, [each for each in reader.partitions() if each.wanted.hi == 401])
+
+
+def test_headers_that_cannot_be_read(nc: Connection, stream: Made, source: Any) -> None:
+    name = stream()
+    nc._call(lambda now: nc._session.publish(f"{name}.a", b"1", None, b"NATS/1.0\r\nno header\r\n\r\n"))
+    nc.flush()
+    headers = StructType([StructField("headers", HEADERS)])
+    assert HEADERS.simpleString() == HEADERS_TYPE
+    reader = source(name).reader(COLUMNS)
+    assert read(reader, reader.partitions()) == [1]
+    reader = source(name).reader(headers)
+    with pytest.raises(
+        RemoteProtocolError, match=f"stream {name}: a message of 1 to 1 has headers that cannot be read"
+    ):
+        list(reader.read(reader.partitions()[0]))
+
+
+def test_a_subject_that_is_no_text(nc: Connection, stream: Made, source: Any) -> None:
+    name = stream()
+    nc.publish(f"{name}.\udcff", b"1")
+    nc.flush()
+    reader = source(name).reader(COLUMNS)
+    (batch,) = reader.read(reader.partitions()[0])
+    assert batch.column("subject").to_pylist() == [f"{name}.\ufffd"]
+
+
+# -- streaming reads ---------------------------------------------------------------------------------------------------
+
+
+def test_a_streaming_read(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream(100)
+    reader = source(name, startingOffsets="earliest", maxOffsetsPerTrigger=60).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    assert reader.initialOffset() == start
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert read(reader, reader.partitions(start, end)) == [*range(1, 61)]
+    assert reader.partitions(end, end) == []
+    assert decode_offset(reader.reportLatestOffset())[name].seq == 101
+    fill(js, name, 101, 110)
+    last = reader.latestOffset(end, None)
+    reader.commit(end)
+    assert read(reader, reader.partitions(end, last)) == [*range(61, 111)]
+    assert reader.latestOffset(last, None) == last
+    latest = source(name).streamReader(COLUMNS)
+    assert latest.initialOffset() == last
+    for each in (reader, latest):
+        each.stop()
+
+
+def test_a_limit_where_spark_has_none(js: JetStream, stream: Made, source: Any) -> None:
+    """Before 4.2 it asks for the latest offset without saying from where, and plans an empty batch when it restarts."""
+    name = stream(100)
+    reader = source(name, startingOffsets="earliest", maxOffsetsPerTrigger=60).streamReader(COLUMNS)
+    start = reader.initialOffset()
+    first = reader.latestOffset()
+    assert read(reader, reader.partitions(start, first)) == [*range(1, 61)]
+    assert read(reader, reader.partitions(first, reader.latestOffset())) == [*range(61, 101)]
+    reader.stop()
+    again = source(name, maxOffsetsPerTrigger=10).streamReader(COLUMNS)
+    assert again.partitions(first, first) == []
+    assert read(again, again.partitions(first, again.latestOffset())) == [*range(61, 71)]
+    again.stop()
+    unknown = source(name, maxOffsetsPerTrigger=10).streamReader(COLUMNS)
+    assert decode_offset(unknown.latestOffset())[name].seq == 101
+    unknown.stop()
+
+
+def test_available_now_ends_where_the_stream_ended(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream(100)
+    reader = source(name, startingOffsets="earliest", subject="nothing", minOffsetsPerTrigger=10**6).streamReader(
+        COLUMNS
+    )
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, None) == start  # it waits for more
+    reader.prepareForTriggerAvailableNow()
+    fill(js, name, 101, 150)
+    assert decode_offset(reader.latestOffset(start, None))[name].seq == 101
+    reader.stop()
+
+
+def test_an_offset_stands_still_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
+) -> None:
+    from pyspark_jetstream import source as module
+
+    name = stream(100)
+    reader = source(name, startingOffsets="earliest", subject=f"{name}.rare").streamReader(COLUMNS)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, None) == reader.latestOffset(start, None) == start
+    monkeypatch.setattr(module, "HOLD", 0.0)
+    assert decode_offset(reader.latestOffset(start, None))[name].seq == 101
+    reader.stop()
+
+
+def test_a_stream_that_lost_its_end(nc: Connection, stream: Made, source: Any) -> None:
+    """An offset behind the end is never taken for a wait."""
+    name = stream(10)
+    reader = source(name).streamReader(COLUMNS)
+    behind = reader.initialOffset()
+    behind["streams"][name]["seq"] += 5
+    end = reader.latestOffset(behind, None)
+    assert decode_offset(end)[name].seq == 11
+    with pytest.raises(DataLossError, match="ends at sequence 10, but 16 was to be read next"):
+        reader.partitions(behind, end)
+    reader.stop()
+
+
+def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
+    server = server_for()
+    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+        nc.jetstream().create_stream("S", subjects=["S.>"], allow_direct=True, allow_batched=True)
+        fill(nc.jetstream(), "S", 1, 10)
+    reader: Any = JetStreamDataSource({"servers": server.url, "stream": "S"}).streamReader(COLUMNS)
+    end = reader.latestOffset(None, None)
+    server.kill()
+    server.start()
+    assert reader.latestOffset(None, None) == end
+    reader.stop()
+    assert reader.latestOffset(None, None) == end  # and on a new connection
+    reader.stop()
+
+
+def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(connecting, "sleep", pauses.append)
+    nowhere = Connecting("nats://127.0.0.1:1")
+    with pytest.raises(NoServersError), connecting.in_task(nowhere):
+        pass
+    assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0]
+    with pytest.raises(NoServersError), connecting.Kept(nowhere) as kept:
+        kept.ask(lambda js: js)
+    assert len(pauses) == 5
+
+
+def test_a_question_is_asked_a_few_times(server: NatsServer) -> None:
+    asked: list[int] = []
+
+    def question(js: JetStream) -> int:
+        asked.append(1)
+        if len(asked) < 4:
+            raise ConnectionLostError("gone")
+        return 7
+
+    def lost(js: JetStream) -> None:
+        raise ConnectionLostError("gone for good")
+
+    with connecting.Kept(Connecting(server.url)) as kept:
+        assert kept.ask(question) == 7
+        with pytest.raises(ConnectionLostError, match="gone for good"):
+            kept.ask(lost)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_batches_are_written(js: JetStream, stream: Made, source: Any, delivery: str) -> None:
+    name = stream()
+    writer = source(name, delivery=delivery, markerSubject=name).writer(WRITTEN, False)
+    there = pickle.loads(pickle.dumps(writer))
+    first = there.write(rows(name, 1, 2_500))
+    assert (first.partition, first.rows, first.stored) == (0, 2_500, 2_500)
+    again = there.write(rows(name, 1, 2_500))  # as Spark does with a task that it holds for dead
+    assert again.rows == 2_500
+    assert (again.stored == 0) == (delivery == "atomic")
+    copies = 2 if delivery == "fast" else 1
+    assert data_of(js, name) == Counter(dict.fromkeys(range(1, 2501), copies))
+    assert there.write(iter(())).rows == 0
+    writer.commit([first])
+    writer.abort([None])
+
+
+def test_a_streaming_write_needs_its_micro_batch(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream()
+    with pytest.raises(OptionError, match="delivery atomic needs to know its micro-batch, and Spark does not say"):
+        source(name, delivery="atomic", markerSubject=name).streamWriter(WRITTEN, False).write(rows(name, 1, 2))
+    assert source(name).streamWriter(WRITTEN, False).write(rows(name, 1, 2)).stored == 2
+
+
+def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    """Runs of the same partition that overtake each other in the middle, and one of a micro-batch that is over."""
+    name = stream()
+    given = {"servers": server.url, "stream": name, "delivery": "atomic", "markerSubject": name}
+    options = write_options(given)
+    lot = [(f"{name}.{n}", b"%d" % n) for n in range(1, 2_501)]
+    twins: list[Any] = []
+
+    def overtaken(origin: Origin) -> Iterator[list[Any]]:
+        yield lot[:1_200]
+        twins.append(store(nc, js, [lot[:2_000]], origin, options))  # a part of the second batch as well
+        yield lot[1_200:]
+
+    origin = Origin("query", 3, 1)
+    assert store(nc, js, overtaken(origin), origin, options) == (2_500, 999 + 500)
+    assert twins == [(2_000, 1_001)]
+    assert data_of(js, name) == Counter(range(1, 2_501))
+    assert store(nc, js, [lot], Origin("query", 2, 1), options) == (2_500, 0)
+    assert store(nc, js, [lot[:10]], Origin("query", 4, 1), options) == (10, 10)
+    assert store(nc, js, [lot[:10]], Origin("query", 4, 2), options) == (10, 10)
+    js.publish(f"{name}.$spark.query.1", b"not ours")
+    with pytest.raises(WriteError, match=rf"on {name}.\$spark.query.1 is no marker: who else writes there"):
+        store(nc, js, [lot], Origin("query", 5, 1), options)
+
+
+def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    name = stream()
+    given = {"servers": server.url, "stream": name, "delivery": "atomic", "markerSubject": name}
+
+    def purged() -> Iterator[list[Any]]:
+        yield [(f"{name}.1", b"1")] * 999
+        nc.request(f"$JS.API.STREAM.PURGE.{name}", b"")
+        yield [(f"{name}.1", b"2")] * 999
+
+    with pytest.raises(WriteError, match=rf"the marker of row 999 on {name}.\$spark.q.0 has gone"):
+        store(nc, js, purged(), Origin("q", 0, 0), write_options(given))
+
+
+def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
+    """Every row is stored by each delivery, and once by two of them, though the server is killed in the middle."""
+    server = server_for()
+    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+        js = nc.jetstream()
+        for delivery in ("fast", "fastDedup", "atomic"):
+            js.create_stream(
+                delivery, subjects=[f"{delivery}.>"], allow_direct=True, allow_batched=True, allow_atomic=True
+            )
+            given = {"servers": server.url, "stream": delivery, "delivery": delivery, "markerSubject": delivery}
+            lot = [(f"{delivery}.1", b"%d" % n) for n in range(1, 5_001)]
+
+            def killed(lot: list[Any] = lot) -> Iterator[list[Any]]:
+                yield lot[:2_500]
+                server.kill()
+                server.start()
+                yield lot[2_500:]
+
+            assert store(nc, js, killed(), Origin("q", 0, 0), write_options(given)).rows == 5_000
+            stored = data_of(js, delivery)
+            assert sorted(stored) == [*range(1, 5_001)]
+            if delivery != "fast":
+                assert stored.total() == 5_000
+
+
+def test_a_row_that_the_server_refuses(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream(max_msgs=10, discard="new")
+    for delivery in ("fast", "atomic"):
+        writer = source(name, delivery=delivery, markerSubject=name).writer(WRITTEN, False)
+        with pytest.raises(WriteError, match=r"rows of \w{32}\.0\.0 were not stored: .*maximum messages"):
+            writer.write(rows(name, 1, 50))
+
+
+def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
+    name = stream(max_msg_size=10)
+    writer = source(name).writer(WRITTEN, False)
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 2, "data": ["x", "x" * 11]})
+    with pytest.raises(RowError, match=f"row 3 has 11 bytes of data; stream {name} takes 10"):
+        writer.write(iter([batch.slice(0, 1), batch.slice(0, 1), batch]))
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1", "x.y"], "data": [None, "x"]})
+    with pytest.raises(RowError, match=f"row 1: stream {name} does not take subject 'x.y'"):
+        writer.write(iter([batch]))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mirror": {"name": "other"}, "subjects": None}, "is a mirror, which only copies its origin"),
+        ({"sealed": True}, "is sealed"),
+    ],
+)
+def test_a_stream_that_takes_nothing(
+    js: JetStream, stream: Made, source: Any, config: dict[str, Any], message: str
+) -> None:
+    if "sealed" in config:
+        name = stream()
+        js.update_stream(name, sealed=True)
+    else:
+        name = stream(**config, allow_batched=False, allow_atomic=False)
+    with pytest.raises(OptionError, match=f"stream {name} {message}"):
+        source(name).writer(WRITTEN, False)
