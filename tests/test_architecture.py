@@ -50,7 +50,16 @@ LAYERS: Final = {
 ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
-THIRD_PARTY: Final = {"jsproto_io/trio.py": {"trio"}, "jsproto_io/cli/": {"typer", "rich", "plotille"}}
+THIRD_PARTY: Final = {
+    "jsproto_io/trio.py": {"trio"},
+    "jsproto_io/cli/": {"typer", "rich", "plotille"},
+    "pyspark_jetstream/": {"pyspark", "pyarrow"},
+}
+# Package of the transports -> the packages of ours that it may import.
+OURS: Final = {
+    "jsproto_io": {"jsproto", "jsproto_io"},
+    "pyspark_jetstream": {"jsproto", "jsproto_io", "pyspark_jetstream"},
+}
 PUBLIC_DRIVERS: Final = [f"jsproto_io.{name}" for name in ("sync", "asyncio", "trio", "nats_server")]
 THIN: Final = 300  # lines: a driver is shorter
 LARGEST: Final = 40_000  # bytes in a file that people are to read
@@ -167,7 +176,7 @@ def test_what_the_transports_import(path: Path) -> None:
     place = path.relative_to(ROOT / "transports").as_posix()
     third_party = {name for prefix, names in THIRD_PARTY.items() if place.startswith(prefix) for name in names}
     roots = {found.module.split(".")[0] for found in imports(path)}
-    assert roots - sys.stdlib_module_names - third_party <= {"jsproto", "jsproto_io"}
+    assert roots - sys.stdlib_module_names - third_party <= OURS[place.split("/")[0]]
 
 
 @pytest.mark.parametrize("path", DRIVERS, ids=module_name)
@@ -225,8 +234,8 @@ def test_the_wheel(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     info = f"jsproto-{jsproto.__version__}.dist-info"
-    assert {name.split("/")[0] for name in names} == {"jsproto", "jsproto_io", info}
-    assert {"jsproto/py.typed", "jsproto_io/py.typed"} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"jsproto", "jsproto_io", "pyspark_jetstream", info}
+    assert {"jsproto/py.typed", "jsproto_io/py.typed", "pyspark_jetstream/py.typed"} <= set(names)
     assert {name for name in names if name.endswith(".py")} == {
         *(path.relative_to(ROOT).as_posix() for path in CORE),
         *(path.relative_to(ROOT / "transports").as_posix() for path in DRIVERS),

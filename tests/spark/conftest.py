@@ -35,7 +35,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     """Spark in local mode, where a task is run twice before it has failed. It takes about 20 s to start."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
