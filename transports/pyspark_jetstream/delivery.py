@@ -30,13 +30,14 @@ from jsproto.api_errors import (
 from jsproto.errors import APIError, BatchError, BatchMessageError, MessageNotFoundError
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, FastPublisher, JetStream
-from pyspark_jetstream.connecting import PAUSES, TRIES, wait_for
+from pyspark_jetstream.connecting import TRIES, wait_for
 from pyspark_jetstream.options import MARKER, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
 Lots = Iterable[Sequence[Row]]
 
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
+REFUSED_PAUSE: Final = 0.05  # seconds; doubled with each try
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
 _BUSY: Final = (429, 500, 503)
@@ -196,7 +197,7 @@ def _store_atomic(
                     if not tries or (isinstance(refused, APIError) and not _passes(refused)):
                         raise WriteError(f"rows of {origin} were not stored: {error}") from error
                     tries -= 1
-                    sleep(PAUSES[tries])
+                    sleep(REFUSED_PAUSE * 2 ** (TRIES - tries))
             else:
                 stored += missing
                 progress = _Progress(origin.batch, rows, ack.seq)
