@@ -19,7 +19,7 @@ from jsproto.client.session import Session
 from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
-from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.stored import StoredMsg
@@ -267,7 +267,11 @@ class BatchReaderBase:
 
     def _take_columns(self, most: int, now: float) -> StoredColumns | Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing; None at the end."""
-        columns = self._core.pop_columns(most, now)
+        core = self._core
+        if isinstance(core, DirectBatch):
+            columns = core.pop_columns(most, now)
+        else:
+            columns = stored_columns([(each.raw_headers, each.data, each.seq) for each in core.pop_many(most, now)])
         if columns.seqs:
             return columns
         self._finished = self._core.finished
