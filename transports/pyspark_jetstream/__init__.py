@@ -27,8 +27,9 @@ class JetStreamDataSource(DataSource):
     Name: ``jetstream``
 
     Reading gives the columns ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint and ``timestamp``
-    timestamp, and ``headers`` with ``includeHeaders``. Writing takes ``data``, and ``subject`` unless an option has
-    it.
+    timestamp, and ``headers`` with ``includeHeaders``; of a bucket (``kvBucket``) ``bucket`` string, ``key`` string,
+    ``value`` binary, ``revision`` bigint, ``timestamp`` timestamp and ``operation`` string. Writing takes ``data``, and
+    ``subject`` unless an option has it.
 
     Options: ``servers`` and ``stream``, always; the others are in the project's README.
     """
@@ -38,16 +39,26 @@ class JetStreamDataSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
+        from pyspark_jetstream.buckets import SCHEMA
         from pyspark_jetstream.options import read_options
         from pyspark_jetstream.schema import read_schema
 
-        return read_schema(read_options(dict(self.options)).include_headers)
+        options = read_options(dict(self.options))
+        return read_schema(options.include_headers) if options.bucket is None else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from pyspark_jetstream.buckets import BucketReader
         from pyspark_jetstream.options import read_options
         from pyspark_jetstream.source import JetStreamReader
 
-        return JetStreamReader(schema, read_options(dict(self.options)))
+        options = read_options(dict(self.options))
+        if options.bucket is not None:
+            return BucketReader(schema, options)
+        if options.push_filters:  # a reader that takes filters fails where Spark's own switch for them is off
+            from pyspark_jetstream.pushing import PushingReader
+
+            return PushingReader(schema, options)
+        return JetStreamReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark_jetstream.options import read_options

@@ -50,7 +50,7 @@ _SOURCE: Final = (
     "servers", "stream", "subject", "filterSubject", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
     "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders", "includeBookkeeping", "batchSize", "maxBytes",
-    "requestTimeout", "fetch.numRetries", "pushFilters", "kvBucket",
+    "requestTimeout", "fetch.numRetries", "pushFilters", "kvBucket", "kvKeys",
 )  # fmt: skip
 _SINK: Final = (
     "servers", "stream", "subject", "delivery", "msgIdPrefix", "flow", "maxOutstandingAcks", "markerSubject",
@@ -189,6 +189,8 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         if streams is not None:
             raise OptionError("options stream and kvBucket exclude each other")
         streams = f"KV_{bucket}"
+    elif given.text("kvKeys") is not None:
+        raise OptionError("option kvKeys needs kvBucket")
     if streams is None:
         raise OptionError('option stream is missing, such as .option("stream", "EVENTS") or .load("EVENTS")')
     names = _names(streams)
@@ -209,7 +211,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     return ReadOptions(
         connecting=given.connecting(),
         streams=names,
-        subject=given.parsed("subject", _filter, None) or given.parsed("filterSubject", _filter, None),
+        subject=_wanted_subject(given, bucket),
         starting=starting,
         ending=ending,
         starting_time=starting_time,
@@ -228,6 +230,16 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         push_filters=given.flag("pushFilters", False),
         bucket=bucket,
     )
+
+
+def _wanted_subject(given: _Given, bucket: str | None) -> str | None:
+    subject = given.parsed("subject", _filter, None) or given.parsed("filterSubject", _filter, None)
+    if bucket is None:
+        return subject
+    if subject is not None:
+        raise OptionError("options subject and kvBucket exclude each other: kvKeys chooses keys")
+    keys = given.parsed("kvKeys", _filter, None)
+    return None if keys is None else f"$KV.{bucket}.{keys}"
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:

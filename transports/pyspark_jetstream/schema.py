@@ -8,7 +8,7 @@ Not here: the values of a key-value bucket (``buckets``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -51,17 +51,21 @@ def read_schema(include_headers: bool) -> str:
     return f"{DEFAULT}, headers {HEADERS_TYPE}" if include_headers else DEFAULT
 
 
-def check_read_schema(schema: StructType) -> list[str]:
-    """The columns that are wanted. OptionError for one that there is not, or of another type."""
+def check_read_schema(schema: StructType) -> None:
+    """OptionError for a column that there is not, or of another type."""
+    check_columns(schema, _READ)
+
+
+def check_columns(schema: StructType, known: Mapping[str, str]) -> None:
+    """OptionError unless each column is one of ``known``, with its type."""
     if not schema.fields:
         raise OptionError("the schema has no columns")
     for column in schema.fields:
-        wanted = _READ.get(column.name)
+        wanted = known.get(column.name)
         if wanted is None:
-            raise OptionError(f"there is no column {column.name!r}; there are {', '.join(_READ)}")
+            raise OptionError(f"there is no column {column.name!r}; there are {', '.join(known)}")
         if _plain(column.dataType.simpleString()) != _plain(wanted):
             raise OptionError(f"column {column.name} is {wanted}, not {column.dataType.simpleString()}")
-    return [column.name for column in schema.fields]
 
 
 def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:

@@ -23,6 +23,8 @@ from pyspark.sql.types import StructType
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto_io.sync import JetStream
+from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
+from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import Kept, in_task
 from pyspark_jetstream.offsets import Position, check_streams, decode_offset, encode_offset
 from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
@@ -39,7 +41,7 @@ from pyspark_jetstream.planning import (
     resolve,
 )
 from pyspark_jetstream.ranges import read_range, visible
-from pyspark_jetstream.schema import BatchBuilder, check_read_schema
+from pyspark_jetstream.schema import BatchBuilder, check_columns, check_read_schema
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -63,13 +65,17 @@ class _Reads:
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self.schema = schema
         self.options = options
-        check_read_schema(schema)
+        if options.bucket is None:
+            check_read_schema(schema)
+        else:
+            check_columns(schema, BUCKET_COLUMNS)
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
         assert isinstance(partition, RangePartition)
         wanted, options = partition.wanted, self.options
-        builder = BatchBuilder(self.schema, wanted.stream, options)
+        kind = BatchBuilder if options.bucket is None else BucketBuilder
+        builder = kind(self.schema, wanted.stream, options)
         with in_task(options.connecting) as (nc, js):
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
@@ -116,8 +122,13 @@ class JetStreamReader(_Reads, DataSourceReader):
             lo = resolve(js, info, options.starting, options.starting_time, EARLIEST)
             hi = min(resolve(js, info, options.ending, options.ending_time, LATEST), end_of(info))
             lo = check_loss(info, Position(created(info), lo), options).seq
+            lo, hi = self.bounded(js, info, lo, hi)
             found += self.tasks(js, info, Range(stream, created(info), lo, hi))
         return found
+
+    def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
+        """The range, as far as filters that Spark pushed down can be true; here there are none."""
+        return lo, hi
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -1,0 +1,129 @@
+"""Key-value buckets as tables: what a stream holds, read as keys, values and revisions.
+
+Rules: an endless read has a row for each change. A read at once has a row for each key, all as of one sequence: what is
+written meanwhile does not show, and where that cannot be had, because the bucket keeps too little history for the time
+that the read takes, it fails rather than mix two moments. Deleted keys are rows too, with their operation and without a
+value, until the bucket forgets them.
+
+Not here: reading itself (``source``, and ``snapshot`` of the JetStream client).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from jsproto.errors import SnapshotError
+from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.headers import Headers
+from jsproto_io.sync import JetStream
+from pyspark_jetstream.connecting import Kept, in_task
+from pyspark_jetstream.options import LATEST, OptionError, ReadOptions
+from pyspark_jetstream.planning import end_of, look_up, resolve
+from pyspark_jetstream.ranges import ReadError
+from pyspark_jetstream.schema import BatchBuilder, check_columns
+
+COLUMNS: Final = {
+    "bucket": "string",
+    "key": "string",
+    "value": "binary",
+    "revision": "bigint",
+    "timestamp": "timestamp",
+    "operation": "string",
+}
+SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+PUT: Final = "PUT"
+_OPERATION: Final = "KV-Operation"
+_REASON: Final = "Nats-Marker-Reason"  # the server's own marker, of what it removed
+_REASONS: Final = {"Remove": "DEL", "Purge": "PURGE", "MaxAge": "PURGE"}
+
+
+class BucketBuilder(BatchBuilder):
+    """Arrow batches of a bucket's columns."""
+
+    def _array(self, name: str, kind: pa.DataType, parts: Sequence[StoredColumns], rows: int) -> pa.Array:
+        if name == "bucket":
+            return pa.repeat(pa.scalar(self._stream.removeprefix("KV_"), kind), rows)
+        if name == "key":
+            keys = [subject.split(b".", 2)[-1] for part in parts for subject in part.subjects]
+            return pa.array([key.decode("utf-8", "replace") for key in keys], kind)
+        if name == "revision":
+            return super()._array("seq", kind, parts, rows)
+        if name == "timestamp":
+            return super()._array(name, kind, parts, rows)
+        operations = [operation for part in parts for operation in operations_of(part)]
+        if name == "operation":
+            return pa.array(operations, kind)
+        values = (value for part in parts for value in part.data)
+        return pa.array([value if each == PUT else None for value, each in zip(values, operations, strict=True)], kind)
+
+
+def operations_of(part: StoredColumns) -> list[str]:
+    """What each message did to its key: PUT, DEL or PURGE."""
+    marked = [b"\r\nKV-Operation:" in block or b"\r\nNats-Marker-Reason:" in block for block in part.raw_headers]
+    if not any(marked):
+        return [PUT] * len(marked)
+    found = iter(part.where(marked).headers())
+    return [_operation(next(found)) if each else PUT for each in marked]
+
+
+def _operation(headers: Headers | None) -> str:
+    if headers is None:
+        return PUT
+    reason = headers.get(_REASON)
+    return _REASONS.get(reason, PUT) if reason is not None else headers.get(_OPERATION) or PUT
+
+
+@dataclass
+class SnapshotPartition(InputPartition):
+    """The one task of a read at once. ``at``: as of which sequence; None: as of when it runs."""
+
+    at: int | None
+
+
+class BucketReader(DataSourceReader):
+    """A bucket at once."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        check_columns(schema, COLUMNS)
+        if options.starting or options.starting_time is not None:
+            raise OptionError("a bucket is read as of its end, or of endingOffsets or endingTimestamp: it has no start")
+        self.schema = schema
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task. OptionError when there is no such bucket, or when it cannot be read as of that moment."""
+        with Kept(self.options.connecting) as kept:
+            return [SnapshotPartition(kept.ask(self._moment))]
+
+    def _moment(self, js: JetStream) -> int | None:
+        options = self.options
+        info = look_up(js, options.streams[0])
+        end = resolve(js, info, options.ending, options.ending_time, LATEST)
+        if end >= end_of(info):
+            return None
+        if info.config.max_msgs_per_subject == 1:
+            raise OptionError(f"bucket {options.bucket} keeps one value of a key: it cannot be read as of earlier on")
+        return end - 1
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The newest value of each key. ReadError when it was overwritten while it was read."""
+        assert isinstance(partition, SnapshotPartition)
+        options = self.options
+        if partition.at == 0:
+            return
+        builder = BucketBuilder(self.schema, options.streams[0], options)
+        with in_task(options.connecting) as (_, js):
+            keys = options.subject or f"$KV.{options.bucket}.>"
+            try:
+                with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.page_bytes) as reader:
+                    for columns in reader.columns(options.rows):
+                        yield builder.build([columns])
+            except SnapshotError as error:
+                text = f"bucket {options.bucket}: {error}: let it keep more history, or read it when less is written"
+                raise ReadError(text) from None
