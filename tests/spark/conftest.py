@@ -57,7 +57,10 @@ def spark() -> Iterator[SparkSession]:
             .config("spark.ui.enabled", "false")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=error -XX:TieredStopAtLevel=1")
+            .config("spark.sql.codegen.wholeStage", "false")  # small queries run sooner without
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.sql.adaptive.enabled", "false")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("OFF")

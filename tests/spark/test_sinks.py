@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, udf
 
 from jsproto_io.sync import JetStream
-from tests.spark.conftest import Made
+from tests.spark.conftest import Made, fill
 from tests.spark.failing import DyingTask, FailingCommits
 
 if TYPE_CHECKING:
@@ -96,30 +96,30 @@ def test_what_the_sink_leaves_is_not_read(
 def test_a_task_dies_and_a_driver_dies(
     spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path, delivery: str
 ) -> None:
-    """20,000 rows, one failed task, one failed commit, one restart from the checkpoint."""
-    origin, target = stream(ROWS), stream()
+    """20,000 rows in four micro-batches, one failed task, one failed commit, one restart from the checkpoint."""
+    origin, target = stream(A_BATCH), stream()
     spark.dataSource.register(FailingCommits)
     read = spark.readStream.format("jetstream").options(
-        servers=server.url, startingOffsets="earliest", maxOffsetsPerTrigger=str(A_BATCH), minPartitions="2"
+        servers=server.url, startingOffsets="earliest", minOffsetsPerTrigger=str(A_BATCH), minPartitions="2"
     )
     dying = udf(DyingTask(tmp_path / "died", A_BATCH // 4), "binary", useArrow=False)
     rows = read.load(origin).select(expr(f"concat('{target}.', seq % 7) subject"), dying("data").alias("data"))
-
-    def run() -> None:
-        query = (
-            rows.writeStream.format("failing_commits")
-            .options(servers=server.url, stream=target, delivery=delivery, markerSubject=target)
-            .option("token", str(tmp_path / "refused"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-
-    with pytest.raises(StreamingQueryException, match="the driver dies between the write and its commit"):
-        run()
-    run()
+    writer = rows.writeStream.format("failing_commits").options(servers=server.url, stream=target, delivery=delivery)
+    writer = writer.options(markerSubject=target, token=str(tmp_path / "refused"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.start()
+    try:
+        for last in range(A_BATCH, ROWS + 1, A_BATCH):
+            fill(js, origin, max(last - A_BATCH, A_BATCH) + 1, last)
+            if last == 3 * A_BATCH:
+                with pytest.raises(StreamingQueryException, match="the driver dies between the write and its commit"):
+                    query.processAllAvailable()
+                query = writer.start()
+            query.processAllAvailable()
+    finally:
+        query.stop()
     assert (tmp_path / "died").exists()
+    assert (tmp_path / "refused").exists()
     stored = data_of(js, target)
     assert sorted(stored) == [*range(1, ROWS + 1)]
     twice = stored.total() - ROWS

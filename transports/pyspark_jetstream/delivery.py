@@ -65,10 +65,13 @@ class Origin:
 
 
 class Stored(NamedTuple):
-    """What became of a task's rows: how many there were, and how many of them this run of the task stored."""
+    """What became of a task's rows: how many there were, and how many of them this run of the task sent.
+
+    What a stream then drops as a duplicate was sent.
+    """
 
     rows: int
-    stored: int
+    sent: int
 
 
 def store(
@@ -175,7 +178,7 @@ def _store_atomic(
 ) -> Stored:
     subject = marker_subject(options, origin)
     progress = _read_progress(js, options.stream, subject)
-    rows = stored = 0
+    rows = sent = 0
     for chunk in _chunks(lots, BATCH_ROWS):
         rows += len(chunk)
         tries = TRIES
@@ -199,9 +202,9 @@ def _store_atomic(
                     tries -= 1
                     sleep(REFUSED_PAUSE * 2 ** (TRIES - tries))
             else:
-                stored += missing
+                sent += missing
                 progress = _Progress(origin.batch, rows, ack.seq)
-    return Stored(rows, stored)
+    return Stored(rows, sent)
 
 
 def _passes(refusal: APIError) -> bool:

@@ -40,7 +40,7 @@ class Written(WriterCommitMessage):
 
     partition: int
     rows: int
-    stored: int
+    sent: int
 
 
 class _Writes:
@@ -63,7 +63,7 @@ class _Writes:
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             lots = lots_of(iterator, self.names, self.options.subject, target)
             stored = store(nc, js, lots, origin, self.options)
-        return Written(origin.partition, stored.rows, stored.stored)
+        return Written(origin.partition, stored.rows, stored.sent)
 
 
 class JetStreamWriter(_Writes, DataSourceArrowWriter):

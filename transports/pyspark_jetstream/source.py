@@ -10,7 +10,6 @@ Not here: options (``options``), which ranges (``planning``), the reading itself
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -147,13 +146,10 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         self._moved_at = monotonic()  # when a micro-batch was planned
         self._nothing_before: dict[str, Position] = {}  # no message from the offset to there matches
         self._infos: dict[str, StreamInfo] = {}  # as last seen
-        if ReadMaxRows is None and options.max_per_trigger is not None:
-            warnings.warn("before Spark 4.2 a run with AvailableNow ends after maxOffsetsPerTrigger", stacklevel=2)
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        self._begun = self._kept.ask(self._initial)
-        return encode_offset(self._begun)
+        return encode_offset(self._kept.ask(self._initial))
 
     def _initial(self, js: JetStream) -> dict[str, Position]:
         options = self.options
@@ -167,7 +163,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Where the next micro-batch ends: the end of the streams, or as far as a limit allows.
 
-        Before 4.2 Spark gives neither argument: then the offset is remembered, and the limit is the option's.
+        Before 4.2 Spark gives neither argument. Then the limit is the option's, and begins with what the last
+        micro-batch ended with; as long as that is unknown there is none, because an offset must never go back.
         """
         self._look()
         latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
