@@ -146,7 +146,9 @@ def test_a_bucket_overwritten_while_it_is_read(
     with js.fast_publisher() as batch:
         batch.publish_many((f"$KV.{kv.name}.{n}", b"%d" % n) for n in range(3_000))
         batch.commit()
-    reader = BucketReader(KEYS, read_options({"servers": server.url, "kvBucket": kv.name, "batchSize": "100"}))
+    reader = BucketReader(
+        KEYS, read_options({"servers": server.url, "kvBucket": kv.name, "batchSize": "100", "requestTimeout": "2"})
+    )
     task = reader.read(reader.partitions()[0])
     next(task)
     with js.fast_publisher() as batch:
