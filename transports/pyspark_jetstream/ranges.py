@@ -76,8 +76,11 @@ def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Itera
 
 def visible(columns: StoredColumns, wanted: Range, options: ReadOptions) -> StoredColumns:
     """The rows that the filter takes, without the markers of our own sink unless they are wanted."""
+    markers = not options.include_bookkeeping and _MARKER in b" ".join(columns.subjects)
+    if not markers and not wanted.local:
+        return columns
     subjects = set(columns.subjects)
-    hidden = set() if options.include_bookkeeping else {subject for subject in subjects if _MARKER in subject}
+    hidden = {subject for subject in subjects if markers and _MARKER in subject}
     if wanted.local and wanted.subject is not None:
         hidden |= {each for each in subjects if not matches(wanted.subject, each.decode("utf-8", "surrogateescape"))}
     return columns.where([subject not in hidden for subject in columns.subjects]) if hidden else columns
