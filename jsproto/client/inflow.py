@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-from jsproto.client.jsmsg import Acker, Delivery
+from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
@@ -111,7 +111,12 @@ class Inflow(Drainable, Generic[D]):
             self.pending_bytes -= sum(map(_size, raws))
         self._taken += len(raws)
         self._after_taking(bool(raws), now)
-        return self.acker.messages(raws)
+        messages = self.acker.messages(raws)
+        if self._raw:
+            for message in messages:
+                if not (message._raw.reply or b"").startswith(ACK_PREFIX):
+                    message._acker = None  # a status: there is nothing to acknowledge
+        return messages
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken; fails with why the subscription ended when none ever will."""
@@ -146,7 +151,7 @@ class Inflow(Drainable, Generic[D]):
             return
         buffer = self._buffer
         if buffer and (len(buffer) >= self._max_msgs or self.pending_bytes + size > self._max_bytes):
-            self._overflow(now)
+            self._overflow(size, now)
             return
         buffer.append(message)
         self.pending_bytes += size
@@ -188,8 +193,8 @@ class Inflow(Drainable, Generic[D]):
         """A status came that is no news of the consumer's."""
         raise NotImplementedError
 
-    def _overflow(self, now: float) -> None:
-        """A message found no room in the buffer."""
+    def _overflow(self, size: int, now: float) -> None:
+        """A message of ``size`` bytes found no room in the buffer."""
         self.dropped += 1
         if not self._full:
             self._full = True

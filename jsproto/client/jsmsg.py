@@ -33,6 +33,7 @@ PROGRESS: Final = b"+WPI"
 TERM: Final = b"+TERM"
 DEFAULT_ACK_WAIT: Final = 30.0  # seconds; nats-server's
 PROGRESSES: Final = 3  # reports of work in progress within one ack wait
+SMALL: Final = 256  # bytes that no server refuses as too large; a reason can be any length
 RETRY_PROGRESS: Final = 0.02  # seconds; when the outbox has no room for a report
 
 
@@ -218,7 +219,7 @@ class Acker(Conversation, Generic[D]):
         return self._working.next()
 
     def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
-        if self._publish_replies is not None:
+        if self._publish_replies is not None and len(payload) <= SMALL:
             self._publish_replies(replies, payload)
         else:
             for reply in replies:

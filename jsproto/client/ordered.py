@@ -79,7 +79,7 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_config", "_count", "_floor", "_inbox", "_literal",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_floor", "_inbox", "_literal",
         "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
@@ -114,6 +114,7 @@ class OrderedConsumer(Inflow[D]):
         self._timeout = timeout
         self._made = 0  # how many consumers were asked for
         self._attempts = 0  # at creating one that works
+        self._awaited = 0  # bytes of the message that found no room in the buffer
         self._floor = 0  # up to which what came of the consumers before was kept
         self._restating = config.deliver_policy == "last_per_subject"
         self._count = Deliveries()
@@ -245,8 +246,9 @@ class OrderedConsumer(Inflow[D]):
         else:
             self._recreate(str(error), now)
 
-    def _overflow(self, now: float) -> None:
-        super()._overflow(now)
+    def _overflow(self, size: int, now: float) -> None:
+        super()._overflow(size, now)
+        self._awaited = size
         last_kept, _ = jsack_sequences(self._buffer[-1].reply or b"")
         self._floor, self._count.stream_seq = last_kept, 0
         self._recreate("the buffer was full", now)
@@ -254,6 +256,7 @@ class OrderedConsumer(Inflow[D]):
     def _after_taking(self, some: bool, now: float) -> None:
         if self.phase is Phase.FULL and not self._half_full():
             self._full = False
+            self._awaited = 0
             self._try_again(now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
@@ -326,7 +329,11 @@ class OrderedConsumer(Inflow[D]):
             self._outbox.rearm(self)
 
     def _half_full(self) -> bool:
-        return 2 * len(self._buffer) > self._max_msgs or 2 * self.pending_bytes > self._max_bytes
+        """Whether another consumer had better wait: for half of the buffer, or what found no room the last time."""
+        held = self.pending_bytes
+        if self._buffer and held + self._awaited > self._max_bytes:
+            return True
+        return 2 * len(self._buffer) > self._max_msgs or 2 * held > self._max_bytes
 
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer; ``tell`` the server that it can be deleted, which it would find out itself."""

@@ -60,6 +60,7 @@ MAX_REQUESTS: Final = 512  # kept in the ledger; nats-server's default for waiti
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
 DEFAULT_MAX_MSGS: Final = 500
 DEFAULT_EXPIRES: Final = 30.0  # seconds
+_STREAMS: Final = "streams messages already: close() what messages() returned, or use another subscription"
 
 
 class Fetch:
@@ -130,8 +131,8 @@ class PullConsumer(Drainable, Generic[D]):
     __slots__ = (
         "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full",
         "_group", "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_lost", "_max_bytes",
-        "_max_msgs", "_missed", "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_stopped",
-        "_timers", "acker", "consumer", "dropped", "error", "pending_bytes", "stream",
+        "_max_msgs", "_missed", "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_starts",
+        "_stopped", "_timers", "acker", "consumer", "dropped", "error", "pending_bytes", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -187,6 +188,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._fetches: deque[Fetch] = deque()
         self._first: Fetch | None = None  # the one that what comes is for
         self._refill: _Refill | None = None
+        self._starts = 0
         self._linked = True
         self._lost: Error | None = None
         self._stopped: Error | None = None  # why the stream of messages ended
@@ -278,14 +280,16 @@ class PullConsumer(Drainable, Generic[D]):
         threshold: int | None = None,
         expires: float = DEFAULT_EXPIRES,
         heartbeat: float | None = None,
-    ) -> None:
-        """Keep the buffer filled, for ``pop_many``.
+    ) -> int:
+        """Keep the buffer filled, for ``pop_many``. Returns a number, for ``stop``.
 
         ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way together; more is asked for
         when that has fallen to ``threshold``, half of it unless given. ``expires`` and ``heartbeat`` as of ``fetch``.
         """
-        if self._refill is not None or self._fetches:
-            raise LocalProtocolError("this subscription fetches, or streams messages, already: use another one")
+        if self._refill is not None:
+            raise LocalProtocolError(f"this subscription {_STREAMS}")
+        if self._fetches:
+            raise LocalProtocolError("a fetch is under way: wait for it, or use another subscription")
         if max_msgs is not None and max_bytes is not None:
             raise LocalProtocolError("give max_msgs or max_bytes, not both")
         most = DEFAULT_MAX_MSGS if max_msgs is None and max_bytes is None else max_msgs or max_bytes or 0
@@ -306,11 +310,19 @@ class PullConsumer(Drainable, Generic[D]):
             self._refill = _Refill(BATCH_BY_BYTES, most, min(wanted, most // 2), expires, beat)
         else:
             self._refill = _Refill(most, 0, wanted, expires, beat)
+        self._starts += 1
         self._fill(now)
+        if beat and self._asked_msgs and Timer.HEARTBEAT not in self._timers:  # by fetches that were given up
+            self._watch_from(now, beat)
+        return self._starts
 
-    def stop(self, now: float) -> None:
-        """Ask for no more. What is buffered or still comes is for whoever fetches or starts next."""
-        self._break_off(ConnectionClosedError("the stream of messages was stopped"))
+    def stop(self, now: float, started: int | None = None) -> None:
+        """Ask for no more. What is buffered or still comes is for whoever fetches or starts next.
+
+        ``started``: what ``start`` returned, so that no other stream of messages than that is stopped.
+        """
+        if self._refill is not None and started in (None, self._starts):
+            self._break_off(ConnectionClosedError("the stream of messages was stopped"))
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` buffered messages, oldest first; asks for more when few are left."""
@@ -443,7 +455,7 @@ class PullConsumer(Drainable, Generic[D]):
         if batch < 1 or (max_bytes is not None and max_bytes < 1):
             raise LocalProtocolError(f"a fetch is for 1 message and 1 byte at least, not {batch!r} and {max_bytes!r}")
         if self._refill is not None:
-            raise LocalProtocolError("this subscription streams messages: use another one to fetch")
+            raise LocalProtocolError(f"this subscription {_STREAMS}")
         if not self._buffer:
             self._raise_error()
 
@@ -483,6 +495,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def _ask_for(self, fetch: Fetch, now: float) -> None:
         """Ask for what ``fetch`` misses."""
+        self._forget_old(now)
         batch = fetch._batch - len(fetch._raws)
         body: dict[str, Any] = {"batch": batch}
         if fetch._no_wait:
@@ -502,6 +515,7 @@ class PullConsumer(Drainable, Generic[D]):
         refill = self._refill
         if refill is None or not self._linked or Timer.PULL_AGAIN in self._timers or self.error is not None:
             return
+        self._forget_old(now)
         held = self.pending_bytes + self._asked_bytes if refill.max_bytes else len(self._buffer) + self._asked_msgs
         if held > (0 if refill.whole else refill.threshold):
             return
@@ -517,7 +531,6 @@ class PullConsumer(Drainable, Generic[D]):
         body["expires"] = nanoseconds(refill.expires)
         if refill.heartbeat:
             body["idle_heartbeat"] = nanoseconds(refill.heartbeat)
-        self._forget_old(now)
         try:
             self._request(body, _Request(batch, size, now + refill.expires + ANSWER_GRACE, None))
         except OutboundBufferLimitError:

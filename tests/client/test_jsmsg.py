@@ -12,6 +12,7 @@ from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
     LocalProtocolError,
+    MaxPayloadError,
     NoRespondersError,
     NotJSMessageError,
     OutboundBufferLimitError,
@@ -53,6 +54,16 @@ def test_terminal_acknowledgements_are_sent_once(verb: Any, payload: bytes) -> N
     assert pulling.consumer.acker.ack_many([message]) == 0
     pulling.advance(60)
     assert pulling.acks() == []
+
+
+def test_a_reason_that_the_server_would_not_take_is_refused() -> None:
+    pulling = Pulling()
+    (message,) = pulling.some()
+    with pytest.raises(MaxPayloadError):
+        message.term("x" * (pulling.session.max_payload + 1))
+    assert not message.settled
+    message.term("x" * 1_000)
+    assert pulling.acks() == [(b"1", b"+TERM " + b"x" * 1_000)]
 
 
 def test_progress_is_not_terminal() -> None:

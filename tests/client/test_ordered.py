@@ -344,6 +344,19 @@ def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
     reading.expect_creation()
 
 
+def test_a_message_that_found_no_room_is_waited_for_until_it_fits() -> None:
+    reading = Reading(pending_bytes_limit=10)
+    name, deliver = reading.config["name"], reading.config["deliver_subject"]
+    for seq, payload in enumerate((b"1", b"2", b"3" * 9), 1):
+        reading.h.push(deliver, ack_subject(name, seq), payload)
+    assert reading.ordered.phase is Phase.FULL  # though the buffer is nearly empty
+    assert not [asked for asked in reading.h.asked() if ".CREATE." in asked[0]]
+    assert reading.take(1) == [1]
+    reading.expect_creation()
+    assert reading.config["opt_start_seq"] == 3
+    assert reading.ordered.recreated == 1
+
+
 def test_recreating_waits_for_room_in_the_buffer() -> None:
     reading = Reading(pending_msgs_limit=4)
     for seq in range(1, 4):

@@ -775,6 +775,45 @@ def test_the_ledger_is_bounded() -> None:
     assert len(pulling.consumer._ledger) == 1
 
 
+def test_the_ledger_of_fetches_is_bounded() -> None:
+    pulling = Pulling()
+    for _ in range(5):
+        pulling.fetch(10)
+        pulling.advance(5.0 + ANSWER_GRACE)
+    assert len(pulling.consumer._ledger) == 1
+    assert pulling.consumer.under_way == 10
+
+
+def test_a_stream_of_messages_behind_a_fetch_that_was_never_answered() -> None:
+    pulling = Pulling()
+    pulling.fetch(500)
+    pulling.advance(5.0 + ANSWER_GRACE)
+    pulling.requests()
+    pulling.consumer.start(now=pulling.now)
+    assert pulling.request()["batch"] == 500
+
+
+def test_a_stream_of_messages_behind_a_fetch_that_was_given_up() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(500), pulling.now)
+    pulling.requests()
+    pulling.consumer.start(now=pulling.now)
+    assert pulling.requests() == []  # what was asked for would fill it
+    pulling.advance(20.0)
+    assert pulling.requests()[0]["batch"] == 500
+
+
+def test_only_the_stream_of_messages_that_was_meant_is_stopped() -> None:
+    pulling = Pulling()
+    first = pulling.consumer.start(now=pulling.now)
+    pulling.status(pulling.request(), DELETED)
+    second = pulling.consumer.start(now=pulling.now)
+    pulling.consumer.stop(pulling.now, first)
+    assert not pulling.consumer.readable().done
+    pulling.consumer.stop(pulling.now, second)
+    assert isinstance(pulling.consumer.readable().error, ConnectionClosedError)
+
+
 def test_unsubscribing() -> None:
     pulling, _ = streaming(max_msgs=10)
     pulling.numbered(2)

@@ -277,6 +277,11 @@ def test_raw_statuses_are_given_out_and_nothing_is_done_about_them() -> None:
     first, *rest = s.push.pop_many(9, s.h.now)
     assert first.headers["Nats-Last-Consumer"] == "7"
     assert len(rest) == 3
+    for message in (first, *rest):  # what is no delivery is nothing to acknowledge
+        message.ack()
+        message.in_progress()
+    s.push.acker.ack_many([first, *rest])
+    assert [pub.subject.startswith(b"$JS.ACK.") for pub in s.h.published()] == [True]
     assert s.answered() == []
     assert s.h.events() == []
 

@@ -365,3 +365,18 @@ async def test_a_drained_subscription_gives_what_it_has(server: Any, connect: Co
         assert payloads(await sub.fetch(20)) == numbers(2, 9)
         with pytest.raises(ConnectionClosedError):
             await sub.fetch(1)
+
+
+async def test_a_loop_that_is_left_gives_its_messages_back(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, subscription = await pulling(nc, 20)
+        got = []
+        for _ in range(2):
+            async for message in subscription.messages():
+                got.append(message)
+                if len(got) % 5 == 0:
+                    break
+        got += await subscription.fetch(10)
+        assert payloads(got) == numbers(1, 20)
+        assert not any(message.metadata.delivered > 1 for message in got)
+        await subscription.unsubscribe()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -122,6 +123,17 @@ def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
         parked.set()
         assert first.result(10) == b"first"
         assert second.result(10) == b"second"
+
+
+@MODES
+def test_what_another_thread_ends_is_heard_of_at_once(server: Any, reader_thread: bool) -> None:
+    with connect(server.url, reader_thread=reader_thread) as nc, ThreadPoolExecutor(1) as pool:
+        subscription = nc.subscribe(unique())
+        nc.flush()
+        waiting = pool.submit(list, subscription)
+        until(lambda: nc._pump_by is not None and nc._asleep_until > monotonic() + 5)
+        subscription.unsubscribe()
+        assert waiting.result(2) == []
 
 
 def test_the_reader_is_roused_once_for_a_linger(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,8 +135,8 @@ class Connection(ConnectionBase):
         session, now = self._session, self._now()
         if self._bug is None:
             try:
-                while self._orphans:
-                    self._orphans.popleft()(now)
+                if self._orphans:
+                    self._end_orphans(now)
                 self._write(now)
                 for ticket in session.take_completed():
                     ticket.wake()

@@ -172,8 +172,8 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
         ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta.
         """
-        self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
-        return PullMessages(self._core, max_msgs, self._connection)
+        started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
+        return PullMessages(self._core, max_msgs, started, self._connection)
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
@@ -225,11 +225,12 @@ class PullMessages(PullMessagesBase[JSMsg]):
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, or this is closed; it raises
     what the server says (as of ``fetch``), ConnectionLostError when the connection has failed. Elections of a new
     leader are sat out, and a consumer that is silent is asked again (event ConsumerSilent). As a context manager it
-    closes at the end; what was not taken is for the next fetch, or stream of messages, of the subscription.
+    closes at the end, and a loop that is left closes what only it has; what was not taken is for the next fetch, or
+    stream of messages, of the subscription.
     """
 
-    def __init__(self, core: PullConsumer[JSMsg], max_msgs: int | None, connection: Connection) -> None:
-        super().__init__(core, max_msgs)
+    def __init__(self, core: PullConsumer[JSMsg], max_msgs: int | None, started: int, connection: Connection) -> None:
+        super().__init__(core, max_msgs, started, connection)
         self._connection = connection
 
     async def __aenter__(self) -> Self:

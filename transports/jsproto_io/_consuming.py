@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from jsproto.client.jsmsg import Delivery
@@ -46,13 +47,23 @@ class PullSubscriptionBase(Generic[D]):
         """The input that begins a fetch."""
         limit, beat = seconds(timeout), seconds(heartbeat)
         expires = self._timeout if limit is None else limit
-        return lambda now: self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
+
+        def begin(now: float) -> Fetch:
+            self._connection._end_orphans(now)
+            return self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
+
+        return begin
 
     def _begin_no_wait(self, batch: int, timeout: Timeout | None, max_bytes: int | None) -> Callable[[float], Fetch]:
         """The same for what is there already."""
         limit = seconds(timeout)
         patience = min(self._timeout, 1.0) if limit is None else limit
-        return lambda now: self._core.fetch_no_wait(batch, now=now, patience=patience, max_bytes=max_bytes)
+
+        def begin(now: float) -> Fetch:
+            self._connection._end_orphans(now)
+            return self._core.fetch_no_wait(batch, now=now, patience=patience, max_bytes=max_bytes)
+
+        return begin
 
     def _start(
         self,
@@ -61,13 +72,18 @@ class PullSubscriptionBase(Generic[D]):
         threshold: int | None,
         expires: Timeout,
         heartbeat: Timeout | None,
-    ) -> Callable[[float], None]:
+    ) -> Callable[[float], int]:
         """The input that begins a stream of messages."""
         limit, beat = seconds(expires), seconds(heartbeat)
         assert limit is not None
-        return lambda now: self._core.start(
-            now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
-        )
+
+        def start(now: float) -> int:
+            self._connection._end_orphans(now)
+            return self._core.start(
+                now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
+            )
+
+        return start
 
     def _acknowledge(self, messages: Iterable[Delivery]) -> Callable[[float], int]:
         """The input that acknowledges all of ``messages``."""
@@ -103,8 +119,10 @@ class PullSubscriptionBase(Generic[D]):
 class PullMessagesBase(Generic[D]):
     """What has come of a stream of messages."""
 
-    def __init__(self, core: PullConsumer[D], max_msgs: int | None) -> None:
+    def __init__(self, core: PullConsumer[D], max_msgs: int | None, started: int, connection: ConnectionBase) -> None:
         self._core = core
+        self._started = started
+        self._orphans = connection._orphans
         self._taken: deque[D] = deque()
         self._closed = False
         self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
@@ -116,9 +134,19 @@ class PullMessagesBase(Generic[D]):
         self._taken.extend(self._core.pop_many(self._most, now))
         return None if self._taken else self._core.readable()
 
+    def __del__(self) -> None:
+        # A loop that was left in the middle would keep its messages, and its subscription busy. See BatchReaderBase.
+        if not self._closed:
+            self._orphans.append(partial(_stop, self._core, self._taken, self._started))
+
     def _stop(self, now: float) -> None:
         if not self._closed:
             self._closed = True
-            self._core.put_back(self._taken)
-            self._taken.clear()
-            self._core.stop(now)
+            _stop(self._core, self._taken, self._started, now)
+
+
+def _stop(core: PullConsumer[D], taken: deque[D], started: int, now: float) -> None:
+    """Ask for no more, and give back what nobody has looked at."""
+    core.put_back(taken)
+    taken.clear()
+    core.stop(now, started)

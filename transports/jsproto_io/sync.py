@@ -255,8 +255,8 @@ class Connection(_blocking.Connection):
         with self._lock:
             wire = self._sleeper.wire
             send = rouse = False
-            while self._orphans:
-                self._orphans.popleft()(monotonic())
+            if self._orphans:
+                self._end_orphans(monotonic())
             if wire is not None and self._sender is None:
                 if not wire.unsent and (session.wants_close or session.wants_send(monotonic())):
                     wire.unsent = memoryview(b"".join(session.data_to_send()))
@@ -272,6 +272,8 @@ class Connection(_blocking.Connection):
             if self._asleep_until > -inf:
                 deadline = session.deadline()
                 sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
+                if completed and self._thread is None:  # the pump is a thread that waits, perhaps for one of these
+                    sleeps_too_long = True
                 if sleeps_too_long or (wire is not None and wire.blocked > wire.watching):
                     self._asleep_until, rouse = -inf, True
         for ticket in completed:
