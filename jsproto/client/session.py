@@ -99,7 +99,7 @@ class Session:
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
         self._congestion: Ticket[None] | None = None
-        self._scripts: dict[Ticket[Any], tuple[Generator[Ticket[Any], Any, Any], Ticket[Any]]] = {}
+        self._scripts: dict[Ticket[Any], list[tuple[Generator[Ticket[Any], Any, Any], Ticket[Any]]]] = {}
         self._requests = Requests(self, self.new_inbox())
 
     # -- the link ------------------------------------------------------------------------------------------------------
@@ -482,11 +482,10 @@ class Session:
 
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
-        script = self._scripts.pop(ticket, None) if self._scripts else None
-        if script is None:
-            self._completed.append(ticket)
-        else:
-            self._advance(*script, ticket)
+        self._completed.append(ticket)
+        if self._scripts:
+            for script, result in self._scripts.pop(ticket, ()):
+                self._advance(script, result, ticket)
 
     def emit(self, event: Event) -> None:
         """Tell the application."""
@@ -662,7 +661,7 @@ class Session:
                 else:
                     answered = script.send(answered.result())
                 if not answered.done:
-                    self._scripts[answered] = (script, ticket)
+                    self._scripts.setdefault(answered, []).append((script, ticket))
                     return
         except StopIteration as stop:
             ticket.succeed(stop.value)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jsproto.client.gets import check_seq
 from jsproto.errors import Error, MessageNotFoundError
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
@@ -40,6 +41,7 @@ class SessionBatch:
         max_bytes: int | None, level: SessionLevel | None, timeout: float | None,
     ) -> None:  # fmt: skip
         """The keywords are those of ``ConsistentSession.get_batch``."""
+        check_seq(seq)
         self.stream = stream
         self.error: Error | None = None
         self.finished = False

@@ -644,6 +644,13 @@ def test_subjects_that_cannot_be_asked_for(subjects: Any) -> None:
     assert reader.h.sent(Pub) == []
 
 
+@pytest.mark.parametrize("seq", [None, 0, "1"])
+def test_a_batch_begins_at_a_sequence(seq: Any) -> None:
+    reader = Reader(Replicas("a"))
+    with pytest.raises(LocalProtocolError):
+        reader.session.get_batch("S", seq=seq, now=0.0)
+
+
 def test_what_cannot_be_is_refused_before_anything_is_sent() -> None:
     reader = Reader(Replicas("a"))
     choices: list[dict[str, Any]] = [{"seq": 0}, {}, {"seq": 1, "subject": "a"}]

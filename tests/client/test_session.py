@@ -786,3 +786,19 @@ def test_a_carrier_that_fails_for_good() -> None:
     assert str(client.session.error) == "the roof fell in"
     with pytest.raises(ConnectionLostError, match="the roof fell in"):
         waiting.result()
+
+
+def test_scripts_and_the_application_may_wait_for_the_same_answer() -> None:
+    session = Harness().session
+
+    def script() -> Generator[Ticket[Any], Any, str]:
+        yield session.sendable()
+        return "went on"
+
+    session.publish_message("a", b"x")
+    asked = session.sendable()
+    scripts = [session.run(script()) for _ in range(2)]
+    assert not any(ticket.done for ticket in scripts)
+    session.data_to_send()
+    assert [ticket.result() for ticket in scripts] == ["went on", "went on"]
+    assert asked in session.take_completed()
