@@ -79,8 +79,8 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_floor", "_inbox", "_literal",
-        "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_floor", "_inbox",
+        "_literal", "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -189,6 +190,53 @@ async def test_closing_the_connection_ends_callbacks(server: Any, connect: Conne
         for ordered in (False, True):
             await js.subscribe(f"{name}.a", ordered=ordered, cb=lambda message: None)
     assert not [event for event in events if isinstance(event, SubscriptionFailed | CallbackFailed)]
+
+
+def slow(driver: str, seconds: float, got: list[int]) -> Any:
+    """A callback that needs some time for a message."""
+
+    def threaded(message: Any) -> None:
+        got.append(int(message.data))
+        time.sleep(seconds)
+
+    async def looping(message: Any) -> None:
+        got.append(int(message.data))
+        await anyio.sleep(seconds)
+
+    return threaded if driver.startswith("sync") else looping
+
+
+async def test_draining_the_connection_waits_for_callbacks(server: Any, connect: Connect, driver: str) -> None:
+    events: list[Event] = []
+    async with connect(server.url) as other:
+        js, name = await make_stream(other, retention="workqueue")
+        await fill(js, name, 50)
+        async with connect(server.url, event_cb=events.append) as nc:
+            got: list[int] = []
+            callback = slow(driver, 0.002, got)
+            await nc.jetstream().subscribe(f"{name}.a", durable="D", cb=callback, delete_consumer=False)
+            await until(lambda: bool(got))
+            await nc.drain()
+            assert got == list(range(50))
+        assert not [event for event in events if isinstance(event, CallbackFailed)]
+        while (await js.stream_info(name)).state.messages:  # all were acknowledged
+            pass
+
+
+@pytest.mark.parametrize("ending", ["unsubscribe", "close"])
+async def test_a_callback_gets_nothing_after_the_end(server: Any, connect: Connect, driver: str, ending: str) -> None:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc)
+        await fill(js, name, 50)
+        got: list[int] = []
+        subscription = await js.subscribe(f"{name}.a", cb=slow(driver, 0.02, got))
+        await until(lambda: len(got) > 2)
+        await (subscription.unsubscribe() if ending == "unsubscribe" else nc.close())
+        had = len(got)
+        await anyio.sleep(0.1)
+        assert len(got) <= had + 1 < 50
+    assert len([event for event in events if isinstance(event, CallbackFailed)]) <= 1  # the one that was under way
 
 
 async def test_members_of_a_queue_group_share_one_consumer(server: Any, connect: Connect) -> None:

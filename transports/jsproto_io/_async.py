@@ -267,9 +267,12 @@ class Connection(ConnectionBase):
     async def drain(self) -> None:
         """End all subscriptions, wait until what was under way has been taken in, then close.
 
-        What was received can still be taken afterwards. TimeoutError, ConnectionLostError.
+        What was received can still be taken afterwards; callbacks have had it all by then. TimeoutError,
+        ConnectionLostError.
         """
         await self._wait(self._call(self._session.drain), self._session.options.timeout)
+        for subscription in tuple(self._serving):
+            await subscription._callback_ended()
         await self.close()
 
     async def close(self) -> None:

@@ -162,10 +162,12 @@ class PushSubscription(PushSubscriptionBase):
         return await self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted), lazily=True)
 
     async def unsubscribe(self) -> None:
-        """End it at once, and delete its consumer if that is its own. What has come can still be taken.
+        """End it at once, and delete its consumer if that is its own. What has come can still be taken, but
+        a callback gets no more.
 
         APIError, TimeoutError or ConnectionLostError when the consumer cannot be deleted.
         """
+        self._stopped = True
         if not self._connection.is_closed:
             await self._connection._ask(self._core.unsubscribe)
 
@@ -176,14 +178,17 @@ class PushSubscription(PushSubscriptionBase):
         ConsumerNotDeleted says so. With a callback this waits until that has had the last message.
         """
         connection = self._connection
-        limit = connection._session.options.timeout
-        await connection._wait(connection._call(self._core.drain), limit)
+        await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
+        await self._callback_ended()
+
+    async def _callback_ended(self) -> None:
+        """Wait until the callback has had the last message, unless it is the one who asks."""
         if self._served is not None and SERVING.get() is not self:
-            await connection._wait(self._served, limit)
+            await self._connection._wait(self._served, self._connection._session.options.timeout)
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
         """Call ``callback`` with each message from now on."""
-        self._served = Ticket()
+        self._begin_serving()
         wanted = acknowledge and self._core.acker.wants_acks
         self._connection._start_task(lambda: self._run(callback, wanted))
 
@@ -191,7 +196,7 @@ class PushSubscription(PushSubscriptionBase):
         SERVING.set(self)
         ended: Error | None = None
         try:
-            while True:
+            while self._serves:
                 message = self._taken.popleft() if self._taken else await self._next(None)
                 try:
                     done = callback(message)
@@ -201,6 +206,7 @@ class PushSubscription(PushSubscriptionBase):
                         await message.ack()
                 except Exception as error:
                     self._fail(error)
+            ended = self._core.error
         except Error as error:
             ended = error
         finally:

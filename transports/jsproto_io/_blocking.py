@@ -156,9 +156,12 @@ class Connection(ConnectionBase):
     def drain(self) -> None:
         """End all subscriptions, wait until what was under way has been taken in, then close.
 
-        What was received can still be taken afterwards. TimeoutError, ConnectionLostError.
+        What was received can still be taken afterwards; callbacks have had it all by then. TimeoutError,
+        ConnectionLostError.
         """
         self._wait(self._call(self._session.drain), self._session.options.timeout)
+        for subscription in tuple(self._serving):
+            subscription._callback_ended()
         self.close()
 
     def close(self) -> None:

@@ -159,10 +159,12 @@ class PushSubscription(PushSubscriptionBase):
         return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted), lazily=True)
 
     def unsubscribe(self) -> None:
-        """End it at once, and delete its consumer if that is its own. What has come can still be taken.
+        """End it at once, and delete its consumer if that is its own. What has come can still be taken, but
+        a callback gets no more.
 
         APIError, TimeoutError or ConnectionLostError when the consumer cannot be deleted.
         """
+        self._stopped = True
         if not self._connection.is_closed:
             self._connection._ask(self._core.unsubscribe)
 
@@ -173,14 +175,17 @@ class PushSubscription(PushSubscriptionBase):
         ConsumerNotDeleted says so. With a callback this waits until that has had the last message.
         """
         connection = self._connection
-        limit = connection._session.options.timeout
-        connection._wait(connection._call(self._core.drain), limit)
+        connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
+        self._callback_ended()
+
+    def _callback_ended(self) -> None:
+        """Wait until the callback has had the last message, unless it is the one who asks."""
         if self._served is not None and self._thread is not threading.current_thread():
-            connection._wait(self._served, limit)
+            self._connection._wait(self._served, self._connection._session.options.timeout)
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
         """Call ``callback`` with each message from now on."""
-        self._served = Ticket()
+        self._begin_serving()
         wanted = acknowledge and self._core.acker.wants_acks
         self._thread = threading.Thread(target=self._run, args=(callback, wanted), name="jsproto-callback", daemon=True)
         self._thread.start()
@@ -188,7 +193,7 @@ class PushSubscription(PushSubscriptionBase):
     def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         ended: Error | None = None
         try:
-            while True:
+            while self._serves:
                 message = self._taken.popleft() if self._taken else self._next(None)
                 try:
                     callback(message)
@@ -196,6 +201,7 @@ class PushSubscription(PushSubscriptionBase):
                         message.ack()
                 except Exception as error:
                     self._fail(error)
+            ended = self._core.error
         except Error as error:
             ended = error
         finally:

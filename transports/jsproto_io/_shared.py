@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
@@ -39,6 +39,7 @@ class ConnectionBase(ABC):
         self._now = now  # monotonic seconds
         self._teller = EventTeller(event_cb)
         self._orphans: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
+        self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._bug: BaseException | None = None  # the defect that made the state worthless
 
     @abstractmethod

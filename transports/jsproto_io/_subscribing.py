@@ -35,11 +35,21 @@ class PushSubscriptionBase:
         self._core = core
         self._taken: deque[Any] = deque()
         self._served: Ticket[None] | None = None  # completed when the callback has had the last message
+        self._stopped = False  # the callback is to get no more
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
         self._taken.extend(self._core.pop_many(TAKE, now))
         return None if self._taken else self._core.readable()
+
+    def _begin_serving(self) -> None:
+        self._served = Ticket()
+        self._connection._serving.add(self)
+
+    @property
+    def _serves(self) -> bool:
+        """Whether the callback is to get what has come: what it did on a closed connection would be done again."""
+        return not (self._stopped or self._connection.is_closed)
 
     def _fail(self, error: Exception) -> None:
         self._tell(CallbackFailed(self.subject, error))
@@ -54,6 +64,7 @@ class PushSubscriptionBase:
         self._connection._release(lambda now: self._connection._session.emit(event))
 
     def _serve_no_more(self, now: float) -> None:
+        self._connection._serving.discard(self)
         if self._served is not None:
             self._served.succeed(None)
             self._connection._session.completed(self._served)

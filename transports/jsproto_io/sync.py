@@ -272,9 +272,8 @@ class Connection(_blocking.Connection):
             if self._asleep_until > -inf:
                 deadline = session.deadline()
                 sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
-                if completed and self._thread is None:  # the pump is a thread that waits, perhaps for one of these
-                    sleeps_too_long = True
-                if sleeps_too_long or (wire is not None and wire.blocked > wire.watching):
+                awaited = completed and self._thread is None  # the pump is one who waits, perhaps for one of these
+                if sleeps_too_long or awaited or (wire is not None and wire.blocked > wire.watching):
                     self._asleep_until, rouse = -inf, True
         for ticket in completed:
             ticket.wake()
