@@ -53,6 +53,12 @@ def test_reading(fresh: NatsServer) -> None:
     ]  # fmt: skip
 
 
+def test_consuming(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "pull_subscribe" in block]
+    lines = run(program, fresh).splitlines()
+    assert lines == [*(f"{seq} b'{seq - 1}'" for seq in range(4, 11)), "[b'1', b'3', b'5', b'7', b'9']"]
+
+
 def test_sessions(fresh: NatsServer) -> None:
     (program,) = [block for block in BLOCKS if "session.token" in block]
     assert run(program, fresh) == "b'3.20'\n[1]\n"

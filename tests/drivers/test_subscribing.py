@@ -161,6 +161,8 @@ async def test_a_callback_may_leave_acknowledging_to_others(server: Any, connect
         await until(lambda: len(got) == 10)
         assert (await js.stream_info(name)).state.messages == 10
         assert await subscription.ack_many([]) == 0
+        with pytest.raises(LocalProtocolError, match="callback"):
+            await subscription.next_msg(timeout=1)
         await subscription.unsubscribe()
 
 

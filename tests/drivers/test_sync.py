@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -391,3 +393,22 @@ def test_connected_is_told_from_the_thread_that_connects() -> None:
         connect(server.url, event_cb=lambda event: seen.append((type(event), threading.current_thread().name))),
     ):
         assert seen == [(Connected, threading.main_thread().name)]
+
+
+@MODES
+def test_threads_share_a_reader(server: Any, reader_thread: bool) -> None:
+    interval = sys.getswitchinterval()
+    with connect(server.url, reader_thread=reader_thread) as nc, ThreadPoolExecutor(4) as pool:
+        js, name = nc.jetstream(), unique()
+        js.create_stream(name, subjects=[name], allow_direct=True)
+        for _ in range(2_000):
+            js.publish_async(name)
+        js.publish(name)
+        sys.setswitchinterval(1e-6)
+        try:
+            for take in (list, lambda reader: list(iter(partial(next, reader, None), None))):
+                reader = js.get_batch(name)
+                parts = [pool.submit(take, reader) for _ in range(4)]
+                assert sorted(message.seq for part in parts for message in part.result(20)) == [*range(1, 2_002)]
+        finally:
+            sys.setswitchinterval(interval)

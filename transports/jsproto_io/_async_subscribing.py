@@ -122,6 +122,7 @@ class PushSubscription(PushSubscriptionBase):
                 raise
 
     def __aiter__(self) -> AsyncIterator[JSMsg]:
+        self._check_free()
         return self
 
     async def __anext__(self) -> JSMsg:
@@ -138,8 +139,10 @@ class PushSubscription(PushSubscriptionBase):
         """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
 
         TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
-        the connection has failed, ConsumerNotFoundError when the consumer was deleted.
+        the connection has failed, ConsumerNotFoundError when the consumer was deleted. LocalProtocolError when it has
+        a callback.
         """
+        self._check_free()
         try:
             return self._taken.popleft()  # type: ignore[no-any-return]
         except IndexError:

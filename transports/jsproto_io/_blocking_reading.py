@@ -214,15 +214,21 @@ class BatchReader(BatchReaderBase):
         taken = self._taken
         while True:
             while taken:
-                yield taken.popleft()
+                try:
+                    message = taken.popleft()
+                except IndexError:  # another thread was quicker
+                    break
+                yield message
             if not self._more():
                 return
 
     def __next__(self) -> StoredMsg:
-        while not self._taken:
-            if not self._more():
-                raise StopIteration
-        return self._taken.popleft()
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                if not self._more():
+                    raise StopIteration from None
 
     def columns(self, most: int = 10_000) -> Iterator[StoredColumns]:
         """The messages as columns instead, up to ``most`` at a time: what has come, at least one, in order.

@@ -119,6 +119,7 @@ class PushSubscription(PushSubscriptionBase):
                 raise
 
     def __iter__(self) -> Iterator[JSMsg]:
+        self._check_free()
         return self
 
     def __next__(self) -> JSMsg:
@@ -135,8 +136,10 @@ class PushSubscription(PushSubscriptionBase):
         """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
 
         TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
-        the connection has failed, ConsumerNotFoundError when the consumer was deleted.
+        the connection has failed, ConsumerNotFoundError when the consumer was deleted. LocalProtocolError when it has
+        a callback.
         """
+        self._check_free()
         try:
             return self._taken.popleft()  # type: ignore[no-any-return]
         except IndexError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -147,6 +148,9 @@ class PullMessagesBase(Generic[D]):
 
 def _stop(core: PullConsumer[D], taken: deque[D], started: int, now: float) -> None:
     """Ask for no more, and give back what nobody has looked at."""
-    core.put_back(taken)
-    taken.clear()
+    left: list[D] = []
+    while taken:
+        with suppress(IndexError):  # another thread was quicker: a message is for one of both
+            left.append(taken.popleft())
+    core.put_back(left)
     core.stop(now, started)

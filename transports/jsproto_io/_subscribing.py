@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from jsproto.client.jsmsg import Delivery
 from jsproto.client.ordered import OrderedConsumer
 from jsproto.client.push import PushConsumer
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
 from jsproto_io._common import TAKE
@@ -45,6 +45,10 @@ class PushSubscriptionBase:
     def _begin_serving(self) -> None:
         self._served = Ticket()
         self._connection._serving.add(self)
+
+    def _check_free(self) -> None:
+        if self._served is not None:
+            raise LocalProtocolError("this subscription has a callback, which gets the messages")
 
     @property
     def _serves(self) -> bool:
