@@ -412,3 +412,22 @@ def test_threads_share_a_reader(server: Any, reader_thread: bool) -> None:
                 assert sorted(message.seq for part in parts for message in part.result(20)) == [*range(1, 2_002)]
         finally:
             sys.setswitchinterval(interval)
+
+
+@MODES
+def test_a_loop_that_is_left_gives_its_messages_back(server: Any, reader_thread: bool) -> None:
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        js, name = nc.jetstream(), unique()
+        js.create_stream(name, subjects=[name])
+        for number in range(20):
+            js.publish(name, b"%d" % number)
+        with js.pull_subscribe(name) as subscription:
+            got = []
+            for _ in range(2):
+                for message in subscription.messages():
+                    got.append(message)
+                    if len(got) % 5 == 0:
+                        break
+            got += subscription.fetch(10)
+        assert [int(message.data) for message in got] == list(range(20))
+        assert not any(message.metadata.delivered > 1 for message in got)

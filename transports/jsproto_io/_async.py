@@ -135,8 +135,7 @@ class Connection(ConnectionBase):
         session, now = self._session, self._now()
         if self._bug is None:
             try:
-                if self._orphans:
-                    self._end_orphans(now)
+                self._end_orphans()
                 self._write(now)
                 for ticket in session.take_completed():
                     ticket.wake()

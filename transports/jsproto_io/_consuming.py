@@ -50,7 +50,7 @@ class PullSubscriptionBase(Generic[D]):
         expires = self._timeout if limit is None else limit
 
         def begin(now: float) -> Fetch:
-            self._connection._end_orphans(now)
+            self._connection._end_orphans()
             return self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
 
         return begin
@@ -61,7 +61,7 @@ class PullSubscriptionBase(Generic[D]):
         patience = min(self._timeout, 1.0) if limit is None else limit
 
         def begin(now: float) -> Fetch:
-            self._connection._end_orphans(now)
+            self._connection._end_orphans()
             return self._core.fetch_no_wait(batch, now=now, patience=patience, max_bytes=max_bytes)
 
         return begin
@@ -79,7 +79,7 @@ class PullSubscriptionBase(Generic[D]):
         assert limit is not None
 
         def start(now: float) -> int:
-            self._connection._end_orphans(now)
+            self._connection._end_orphans()
             return self._core.start(
                 now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
             )

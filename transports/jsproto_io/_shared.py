@@ -57,10 +57,10 @@ class ConnectionBase(ABC):
             if self._bug is None:
                 raise
 
-    def _end_orphans(self, now: float) -> None:
+    def _end_orphans(self) -> None:
         """Put in what objects that were dropped left to do. The state is locked."""
         while self._orphans:
-            self._orphans.popleft()(now)
+            self._orphans.popleft()(self._now())
 
     def _refuse(self) -> NoReturn:
         raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug

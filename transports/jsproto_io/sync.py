@@ -255,8 +255,7 @@ class Connection(_blocking.Connection):
         with self._lock:
             wire = self._sleeper.wire
             send = rouse = False
-            if self._orphans:
-                self._end_orphans(monotonic())
+            self._end_orphans()
             if wire is not None and self._sender is None:
                 if not wire.unsent and (session.wants_close or session.wants_send(monotonic())):
                     wire.unsent = memoryview(b"".join(session.data_to_send()))
