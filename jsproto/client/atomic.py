@@ -167,9 +167,14 @@ class AtomicBatch(Conversation):
         return self._awaited is not None and self.phase is not AtomicPhase.COMMITTING
 
     @property
+    def ack(self) -> PubAck | None:
+        """The acknowledgement of the commit, once all is stored."""
+        return self._ack if self.phase is AtomicPhase.COMMITTED else None
+
+    @property
     def sequences(self) -> range:
         """The stream sequences of the messages, in their order, once they are stored; empty before."""
-        return range(0) if self._ack is None or self.error is not None else self._ack.sequences
+        return range(0) if self.ack is None else self.ack.sequences
 
     def ready(self) -> Ticket[None]:
         """Completed when no answer is awaited (any more).
@@ -257,8 +262,15 @@ class AtomicBatch(Conversation):
     def commit_eob(self, now: float) -> Ticket[PubAck]:
         """Store the batch as it is, without a further message; otherwise as ``commit``.
 
+        Behind either commit it sends nothing: asking again (after a wait that was given up) gives the same answer.
         LocalProtocolError when it is empty; UnsupportedByServerError before nats-server 2.14, with the batch as it was.
         """
+        if self._commit is not None:
+            return self._commit
+        if self.ack is not None:
+            committed: Ticket[PubAck] = Ticket()
+            committed.succeed(self.ack)
+            return committed
         self._check_open(now)
         if not self.sequence:
             raise LocalProtocolError("nothing was added: an empty batch cannot be committed")

@@ -98,7 +98,10 @@ class Batch:
     def ended(self, error: Error | None, phase: AtomicPhase = AtomicPhase.FAILED) -> bool:
         """It has, for good: every verb says why, the inbox is dropped, no timer runs."""
         assert self.atomic.error is error
-        for verb in (self.add, self.commit, self.commit_eob, lambda: self.atomic.ready().result()):
+        verbs: list[Any] = [self.add, self.commit, lambda: self.atomic.ready().result()]
+        if phase is not AtomicPhase.COMMITTED:  # else it answers as before
+            verbs.append(self.commit_eob)
+        for verb in verbs:
             with pytest.raises(BatchClosedError if error is None else type(error)) as caught:
                 verb()
             assert error is None or caught.value is error
@@ -412,11 +415,37 @@ def test_an_acknowledgement_without_a_count_is_short() -> None:
 def test_nothing_is_done_behind_a_commit() -> None:
     batch = opened(3)
     commit = batch.commit()
-    for verb in (batch.add, batch.commit, batch.commit_eob, lambda: batch.atomic.ready().result()):
+    for verb in (batch.add, batch.commit, lambda: batch.atomic.ready().result()):
         with pytest.raises(BatchClosedError, match="committing"):
             verb()
     batch.pub_ack(4, 4)
     assert commit.result().count == 4
+
+
+@pytest.mark.parametrize("how", ["commit", "commit_eob"])
+def test_a_commit_can_be_asked_for_again(how: str) -> None:
+    """Whoever gave up waiting for its acknowledgement still gets it, and nothing is sent twice."""
+    batch = opened(3)
+    commit: Ticket[PubAck] = getattr(batch, how)()
+    assert batch.atomic.ack is None
+    assert batch.atomic.commit_eob(batch.h.now) is commit
+    count = batch.atomic.sequence
+    batch.pub_ack(count, 10)
+    again = batch.atomic.commit_eob(batch.h.now)
+    assert again.result() is commit.result() is batch.atomic.ack
+    assert batch.h.published() == []
+
+
+def test_a_refused_commit_is_not_asked_for_again_but_made_again() -> None:
+    batch = opened(2)
+    refused = batch.commit()
+    batch.error(*TOO_LARGE)
+    assert isinstance(refused.error, BatchMessageError)
+    commit = batch.atomic.commit_eob(batch.h.now)
+    (pub,) = batch.sent()
+    assert headers_of(pub)["Nats-Batch-Commit"] == "eob"
+    batch.pub_ack(2, 2)
+    assert commit.result().count == 2
 
 
 # -- errors of the server: rows 13 to 20 -------------------------------------------------------------------------------

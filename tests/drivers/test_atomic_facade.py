@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -32,8 +33,8 @@ from jsproto.errors import (
 )
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub
-from tests.drivers.conftest import Connect
-from tests.drivers.fake import FakeServer, Peer
+from tests.drivers.conftest import PATIENCE, Connect
+from tests.drivers.fake import FakeServer, Hangup, Peer
 from tests.drivers.test_facade import read_all
 
 pytestmark = pytest.mark.anyio
@@ -317,6 +318,46 @@ async def test_a_commit_without_an_answer(connect: Connect) -> None:
             await batch.add("e.a")
             with pytest.raises(BatchStalledError, match="not known"):
                 await batch.commit("e.a")
+
+
+@pytest.mark.parametrize("eob", [False, True], ids=["a message", "eob"])
+async def test_a_commit_can_be_asked_for_again(connect: Connect, eob: bool) -> None:
+    """Whoever gave up waiting for its acknowledgement still gets it, and nothing is sent twice."""
+    asked = threading.Event()
+    commits: list[Pub] = []
+
+    def script(peer: Peer) -> None:
+        accept_first(peer)
+        commits.append(peer.expect(Pub))
+        assert asked.wait(10)
+        answer(peer, commits[0], {"stream": "S", "seq": 2, "batch": "b1", "count": 2 - eob})
+        with suppress(Hangup):
+            commits.append(peer.expect(Pub))
+
+    with FakeServer(script) as fake:
+        async with connect(fake.url) as nc:
+            batch = nc.jetstream().atomic_batch(batch_id="b1")
+            await batch.add("e.a")
+            assert batch.ack is None
+            with anyio.move_on_after(PATIENCE) as scope:
+                async with anyio.create_task_group() as tasks:
+
+                    async def give_up() -> None:
+                        while batch._core.phase.name != "COMMITTING":
+                            await anyio.sleep(0.001)
+                        scope.cancel()
+
+                    tasks.start_soon(give_up)
+                    await (batch.commit() if eob else batch.commit("e.a"))
+            assert scope.cancelled_caught
+            with pytest.raises(BatchClosedError):
+                await batch.commit("e.a")
+            asked.set()
+            assert (await batch.commit()).count == 2 - eob
+            assert (await batch.commit_eob()) == batch.ack
+            with pytest.raises(BatchClosedError):
+                await batch.commit("e.a")
+    assert len(commits) == 1
 
 
 async def test_a_connection_that_is_lost_ends_the_batch(connect: Connect) -> None:

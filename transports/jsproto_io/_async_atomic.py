@@ -69,7 +69,8 @@ class AtomicBatch(AtomicBatchBase):
         """Store the batch and wait for its acknowledgement: ``count`` messages, the last one as ``seq``.
 
         With a ``subject`` this message is the last one of the batch; without, the batch is stored as it is
-        (``commit_eob``). BatchMessageError when this message was not taken, and the batch is still open.
+        (``commit_eob``), and behind either commit nothing is sent: asking again (after a wait that was given up) gives
+        the same answer. BatchMessageError when this message was not taken, and the batch is still open.
         BatchStalledError or BatchLostError when no answer came: then it is not known whether all of it is stored or
         nothing.
         """

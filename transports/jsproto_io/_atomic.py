@@ -77,6 +77,11 @@ class AtomicBatchBase:
         return self._core.sequences
 
     @property
+    def ack(self) -> PubAck | None:
+        """The acknowledgement of the commit, once all is stored; None before."""
+        return self._core.ack
+
+    @property
     def error(self) -> Error | None:
         """Why it failed; None while it has not."""
         return self._core.error

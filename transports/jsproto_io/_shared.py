@@ -19,6 +19,7 @@ from jsproto.client.session import Session
 from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
@@ -222,6 +223,11 @@ class FastPublisherBase:
         Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
         """
         return self._core.unacknowledged
+
+    @property
+    def ack(self) -> PubAck | None:
+        """The acknowledgement of the commit, once the batch is committed; None before."""
+        return self._core.ack
 
     @property
     def error(self) -> Error | None:
