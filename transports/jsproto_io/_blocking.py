@@ -184,10 +184,23 @@ class Connection(ConnectionBase):
 
         ``domain`` or ``prefix`` choose another API subject than ``$JS.API``. ``timeout``: for each of its requests,
         seconds or a timedelta; the connection's default when None. ``publish_async_max_pending``: how many messages of
-        ``publish_async()`` may be without an acknowledgement.
+        ``publish_async()`` may be without an acknowledgement; whoever has the same ``timeout`` and the same bound on
+        this connection shares them, and waits for all of them in ``publish_async_completed()``.
         """
         core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
-        return JetStream(core, self, publish_async_max_pending)
+        return JetStream(core, self, self._publisher_ahead(core, publish_async_max_pending))
+
+    def _publisher_ahead(self, core: CoreJetStream, max_pending: int) -> AsyncPublisher:
+        """What ``publish_async()`` uses: one inbox for all that is set up alike, however many JetStreams are made."""
+
+        def publisher(now: float) -> AsyncPublisher:
+            key = core.timeout, max_pending
+            ahead: AsyncPublisher | None = self._ahead.get(key)
+            if ahead is None:
+                ahead = self._ahead[key] = AsyncPublisher(core.async_publisher(max_pending=max_pending), self)
+            return ahead
+
+        return self._call(publisher)
 
 
 class Message(MessageBase):
@@ -269,11 +282,10 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
     timedelta; the default of ``jetstream()`` when None.
     """
 
-    def __init__(self, core: CoreJetStream, connection: Connection, publish_async_max_pending: int) -> None:
+    def __init__(self, core: CoreJetStream, connection: Connection, ahead: AsyncPublisher) -> None:
         self._core = core
         self._connection = connection
-        ahead = connection._call(lambda now: core.async_publisher(max_pending=publish_async_max_pending))
-        self._ahead = AsyncPublisher(ahead, connection)
+        self._ahead = ahead
 
     def create_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]

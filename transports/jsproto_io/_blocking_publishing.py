@@ -79,9 +79,9 @@ class PendingAck(PendingAckBase):
     Under an event loop it can be awaited.
     """
 
-    def __init__(self, ticket: Ticket[PubAck], connection: Connection) -> None:
+    def __init__(self, ticket: Ticket[PubAck], publisher: AsyncPublisher) -> None:
         super().__init__(ticket)
-        self._connection = connection
+        self._publisher = publisher  # which is not dropped while anybody waits for its answers
 
     def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.
@@ -93,8 +93,9 @@ class PendingAck(PendingAckBase):
         limit = seconds(timeout)
         if self._ticket.done:
             return self._ticket.result()
-        self._connection._call(lambda now: self._connection._session.flush())
-        return self._connection._wait(self._ticket, limit)
+        connection = self._publisher._connection
+        connection._call(lambda now: connection._session.flush())
+        return connection._wait(self._ticket, limit)
 
 
 class AsyncPublisher(AsyncPublisherBase, PublishesMany):
@@ -109,8 +110,7 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
     _connection: Connection
 
     def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
-        super().__init__(core)
-        self._connection = connection
+        super().__init__(core, connection)
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
             while ticket is None:
                 self._make_room(None if until is None else max(until - self._connection._now(), 0))
                 ticket = self._connection._call(verb, lazily=True)
-        return PendingAck(ticket, self._connection)
+        return PendingAck(ticket, self)
 
     def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.
@@ -185,7 +185,7 @@ class BatchAdvisories(BatchAdvisoriesBase):
     """
 
     def __init__(self, core: CoreBatchAdvisories, connection: Connection) -> None:
-        super().__init__(core)
+        super().__init__(core, connection._orphans)
         self._connection = connection
 
     def __enter__(self) -> Self:

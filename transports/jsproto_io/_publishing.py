@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jsproto.client.advisories import BatchAdvisories
@@ -50,10 +51,13 @@ class PendingAckBase:
 class AsyncPublisherBase:
     """How far a publisher has got."""
 
-    _connection: ConnectionBase
-
-    def __init__(self, core: AsyncPublisher) -> None:
+    def __init__(self, core: AsyncPublisher, connection: ConnectionBase) -> None:
         self._core = core
+        self._connection = connection
+
+    def __del__(self) -> None:
+        # What its PendingAcks still wait for keeps it alive; nobody else could hear of an answer. See BatchReaderBase.
+        self._connection._orphans.append(self._core.close)
 
     def _publish_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
@@ -125,9 +129,14 @@ class AsyncPublisherBase:
 class BatchAdvisoriesBase:
     """What was told of abandoned batches."""
 
-    def __init__(self, core: BatchAdvisories) -> None:
+    def __init__(self, core: BatchAdvisories, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
+        self._orphans = orphans
         self._taken: deque[BatchAbandoned] = deque()
+
+    def __del__(self) -> None:
+        core = self._core  # one that nobody reads would stay subscribed. See BatchReaderBase.
+        self._orphans.append(lambda now: core.close())
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
