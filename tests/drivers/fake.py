@@ -115,6 +115,7 @@ class FakeServer:
                 connection, _ = self._listener.accept()
                 with connection:
                     connection.settimeout(PATIENCE)
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     script(Peer(connection))
         except BaseException as error:
             self._error = error
