@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -25,6 +27,24 @@ DRIVERS: dict[str, Connect] = {
     "trio": jsproto_io.trio.connect,
 }
 PATIENCE = 30.0  # seconds after which a test that hangs is failed
+
+
+@pytest.fixture(scope="session")
+def real_stderr(pytestconfig: pytest.Config) -> Iterator[int]:
+    """The standard error that somebody can read, while the test's own is captured."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        descriptor = os.dup(2)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def no_hang(real_stderr: int) -> Iterator[None]:
+    """End the run, saying where each thread stands, when a test hangs where ``fail_after`` cannot reach it."""
+    faulthandler.dump_traceback_later(4 * PATIENCE, exit=True, file=real_stderr)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(params=list(DRIVERS))

@@ -13,6 +13,8 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, TimeoutError
@@ -20,6 +22,7 @@ from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub
 from jsproto_io.sync import Connection, connect
+from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
 
 MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "pumped"])
@@ -431,3 +434,29 @@ def test_a_loop_that_is_left_gives_its_messages_back(server: Any, reader_thread:
             got += subscription.fetch(10)
         assert [int(message.data) for message in got] == list(range(20))
         assert not any(message.metadata.delivered > 1 for message in got)
+
+
+# -- the tests themselves ----------------------------------------------------------------------------------------------
+
+
+@MODES
+def test_threads_that_a_test_leaves_behind_end(server: Any, reader_thread: bool) -> None:
+    """A test that hangs is cancelled: its thread, which cannot be, must not keep the run from ending."""
+    waiting: list[threading.Thread] = []
+
+    def hang(connection: Connection) -> None:
+        waiting.append(threading.current_thread())
+        with suppress(ConnectionClosedError):
+            connection.subscribe(unique()).next_msg()
+
+    async def body() -> None:
+        with anyio.CancelScope() as scope:
+            opened = threaded.connect(server.url, reader_thread=reader_thread)
+            async with opened as nc, anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(anyio.to_thread.run_sync, hang, nc._target, abandon_on_cancel=True))
+                while not waiting:
+                    await anyio.sleep(0.001)
+                scope.cancel()
+
+    anyio.run(body)
+    until(lambda: not waiting[0].is_alive())

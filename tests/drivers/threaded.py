@@ -6,13 +6,14 @@ So one body of tests written for the facade for event loops covers the one for t
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from anyio import to_thread
+from anyio import get_cancelled_exc_class, to_thread
 
 import jsproto_io.asyncio
 from jsproto_io import _async_consuming, _blocking_consuming, sync
@@ -73,6 +74,14 @@ class Awaitable:
 
 @asynccontextmanager
 async def connect(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
-    """``jsproto_io.sync.connect`` as an asynchronous context manager."""
-    async with Awaitable(await _run(partial(sync.connect, *args, **keywords))) as connection:
-        yield connection
+    """``jsproto_io.sync.connect`` as an asynchronous context manager.
+
+    A test that is cancelled leaves its threads behind: the connection is closed under them, so that they end.
+    """
+    target = await _run(partial(sync.connect, *args, **keywords))
+    try:
+        async with Awaitable(target) as connection:
+            yield connection
+    except get_cancelled_exc_class():
+        threading.Thread(target=target.close, name="closes-under-those-who-wait", daemon=True).start()
+        raise
