@@ -348,11 +348,11 @@ class Session:
         """Queue a message. ``reply`` is a checked subject, ``headers`` an encoded block.
 
         LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than
-        ``pending_size`` bytes wait already), ConnectionClosedError.
+        ``pending_size`` bytes wait already), ConnectionClosedError. TypeError for a payload that is not bytes.
         """
         heads = self._heads.get(subject) or self._check_head(subject)
-        if type(payload) is not bytes:  # text is an error, and what is queued must neither change nor count otherwise
-            payload = bytes(memoryview(payload))
+        if type(payload) is not bytes:  # what is queued must neither change nor count otherwise
+            payload = _copied(payload)
         size = len(payload)
         if size > self._max_payload or headers is not None:
             size = self._check_size(size, headers)
@@ -668,3 +668,12 @@ class Session:
         except Error as error:
             ticket.fail(error)
         self.completed(ticket)
+
+
+def _copied(payload: object) -> bytes:
+    """The bytes of what is bytes-like; TypeError for text and all else."""
+    try:
+        return bytes(memoryview(payload))  # type: ignore[arg-type]
+    except TypeError:
+        hint = ": encode it" if isinstance(payload, str) else ""
+        raise TypeError(f"the payload must be bytes, not {type(payload).__name__}{hint}") from None

@@ -430,8 +430,10 @@ def test_payloads_are_bytes_or_something_that_can_be_read_as_bytes() -> None:
         payload[:] = b"y" * size
         (pub,) = harness.published()
         assert pub.payload == b"x" * size
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="^the payload must be bytes, not str: encode it$"):
             harness.session.publish_message("a", "x" * size)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="^the payload must be bytes, not int$"):
+            harness.session.publish_message("a", size)  # type: ignore[arg-type]
         assert harness.sent() == []
 
 

@@ -176,6 +176,38 @@ async def test_a_commit_amid_what_others_add_counts_all_that_was_taken(
         assert sorted(refused + finished) == list(range(4))
 
 
+async def test_text_is_no_payload(server: Any, connect: Connect) -> None:
+    """Whatever publishes says so in the same words, sends nothing and goes on."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        subject, text = f"{name}.a", "text"
+        fast, atomic, ahead = js.fast_publisher(), js.atomic_batch(), js.async_publisher()
+        for _ in range(2):  # of a batch that is not begun, and of one that is
+            for verb, *args in (
+                (nc.publish, subject, text),
+                (nc.request, subject, text),
+                (js.publish, subject, text),
+                (js.publish_async, subject, text),
+                (fast.publish, subject, text),
+                (fast.publish_many, [(subject, text)]),
+                (ahead.publish, subject, text),
+                (ahead.publish_many, [(subject, text)]),
+                (atomic.add, subject, text),
+            ):
+                with pytest.raises(TypeError, match="^the payload must be bytes, not str: encode it$"):
+                    await verb(*args)
+            with pytest.raises(LocalProtocolError, match="message 2 .* the payload must be bytes, not str: encode it$"):
+                await js.publish_batch([(subject, b"1"), (subject, text)])
+            await fast.publish(subject, b"fast")
+            await atomic.add(subject, b"atomic")
+        for commit in (fast.commit, atomic.commit):
+            with pytest.raises(TypeError, match="encode it"):
+                await commit(subject, text)
+            assert (await commit(subject, b"last")).count == 3
+        assert (await js.stream_info(name)).state.messages == 6
+        await ahead.close()
+
+
 # -- of others ---------------------------------------------------------------------------------------------------------
 
 LIES: list[bytes] = [

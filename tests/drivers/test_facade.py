@@ -136,7 +136,7 @@ async def test_a_payload_that_is_not_bytes_is_refused(server: Any, connect: Conn
         subject = unique()
         sub = await nc.subscribe(subject)
         for bad in ("text", "text" * 1000, None, 7):
-            with pytest.raises(TypeError):
+            with pytest.raises(TypeError, match="^the payload must be bytes, not "):
                 await nc.publish(subject, bad)
         changing = bytearray(b"before" * 1000)
         await nc.publish(subject, changing)
