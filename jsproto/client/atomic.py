@@ -121,9 +121,9 @@ class AtomicBatch(Conversation):
         due counts as missing. ``idle_limit``: seconds of silence after which the server forgets a batch.
         LocalProtocolError for anything else.
         """
-        if max_messages is not None and max_messages < 1:
+        if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
             raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
-        if ack_every < 0:
+        if type(ack_every) is not int or ack_every < 0:
             raise LocalProtocolError(f"ack_every is 0 or more, not {ack_every!r}")
         if not (ack_timeout > 0 and idle_limit > 0):
             raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")

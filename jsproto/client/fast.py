@@ -127,9 +127,9 @@ class FastPublisher(Conversation):
         check_batch_id(batch_id)
         if gap not in ("ok", "fail"):
             raise LocalProtocolError(f"gap is 'ok' or 'fail', not {gap!r}")
-        if not 1 <= flow <= MAX_FLOW:
+        if type(flow) is not int or not 1 <= flow <= MAX_FLOW:
             raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages for each acknowledgement, not {flow!r}")
-        if not 1 <= max_outstanding_acks <= 3:
+        if max_outstanding_acks not in (1, 2, 3):
             raise LocalProtocolError(f"max_outstanding_acks is 1, 2 or 3, not {max_outstanding_acks!r}")
         if not (ack_timeout > 0 and idle_limit > 0):
             raise LocalProtocolError("ack_timeout and idle_limit must be greater than 0 seconds")

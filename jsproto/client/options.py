@@ -9,16 +9,26 @@ Not here: environment variables and context files (nothing in the core reads the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.subjects import check_subject
+from jsproto.grammar.times import Duration, seconds
 
 DEFAULT_URL: Final = "nats://localhost:4222"
 DEFAULT_PORT: Final = 4222
+_TIMES: Final = frozenset({"connect_timeout", "timeout", "ping_interval", "reconnect_time_wait", "linger"})
+_KINDS: Final = (
+    ((str, type(None)), "a str or None", ("name", "user", "password", "token")),
+    (str, "a str", ("inbox_prefix",)),
+    (bool, "True or False", ("echo",)),
+    ((int, float), "a number of seconds or a timedelta", sorted(_TIMES)),
+    (int, "an int", ("max_outstanding_pings", "max_reconnect_attempts", "flush_at", "pending_size")),
+)
+"""What the options must be, in code and in words, by name."""
 _SCHEMES: Final = frozenset({"nats", "tcp"})
 # Labels of a name, or an address: anything else would be refused later, and differently by every driver.
 _LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
@@ -49,22 +59,22 @@ class ConnectKeywords(TypedDict, total=False):
     user: str | None
     password: str | None
     token: str | None
-    connect_timeout: float
-    timeout: float
-    ping_interval: float
+    connect_timeout: Duration
+    timeout: Duration
+    ping_interval: Duration
     max_outstanding_pings: int
     max_reconnect_attempts: int
-    reconnect_time_wait: float
+    reconnect_time_wait: Duration
     inbox_prefix: str
     echo: bool
-    linger: float
+    linger: Duration
     flush_at: int
     pending_size: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """What ``connect()`` was asked for. Times are seconds, sizes bytes.
+    """What ``connect()`` was asked for. Times are seconds (``connect()`` takes a timedelta as well), sizes bytes.
 
     ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
     its own goes first. ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
@@ -96,6 +106,11 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         if not self.servers:
             raise LocalProtocolError("no server to connect to")
+        for kinds, described, names in _KINDS:
+            for name in names:
+                value = getattr(self, name)
+                if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+                    raise LocalProtocolError(f"{name} must be {described}, not {type(value).__name__}")
         for name in (
             "connect_timeout",
             "timeout",
@@ -125,15 +140,25 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     A URL is ``nats://[user[:password]@]host[:port]``, or bare ``host[:port]``; a user without a password is a token.
     LocalProtocolError, naming the URL without its credentials, when it is none.
     """
-    given = [url for url in servers.split(",") if url.strip()] if isinstance(servers, str) else list(servers)
+    given = _split(servers)
     unknown = keywords.keys() - ConnectKeywords.__annotations__.keys()
     if unknown:
         raise LocalProtocolError(f"unknown connect option: {', '.join(sorted(unknown))}")
-    addresses = tuple(parse_address(url.strip()) for url in given)
-    try:
-        return ConnectOptions(addresses, **keywords)
-    except TypeError as error:
-        raise LocalProtocolError(f"a connect option is of a wrong type (times are float seconds): {error}") from None
+    values: dict[str, Any] = dict(keywords)
+    values.update((name, seconds(values[name])) for name in _TIMES & values.keys())
+    return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **values)
+
+
+def _split(servers: object) -> list[str]:
+    """One URL each. What is of a wrong type is not shown: it may hold a password."""
+    given = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(given, Iterable) or isinstance(given, bytes | bytearray):
+        raise LocalProtocolError(f"servers must be a URL, or several, as str, not {type(servers).__name__}")
+    urls = list(given)
+    for url in urls:
+        if not isinstance(url, str):
+            raise LocalProtocolError(f"servers must be URLs as str, not {type(url).__name__}")
+    return [url for url in urls if url.strip()] if isinstance(servers, str) else urls
 
 
 def parse_address(url: str) -> Address:

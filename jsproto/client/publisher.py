@@ -85,8 +85,9 @@ class AsyncPublisher(Conversation):
         """
         if not timeout > 0:
             raise LocalProtocolError("timeout must be greater than 0 seconds")
-        if max_pending < 1 or max_pending_bytes < 1:
-            raise LocalProtocolError("max_pending and max_pending_bytes must be at least 1")
+        for name, most in (("max_pending", max_pending), ("max_pending_bytes", max_pending_bytes)):
+            if type(most) is not int or most < 1:
+                raise LocalProtocolError(f"{name} must be an int of at least 1, not {most!r:.100}")
         check_subject(inbox)
         self.sequence = 0
         self.acked = 0

@@ -79,6 +79,8 @@ def check_batch_id(batch_id: str) -> bytes:
 
     Visible, because servers write the id into JSON with escapes that JSON does not have (seen: ``\\x01``).
     """
+    if not isinstance(batch_id, str):
+        raise BadSubjectError(f"a batch id (batch_id) is a str, not {batch_id!r:.100}")
     if not batch_id or not batch_id.isprintable() or not set(" .*>").isdisjoint(batch_id):
         raise BadSubjectError(f"a batch id is visible characters, none of them a blank, '.', '*' or '>': {batch_id!r}")
     encoded = batch_id.encode()

@@ -60,6 +60,11 @@ def nanoseconds(duration: Duration) -> Nanoseconds:
     return Nanoseconds(exact)
 
 
+def seconds(duration: Duration) -> float:
+    """The duration in float seconds. What is no timedelta is given back as it is, whatever it is."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
 def _is_finite(number: object) -> bool:
     """Whether it is a number at all, and neither infinite nor NaN, which compares to nothing."""
     return isinstance(number, int | float) and abs(number) < _INFINITE

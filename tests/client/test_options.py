@@ -56,12 +56,33 @@ def test_impossible_options(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"no_such_option": 1}, "unknown connect option: no_such_option"), ({"timeout": "5"}, "wrong type"),
-     ({"connect_timeout": timedelta(seconds=5)}, "wrong type"), ({"max_reconnect_attempts": "x"}, "wrong type")],
+    [({"no_such_option": 1}, "unknown connect option: no_such_option"), ({"timeout": "5"}, "timeout must be a number"),
+     ({"linger": None}, "linger must be a number of seconds or a timedelta, not NoneType"),
+     ({"max_reconnect_attempts": "x"}, "max_reconnect_attempts must be an int, not str"),
+     ({"max_reconnect_attempts": True}, "max_reconnect_attempts must be an int, not bool"),
+     ({"pending_size": 1e6}, "pending_size must be an int, not float"), ({"name": 5}, "name must be a str or None"),
+     ({"password": b"s3cret"}, "password must be a str or None, not bytes"), ({"echo": 1}, "echo must be True or"),
+     ({"inbox_prefix": 5}, "inbox_prefix must be a str, not int")],
 )  # fmt: skip
-def test_an_option_of_a_wrong_type_is_not_called_unknown(options: dict[str, Any], words: str) -> None:
+def test_an_option_of_a_wrong_type_is_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(LocalProtocolError, match=words):
         connect_options("h", **options)
+
+
+@pytest.mark.parametrize("servers", [None, 5, b"nats://h", bytearray(b"h"), [b"nats://u:s3cret@h"], [None]], ids=repr)
+def test_servers_of_a_wrong_type_are_named(servers: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="servers must be") as caught:
+        connect_options(servers)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_times_are_seconds_or_timedelta() -> None:
+    options = connect_options(
+        "h", connect_timeout=timedelta(seconds=2.5), timeout=3, linger=timedelta(0), ping_interval=timedelta(minutes=1)
+    )
+    assert (options.connect_timeout, options.timeout, options.linger, options.ping_interval) == (2.5, 3, 0.0, 60.0)
+    with pytest.raises(LocalProtocolError, match="timeout must be greater than 0"):
+        connect_options("h", timeout=timedelta(seconds=-1))
 
 
 @given(st.text("abcXYZ0189", min_size=1), st.text("abcXYZ0189", min_size=1))

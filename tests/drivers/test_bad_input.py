@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import anyio
@@ -174,6 +175,47 @@ async def test_a_commit_amid_what_others_add_counts_all_that_was_taken(
         assert sorted(taken) == list(range(1, ack.count + 1))
         assert await stored(js, name) == [taken[sequence] for sequence in sorted(taken)]
         assert sorted(refused + finished) == list(range(4))
+
+
+@pytest.mark.parametrize(
+    ("servers", "options"),
+    [(b"nats://h", {}), (None, {}), ("h", {"name": 5}), ("h", {"event_cb": 5}), ("h", {"timeout": "5"})],
+    ids=["servers", "servers", "name", "event_cb", "timeout"],
+)
+async def test_what_cannot_be_an_option_of_a_connection_is_named(
+    connect: Connect, servers: Any, options: dict[str, Any]
+) -> None:
+    with pytest.raises(LocalProtocolError, match=next(iter(options), "servers")):
+        async with connect(servers, **options):
+            pass
+
+
+async def test_what_cannot_be_an_option_is_named(server: Any, connect: Connect) -> None:
+    async with connect(server.url, timeout=timedelta(seconds=30)) as nc:
+        js, name = await make_stream(nc)
+        for verb, option, value in (
+            (js.fast_publisher, "flow", "5"),
+            (js.fast_publisher, "flow", 5.0),
+            (js.fast_publisher, "max_outstanding_acks", "2"),
+            (js.fast_publisher, "gap", 1),
+            (js.fast_publisher, "batch_id", 5),
+            (js.fast_publisher, "ack_timeout", "5"),
+            (js.atomic_batch, "batch_id", b"b"),
+            (js.atomic_batch, "max_messages", "5"),
+            (js.atomic_batch, "ack_every", "5"),
+            (js.atomic_batch, "ack_timeout", "5"),
+            (js.async_publisher, "timeout", "5"),
+            (js.async_publisher, "max_pending", "5"),
+            (js.async_publisher, "max_pending_bytes", "5"),
+            (nc.jetstream, "timeout", "5"),
+            (nc.jetstream, "publish_async_max_pending", "5"),
+        ):
+            with pytest.raises(LocalProtocolError, match=option.removeprefix("publish_async_")):
+                verb(**{option: value})
+        for call in (js.publish, nc.request):
+            with pytest.raises(LocalProtocolError, match="timeout is a number of seconds"):
+                await call(f"{name}.a", b"", timeout="5")
+        assert (await js.publish(f"{name}.a", b"", timeout=timedelta(seconds=30))).seq == 1
 
 
 async def test_text_is_no_payload(server: Any, connect: Connect) -> None:

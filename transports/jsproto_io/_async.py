@@ -561,7 +561,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         ``max_outstanding_acks``: 1 to 3. ``batch_id``: up to 64 characters without dots; made up when None.
         ``ack_timeout``: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
-        limit = seconds(ack_timeout)
+        limit = seconds(ack_timeout, "ack_timeout")
         core = self._connection._call(
             lambda now: self._core.fast_publisher(
                 gap=gap, flow=flow, max_outstanding_acks=max_outstanding_acks, batch_id=batch_id, ack_timeout=limit
@@ -587,7 +587,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         so many messages; 0 for none. ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``:
         seconds, or a timedelta, after which an answer that is due counts as missing.
         """
-        limit = seconds(ack_timeout)
+        limit = seconds(ack_timeout, "ack_timeout")
         core = self._connection._call(
             lambda now: self._core.atomic_batch(
                 batch_id=batch_id,
@@ -617,7 +617,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         the last one commits. The acknowledgement's ``sequences`` are theirs in the stream. BatchFullError and
         LocalProtocolError, with nothing stored, for what cannot be a batch; otherwise as ``AtomicBatch.commit``.
         """
-        limit = seconds(ack_timeout)
+        limit = seconds(ack_timeout, "ack_timeout")
         wanted = await collected(messages, max_messages)
         return await self._connection._ask(
             lambda now: self._core.publish_batch(

@@ -146,7 +146,7 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
         verb = partial(self._publish_one, subject, payload, merged)
         ticket = self._connection._call(verb, lazily=True)
         if ticket is None:
-            limit = seconds(wait_stall)
+            limit = seconds(wait_stall, "wait_stall")
             until = None if limit is None else self._connection._now() + limit
             while ticket is None:
                 self._make_room(None if until is None else max(until - self._connection._now(), 0))

@@ -64,13 +64,13 @@ def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Sessi
     return Session(connect_options(servers, **options), token=os.urandom(16))
 
 
-def seconds(timeout: Timeout | None) -> float | None:
-    """A timeout as float seconds. LocalProtocolError when it is negative or not a number."""
+def seconds(timeout: Timeout | None, name: str = "timeout") -> float | None:
+    """A timeout as float seconds. LocalProtocolError, with its ``name``, when it is negative or not a number."""
     if timeout is None:
         return None
-    value = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if not value >= 0:
-        raise LocalProtocolError(f"a timeout is a number of seconds, 0 or more, not {timeout!r}")
+    value: object = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if not isinstance(value, int | float) or not value >= 0:
+        raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not {timeout!r:.100}")
     return value
 
 
@@ -130,6 +130,8 @@ class EventTeller:
     """
 
     def __init__(self, callback: EventCallback | None) -> None:
+        if callback is not None and not callable(callback):
+            raise LocalProtocolError(f"event_cb must be callable, or None, not {type(callback).__name__}")
         self._callback = callback
         self._queue: deque[Event] = deque(maxlen=MAX_EVENTS)  # events carry no state: the oldest may go
         self._telling = threading.Lock()

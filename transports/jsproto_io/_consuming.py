@@ -46,7 +46,7 @@ class PullSubscriptionBase(Generic[D]):
         self, batch: int, timeout: Timeout | None, max_bytes: int | None, heartbeat: Timeout | None
     ) -> Callable[[float], Fetch]:
         """The input that begins a fetch."""
-        limit, beat = seconds(timeout), seconds(heartbeat)
+        limit, beat = seconds(timeout), seconds(heartbeat, "heartbeat")
         expires = self._timeout if limit is None else limit
 
         def begin(now: float) -> Fetch:
@@ -75,7 +75,7 @@ class PullSubscriptionBase(Generic[D]):
         heartbeat: Timeout | None,
     ) -> Callable[[float], int]:
         """The input that begins a stream of messages."""
-        limit, beat = seconds(expires), seconds(heartbeat)
+        limit, beat = seconds(expires, "expires"), seconds(heartbeat, "heartbeat")
         assert limit is not None
 
         def start(now: float) -> int:
