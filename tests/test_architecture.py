@@ -76,6 +76,15 @@ PUBLIC: Final = {
 }  # fmt: skip
 
 
+PUBLIC_OF_PARTS: Final = {
+    "jsproto.server": {
+        "REFERENCE", "Backbone", "BatchLimits", "Lag", "Parcel", "Release", "Server", "ServerSession", "Stored",
+        "Stream",
+    },
+    "jsproto.testing": {"Network", "Pair", "StuckError", "Weather"},
+}  # fmt: skip
+
+
 class Import(NamedTuple):
     """One imported module, or one name from it."""
 
@@ -206,6 +215,14 @@ def test_the_public_names() -> None:
     assert len(jsproto.__all__) == len(PUBLIC)
     for name in PUBLIC:
         assert hasattr(jsproto, name), name
+
+
+@pytest.mark.parametrize("name", PUBLIC_OF_PARTS)
+def test_the_public_names_of_the_other_roles(name: str) -> None:
+    module = import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC_OF_PARTS[name])
+    for public in PUBLIC_OF_PARTS[name]:
+        assert hasattr(module, public), public
 
 
 @pytest.mark.parametrize("name", [*map(module_name, CORE), *PUBLIC_DRIVERS])

@@ -64,6 +64,13 @@ def test_sessions(fresh: NatsServer) -> None:
     assert run(program, fresh) == "b'3.20'\n[1]\n"
 
 
+def test_a_client_and_a_server_in_simulated_time() -> None:
+    (program,) = [block for block in BLOCKS if "jsproto.testing" in block]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "1000 taken, 13 reported as lost, 987 stored, in 0.25 simulated seconds\n"
+
+
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
     (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
     assert "AccountInfo" in run(plain, fresh)
