@@ -17,6 +17,7 @@ from jsproto.errors import (
     BadSubjectError,
     BatchClosedError,
     ConnectionClosedError,
+    ConnectionLostError,
     LocalProtocolError,
     MaxPayloadError,
     NoRespondersError,
@@ -25,6 +26,7 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged, SlowConsumer
+from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.threaded import Awaitable
 
@@ -214,6 +216,27 @@ async def test_drain_delivers_what_was_under_way(server: Any, connect: Connect) 
         await nc.drain()
         assert nc.is_closed
         assert [int(message.data) async for message in second] == list(range(500))
+
+
+async def test_drain_without_a_link_waits_and_leaves_the_rest_to_the_caller(
+    own_server: NatsServer, connect: Connect
+) -> None:
+    events: list[Event] = []
+    async with connect(own_server.url, timeout=0.2, max_reconnect_attempts=-1, event_cb=events.append) as nc:
+        subject = unique()
+        sub = await nc.subscribe(subject)
+        await nc.publish(subject, b"1")
+        await nc.flush(timeout=10)
+        await to_thread.run_sync(own_server.kill)
+        while not any(isinstance(event, Disconnected) for event in events):
+            with suppress(ConnectionLostError, TimeoutError):
+                await nc.flush(timeout=0.01)  # without a reader thread, whoever waits notices it
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await nc.drain()
+            assert not nc.is_closed
+        await nc.close()
+        assert [message.data async for message in sub] == [b"1"]
 
 
 async def test_a_full_subscription_drops_and_says_so(server: Any, connect: Connect) -> None:

@@ -156,8 +156,9 @@ class Connection(ConnectionBase):
     def drain(self) -> None:
         """End all subscriptions, wait until what was under way has been taken in, then close.
 
-        What was received can still be taken afterwards; callbacks have had it all by then. TimeoutError,
-        ConnectionLostError.
+        What was received can still be taken afterwards; callbacks have had it all by then. Without a link it waits for
+        the next one. TimeoutError after the ``timeout`` of the connection, which stays open then, to be drained again
+        or closed; ConnectionLostError.
         """
         self._wait(self._call(self._session.drain), self._session.options.timeout)
         for subscription in tuple(self._serving):
@@ -548,7 +549,9 @@ class FastPublisher(FastPublisherBase, PublishesMany):
     def publish(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
         """Publish one message; returns its sequence in the batch. It is stored when ``acked`` has reached that.
 
-        LocalProtocolError with nothing sent and no sequence spent: BadSubjectError, BadHeaderError, MaxPayloadError.
+        All subjects must be of one stream, that of the first message: what goes to another one, or to none, is lost to
+        the batch or ends it. LocalProtocolError with nothing sent and no sequence spent: BadSubjectError,
+        BadHeaderError, MaxPayloadError.
         """
         verb = partial(self._publish_one, subject, payload, headers)
         while (sequence := self._connection._call(verb, lazily=True)) is None:
