@@ -575,6 +575,8 @@ class MirrorWithCountersError(APIError):
 class AtomicPublishDisabledError(APIError):
     """400/10174: atomic publish is disabled."""
 
+    hint = "switch it on with allow_atomic=True in the configuration of the stream"
+
 
 class AtomicPublishMissingSeqError(APIError):
     """400/10175: atomic publish sequence is missing."""
@@ -684,6 +686,8 @@ class ConsumerInvalidResetError(APIError):
 
 class BatchPublishDisabledError(APIError):
     """400/10205: batch publish is disabled."""
+
+    hint = "switch it on with allow_batched=True in the configuration of the stream"
 
 
 class BatchPublishInvalidPatternError(APIError):

@@ -211,11 +211,15 @@ class NotJSMessageError(Error):
 class APIError(Error):
     """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
 
+    hint: ClassVar[str] = ""
+    """What to do about it, where that is not what the server's text says; part of ``str(error)``."""
+
     template: ClassVar[str] = ""
     """The description as the server's source has it, ``{names}`` for what it fills in; empty when it is fixed."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
-        super().__init__(f"{description} (code {code}, err_code {err_code})")
+        hint = f"; {self.hint}" if self.hint else ""
+        super().__init__(f"{description} (code {code}, err_code {err_code}){hint}")
         self.code = code
         self.err_code = err_code
         self.description = description
@@ -439,7 +443,9 @@ class MessagesDroppedError(Error):
     """A read was to begin at sequence ``wanted``, and the stream now begins at ``first_seq``: limits, or a purge."""
 
     def __init__(self, wanted: int, first_seq: int) -> None:
-        super().__init__(f"messages {wanted} to {first_seq - 1} are not in the stream any more")
+        several = first_seq - wanted > 1
+        which = f"messages {wanted} to {first_seq - 1} are" if several else f"message {wanted} is"
+        super().__init__(f"{which} not in the stream any more")
         self.wanted = wanted
         self.first_seq = first_seq
 

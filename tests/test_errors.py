@@ -192,3 +192,13 @@ def test_what_the_server_fills_into_a_text_is_kept_by_name() -> None:
     assert details(10199, "atomic publish batch is too large") == {}
     assert details(10174, "atomic publish is disabled") == {}
     assert details(1, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("err_code", "text", "field"),
+    [(10174, "atomic publish is disabled", "allow_atomic"), (10205, "batch publish is disabled", "allow_batched")],
+)
+def test_what_can_be_switched_on_is_named_behind_the_text_of_the_server(err_code: int, text: str, field: str) -> None:
+    error = APIError.from_fields(400, err_code, text)
+    assert error.description == text
+    assert str(error).startswith(f"{text} (code 400, err_code {err_code}); switch it on with {field}=True ")

@@ -550,8 +550,10 @@ class FastPublisher(Conversation):
         self._outbox.emit(GapReported(self.batch_id, gap.first_missing, last_missing))
         commit_lost = self.phase is FastPhase.COMMITTING and last_missing >= self._commit_sequence
         if self._gap == "fail" or commit_lost:
+            several = last_missing > gap.first_missing
+            which = f"messages {gap.first_missing} to {last_missing}" if several else f"message {last_missing}"
             lost = BatchGapError(
-                f"messages {gap.first_missing} to {last_missing} of the batch were lost",
+                f"{which} of the batch {'were' if several else 'was'} lost",
                 first_missing=gap.first_missing, last_missing=last_missing, **self._facts(),
             )  # fmt: skip
             self._break(lost, now)

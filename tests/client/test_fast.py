@@ -536,6 +536,7 @@ def test_gap_fail_stops_at_the_notice_and_ends_with_the_count() -> None:
     error = ready.error
     assert isinstance(error, BatchGapError)
     assert (error.first_missing, error.last_missing, error.acked) == (3, 4, 2)
+    assert str(error) == "messages 3 to 4 of the batch were lost"
     assert error.ack is not None
     assert error.ack.count == 2
     for verb in (lambda: batch.fast.publish("e.a", now=batch.h.now), lambda: batch.fast.commit(batch.h.now)):
@@ -648,6 +649,7 @@ def test_the_last_word_cannot_be_asked_for() -> None:
     assert operations(batch.h.published()) == [(4, 3)]
     batch.pub_ack(1, 4, 3)
     assert isinstance(batch.fast.error, BatchGapError)
+    assert str(batch.fast.error) == "message 2 of the batch was lost"
 
 
 # -- gap mode ok -------------------------------------------------------------------------------------------------------
