@@ -182,6 +182,11 @@ class AtomicMachine(RuleBasedStateMachine):
             assert self.batch.sequence == before
             self.why(error, waiting, phase, before + 1)
             return
+        if phase in (AtomicPhase.COMMITTING, AtomicPhase.COMMITTED):  # asked for again: the same answer, nothing sent
+            assert not store
+            assert ticket is self.commit or ticket.result() == self.batch.ack
+            assert self.h.published() == []
+            return
         self.commit, self.last = ticket, payload if store else None
         self.carry()
         if large and store:
