@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,12 @@ def test_prefixes_that_are_refused(prefix: str) -> None:
 )
 def test_batch_ids_that_are_refused(batch_id: str) -> None:
     with pytest.raises(BadSubjectError, match="a batch id"):
+        check_batch_id(batch_id)
+
+
+@pytest.mark.parametrize("batch_id", [5, b"b", None])
+def test_a_batch_id_of_a_wrong_type_is_named(batch_id: Any) -> None:
+    with pytest.raises(BadSubjectError, match="batch_id"):
         check_batch_id(batch_id)
 
 
