@@ -171,7 +171,12 @@ SHOWN: Final[dict[int, Row]] = {
         DRIVER + "flow_control_lets_a_large_stream_through_a_small_buffer",
     ),
     233: row("its subject is not looked at", PUSH + "what_is_stalled_is_answered_once"),
-    234: row("it needs heartbeats", WORKFLOW + "what_cannot_be_is_refused_at_once"),
+    234: row(
+        "it needs heartbeats",
+        WORKFLOW + "what_cannot_be_is_refused_at_once",
+        "server/test_consumer_settings.py::test_what_is_refused",
+        "transcripts/test_server_role_consuming.py::test_the_server_role_answers_as_the_reference[sub-heartbeat_small@2.15.1]",
+    ),
     235: row("what a heartbeat says is stalled is answered", PUSH + "what_is_stalled_is_answered_once"),
     236: row("once for each subject", PUSH + "what_is_stalled_is_answered_once"),
     237: row("404 and 408 are hidden", PULL + "an_empty_fetch_is_no_error", STATUS + "the_table"),

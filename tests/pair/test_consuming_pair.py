@@ -1,0 +1,76 @@
+"""Both roles consume: fetches with acknowledgements, and an ordered consumer, in bad weather."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from jsproto.client.jsmsg import JSMsg
+from jsproto.client.subscribe import Wanted
+from jsproto.errors import Error
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.server.server import Server
+from jsproto.testing.network import Network, Weather
+from jsproto.testing.pair import TOKEN, Pair
+from tests.server.harness import config
+
+STORMY = Weather(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)
+MESSAGES = 200
+
+
+def stormy_pair(seed: int, ack_version: Literal[1, 2]) -> Pair:
+    """A server with 200 messages in stream S, and a client; the storm begins once they are linked."""
+    network = Network(seed, Weather())
+    server = Server(token=TOKEN, backbone=network.interior, ack_version=ack_version)
+    pair = Pair(network=network, server=server)
+    server.add_stream(config(), 0.0)
+    for number in range(MESSAGES):
+        server.publish("s.a", b"%d" % number)
+    pair.connect()
+    network.interior.weather = STORMY
+    return pair
+
+
+@pytest.mark.parametrize("ack_version", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_fetching_and_acknowledging_loses_nothing(seed: int, ack_version: Literal[1, 2]) -> None:
+    pair = stormy_pair(seed, ack_version)
+    wanted = ConsumerConfig.from_options(durable_name="C", ack_wait=2.0)
+    info = pair.run_until(pair.js.create_consumer("S", wanted, now=pair.now))
+    consumer = pair.js.pull_consumer(info, JSMsg)
+    payloads: set[bytes] = set()
+    found = pair.server.api.consumers.find("S", "C")
+    for _ in range(300):
+        fetch = consumer.fetch(20, now=pair.now, expires=1.0)
+        try:
+            pair.run_until(fetch.done)
+        except Error:
+            continue
+        for message in consumer.take(fetch):
+            payloads.add(message.data)
+            message.ack()
+        pair.advance(0.01)
+        state = found.info(pair.now)
+        if not state.num_pending + state.num_ack_pending:
+            break
+    assert payloads == {b"%d" % number for number in range(MESSAGES)}
+    assert found.info(pair.now).ack_floor.stream_seq == MESSAGES
+
+
+@pytest.mark.parametrize("ack_version", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_an_ordered_consumer_reads_each_message_once_and_in_order(seed: int, ack_version: Literal[1, 2]) -> None:
+    pair = stormy_pair(seed, ack_version)
+    wanted = Wanted("s.a", stream="S", options={"idle_heartbeat": 0.5})
+    ordered = pair.run_until(pair.js.subscribe_ordered(wanted, now=pair.now, message_class=JSMsg))
+    read: list[bytes] = []
+    for step in range(1_000):
+        if step == 20:
+            pair.lose_link()
+        read += [message.data for message in ordered.pop_many(50, pair.now)]
+        if len(read) == MESSAGES:
+            break
+        pair.advance(0.25)
+    assert read == [b"%d" % number for number in range(MESSAGES)]
+    assert pair.network.interior.lost > 0
