@@ -71,9 +71,9 @@ class Faults(RuleBasedStateMachine):
 
     pair: Pair
 
-    def start(self, dialect: Any) -> None:
+    def start(self, dialect: Any, **options: Any) -> None:
         self.held = Held()
-        server = Server(token=TOKEN, dialect=dialect, backbone=self.held)
+        server = Server(token=TOKEN, dialect=dialect, backbone=self.held, **options)
         self.stream = server.add_stream(config(), 0.0)
         self.pair = Pair(connect_options(max_reconnect_attempts=-1), server=server)
         self.pair.connect()
