@@ -1,4 +1,4 @@
-"""Which tests fail on the faults that other clients have, or their users report, in publishing.
+"""Which tests fail on the faults that other clients have, or their users report, in publishing and consuming.
 
 Each client's faults were seen by running it, or are in its issues; ``SURVEYED`` are questions that the maintainers of
 seven clients found to be answered differently in each, and ``REPORTED`` what users complain of most. A fault is here in
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests import requirements_subscribe as consuming
 from tests.requirements import (
     ACKS,
     ADVISORY,
@@ -39,6 +40,7 @@ JETSTREAM = "client/test_jetstream.py::test_"
 LIST = "client/test_publish_batch.py::test_"
 LOOPS = "drivers/test_loops.py::test_"
 OUTAGE = "drivers/test_outage.py::test_"
+PAIR_CONSUMING = "pair/test_consuming_pair.py::test_"
 PAIR_STATEFUL = "stateful/test_pair_stateful.py::"
 PERMISSIONS = "client/test_permissions.py::test_"
 PERMISSIONS_FACADE = "drivers/test_permissions.py::test_"
@@ -63,8 +65,67 @@ PEERS: Final[dict[str, tuple[Row, ...]]] = {
             PERMISSIONS + "a_message_of_many_that_was_dropped",
             PERMISSIONS_FACADE + "what_may_not_be_asked_fails_at_once",
         ),
+        row(
+            "version 2 of the ack subjects kills the ordered consumer, and the connection with it",
+            consuming.RELEASES + "the_workflow_with_ack_subjects_of_version_2",
+            consuming.PULL_RELEASES + "every_message_once_and_every_one_acknowledged",
+            PAIR_CONSUMING + "an_ordered_consumer_reads_each_message_once_and_in_order",
+        ),
+        row(
+            "a fetch from a consumer that is deleted waits for all of its time",
+            consuming.PULLING + "what_is_deleted_while_fetching_is_told_at_once",
+            consuming.PULL_RELEASES + "a_deleted_consumer_is_told_at_once",
+            consuming.STATUS + "the_table",
+        ),
+        row(
+            "a fetch from a consumer that is not there fails without saying why",
+            consuming.PULL + "a_consumer_that_is_not_there_is_named",
+            consuming.PULLING + "what_is_deleted_while_fetching_is_told_at_once",
+        ),
+        row(
+            "a second acknowledgement raises",
+            consuming.ACKS + "terminal_acknowledgements_are_sent_once",
+            consuming.PULLING + "every_kind_of_acknowledgement",
+        ),
+        row(
+            "an empty fetch raises",
+            consuming.PULL + "an_empty_fetch_is_no_error",
+            consuming.PULLING + "fetching_and_acknowledging",
+        ),
+        row("flow control is answered by a timer", consuming.PUSH + "flow_control_is_answered_when_it_is_reached"),
+        row(
+            "two heartbeats missed are an alarm, or none is told at all",
+            consuming.PUSH + "three_heartbeats_missed_are_an_alarm_once",
+            consuming.PULL + "heartbeats",
+        ),
+        row(
+            "the consumer is there before anybody listens",
+            consuming.WORKFLOW + "the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it",
+        ),
+        row("of several streams the first one is taken", consuming.WORKFLOW + "a_subject_must_be_of_one_stream"),
     ),
-    "nats-jetstream": (row("timeouts by the wall clock", "test_architecture.py::test_time_is_the_monotonic_one"),),
+    "natsrpy": (
+        row(
+            "version 2 of the ack subjects has too many tokens for a fetch",
+            consuming.PULL + "both_versions_of_ack_subjects_are_messages",
+            consuming.PULL_RELEASES + "every_message_once_and_every_one_acknowledged",
+        ),
+    ),
+    "nats-jetstream": (
+        row("timeouts by the wall clock", "test_architecture.py::test_time_is_the_monotonic_one"),
+        row("a message is acknowledged again and again", consuming.ACKS + "terminal_acknowledgements_are_sent_once"),
+        row(
+            "metadata is made up for what is no message of a stream",
+            consuming.ACKS + "a_reply_that_says_nothing",
+            consuming.PULL + "what_is_no_message_of_a_stream",
+        ),
+        row("requests are made by a loop that polls", consuming.PULL + "a_stream_of_messages_waits_without_polling"),
+        row(
+            "most conflicts end an iteration silently",
+            consuming.PULL + "an_error_ends_a_stream_of_messages_behind_what_came",
+            consuming.PULLING + "a_consumer_that_is_deleted_ends_the_stream_of_messages",
+        ),
+    ),
     "nats-jetstream-extra": (
         row(
             "after 11 s of silence add() goes on saying yes to messages that are never stored",
@@ -216,6 +277,16 @@ SURVEYED: Final[tuple[Row, ...]] = (
 
 REPORTED: Final[dict[int, tuple[Row, ...]]] = {
     1: (row("no client for threads", FACADE + "the_main_job", THREADS + "a_connection_works_without_with"),),
+    2: (
+        row(
+            "a fetch hangs, or times out with messages waiting",
+            consuming.PULL_STATEFUL,
+            consuming.CONSUMING_STATEFUL + "TestFetchingFaults",
+            consuming.PULL + "the_server_says_nothing_of_a_full_max_ack_pending",
+            consuming.PULLING + "a_full_max_ack_pending_does_not_hang",
+            consuming.PULL + "a_fetch_survives_its_link",
+        ),
+    ),
     3: (
         row(
             "publishing is slow: a write, or a round trip, for each message",
@@ -262,6 +333,24 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             RECONNECT + "subscriptions_live_on",
             PUBLISHER + "over_a_new_link",
             RECONNECT + "a_batch_that_may_lose_goes_on",
+            consuming.DRIVER + "subscriptions_go_on_after_a_lost_link",
+            consuming.PULL + "a_stream_of_messages_survives_its_link",
+        ),
+    ),
+    7: (
+        row(
+            "an ordered consumer stalls, or makes one consumer after the other without end",
+            consuming.ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
+            consuming.ORDERED + "what_may_pass_is_tried_again",
+            consuming.ORDERED + "recreating_waits_for_room_in_the_buffer",
+            consuming.DRIVER + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
+            consuming.RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
+            consuming.CONSUMING_STATEFUL + "TestOrderedFaults",
+        ),
+        row(
+            "a missed heartbeat is told although the link was down",
+            consuming.PUSH + "silence_does_not_count_while_the_link_is_down",
+            consuming.PULL + "no_alarm_without_a_link",
         ),
     ),
     8: (
@@ -288,6 +377,13 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             LOOPS + "a_cancelled_request_hurts_nobody",
             PUBLISHING + "a_publish_that_is_given_up_hurts_nobody",
         ),
+        row(
+            "cancelling a fetch, or a wait for a message, loses messages",
+            consuming.PULLING + "a_fetch_that_is_cancelled_loses_nothing",
+            consuming.PULL + "what_comes_for_a_fetch_that_was_given_up_is_for_the_next",
+            consuming.DRIVER + "waiting_for_a_message_has_its_time",
+            LOOPS + "cancelled_waits_lose_no_message",
+        ),
     ),
     12: (
         row(
@@ -306,7 +402,25 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             RECONNECT + "attempts_come_to_an_end",
         ),
     ),
+    14: (
+        row(
+            "slow consumers are counted wrongly, or not told",
+            consuming.PUSH + "the_buffer_is_bounded_by_both_limits",
+            consuming.PULL + "messages_nobody_asked_for_are_bounded",
+            consuming.DRIVER + "a_slow_application_is_told_and_what_it_lost_comes_again",
+            FACADE + "a_full_subscription_drops_and_says_so",
+        ),
+    ),
     15: (
+        row(
+            "a drain hangs, or loses what is buffered",
+            consuming.PUSH + "draining_deletes_in_the_end_whoever_does_not_take_the_rest",
+            consuming.PUSH + "a_link_that_is_lost_ends_a_drain",
+            consuming.DRIVER + "draining_delivers_what_is_buffered_and_then_deletes_the_consumer",
+            consuming.DRIVER + "draining_the_connection_deletes_consumers",
+            consuming.PULLING + "a_drained_subscription_gives_what_it_has",
+            consuming.DRIVER + "closing_the_connection_ends_callbacks",
+        ),
         row(
             "closing hangs, or hangs who publishes",
             FAULTS + "close_does_not_wait_for_ever",
@@ -335,6 +449,14 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             FACADE + "the_main_job",
             STATEFUL + "TestFastBatch",
             SERVER_FAST + "publishers_share",
+        ),
+    ),
+    24: (
+        row(
+            "long work is delivered again",
+            consuming.PULLING + "work_in_progress_is_not_delivered_again",
+            consuming.ACKS + "work_is_reported_at_a_third_of_the_ack_wait",
+            consuming.ACKS + "work_is_reported_until_it_stops",
         ),
     ),
 }

@@ -11,11 +11,16 @@ from typing import Final
 from tests.requirements import Row, row
 
 ACKS: Final = "client/test_jsmsg.py::test_"
+CONSUMERS: Final = "client/test_consumers.py::test_"
+CONSUMING_STATEFUL: Final = "stateful/test_consuming_stateful.py::"
 DRIVER: Final = "drivers/test_subscribing.py::test_"
 GAPS: Final = "rules/test_gaps.py::test_"
 JSACK: Final = "grammar/test_jsack.py::test_"
 ORDERED: Final = "client/test_ordered.py::test_"
 PULL: Final = "client/test_pull.py::test_"
+PULLING: Final = "drivers/test_pulling.py::test_"
+PULL_RELEASES: Final = "integration/test_pull_releases.py::test_"
+PULL_STATEFUL: Final = "stateful/test_pull_stateful.py::TestPulls"
 PUSH: Final = "client/test_push.py::test_"
 RELEASES: Final = "integration/test_subscribe_releases.py::test_"
 STATUS: Final = "rules/test_status.py::test_"
@@ -32,7 +37,11 @@ SHOWN: Final[dict[int, Row]] = {
     ),
     181: row("a subject or a stream is required", WORKFLOW + "what_cannot_be_is_refused_at_once"),
     182: row("a queue with heartbeats or flow control is refused", WORKFLOW + "what_cannot_be_is_refused_at_once"),
-    183: row("pull with ack none or all is refused", WORKFLOW + "what_cannot_be_is_refused_at_once"),
+    183: row(
+        "pull with ack none or all is refused",
+        WORKFLOW + "what_cannot_be_is_refused_at_once",
+        PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
+    ),
     184: row(
         "the stream is looked up by subject, exactly one",
         WORKFLOW + "the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it",
@@ -44,6 +53,7 @@ SHOWN: Final[dict[int, Row]] = {
         "a named consumer is looked up and must be there, except for pull",
         WORKFLOW + "a_consumer_that_must_be_there",
         WORKFLOW + "a_pull_consumer_is_found_or_created",
+        PULLING + "a_consumer_of_its_own",
     ),
     187: row("a queue's name is its durable's", WORKFLOW + "a_queue_without_a_name_meets_at_its_own"),
     188: row(
@@ -55,12 +65,17 @@ SHOWN: Final[dict[int, Row]] = {
     190: row("another group: error", WORKFLOW + "what_is_there_must_fit"),
     191: row("a queue, but no group: error", WORKFLOW + "what_is_there_must_fit"),
     192: row("another filter: error", WORKFLOW + "what_is_there_must_fit"),
-    193: row("pull onto push: error", WORKFLOW + "what_is_there_must_fit"),
+    193: row(
+        "pull onto push: error",
+        WORKFLOW + "what_is_there_must_fit",
+        PULLING + "what_a_consumer_does_not_allow",
+    ),
     194: row("push onto pull: error", WORKFLOW + "what_is_there_must_fit"),
     195: row(
         "what is configured otherwise is named",
         WORKFLOW + "what_is_there_must_fit",
         DRIVER + "a_consumer_that_does_not_fit_is_refused_with_the_reason",
+        PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
     ),
     196: row("a group's consumer with flow control or heartbeats: error", WORKFLOW + "what_is_there_must_fit"),
     197: row(
@@ -76,16 +91,19 @@ SHOWN: Final[dict[int, Row]] = {
         "create subjects of durables and ephemerals",
         WORKFLOW + "what_a_new_push_consumer_is_like",
         RELEASES + "the_workflow_on_a_release",
+        CONSUMERS + "creating",
     ),
     200: row(
         "what we created is deleted at the end",
         DRIVER + "unsubscribing_deletes_what_the_subscription_created",
         PUSH + "a_consumer_that_was_there_stays",
+        PULLING + "a_consumer_of_its_own",
     ),
     201: row(
         "never a shared durable, unless asked",
         PUSH + "a_consumer_that_was_there_stays",
         DRIVER + "members_of_a_queue_group_share_one_consumer",
+        PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
     ),
     202: row(
         "who loses a race looks again and moves over",
@@ -101,6 +119,7 @@ SHOWN: Final[dict[int, Row]] = {
     204: row(
         "a drain delivers all that is buffered",
         DRIVER + "draining_delivers_what_is_buffered_and_then_deletes_the_consumer",
+        PULLING + "a_drained_subscription_gives_what_it_has",
     ),
     # -- ack subjects and acknowledgements -----------------------------------------------------------------------------
     205: row(
@@ -109,43 +128,106 @@ SHOWN: Final[dict[int, Row]] = {
         PUSH + "what_is_no_message_of_jetstream_is_passed_over",
         PULL + "what_is_no_message_of_a_stream",
     ),
-    206: row("the reply is used as it came", ACKS + "terminal_acknowledgements_are_sent_once"),
-    207: row("version 1", JSACK + "version_1", RELEASES + "the_workflow_on_a_release"),
-    208: row("version 2", JSACK + "version_2", RELEASES + "the_workflow_with_ack_subjects_of_version_2"),
+    206: row(
+        "the reply is used as it came",
+        ACKS + "terminal_acknowledgements_are_sent_once",
+        ACKS + "a_reply_that_says_nothing",
+    ),
+    207: row(
+        "version 1",
+        JSACK + "version_1",
+        RELEASES + "the_workflow_on_a_release",
+        PULL_RELEASES + "the_version_of_the_ack_subjects",
+    ),
+    208: row(
+        "version 2",
+        JSACK + "version_2",
+        RELEASES + "the_workflow_with_ack_subjects_of_version_2",
+        PULL + "both_versions_of_ack_subjects_are_messages",
+        PULL_RELEASES + "the_version_of_the_ack_subjects",
+    ),
     209: row("more tokens than eleven", JSACK + "tokens_after_the_eleventh_are_ignored"),
-    210: row("ten tokens, another prefix, no numbers: error", JSACK + "what_is_not_one", JSACK + "numbers_are_numbers"),
-    211: row("an underscore is no domain", JSACK + "underscore_is_no_domain"),
+    210: row(
+        "ten tokens, another prefix, no numbers: error",
+        JSACK + "what_is_not_one",
+        JSACK + "numbers_are_numbers",
+        ACKS + "a_reply_that_says_nothing",
+    ),
+    211: row(
+        "an underscore is no domain",
+        JSACK + "underscore_is_no_domain",
+        PULL_RELEASES + "the_version_of_the_ack_subjects",
+    ),
     212: row("nothing depends on the account hash", GAPS + "a_server_may_change_the_version_of_its_subjects"),
     213: row(
         "ack, nak, term, in progress",
         ACKS + "terminal_acknowledgements_are_sent_once",
         ACKS + "progress_is_not_terminal",
+        PULL_RELEASES + "each_acknowledgement_means_what_it_says",
     ),
-    214: row("a delay, a reason", ACKS + "terminal_acknowledgements_are_sent_once"),
-    215: row("after a terminal one nothing more", ACKS + "terminal_acknowledgements_are_sent_once"),
-    216: row("settled only when it was sent", ACKS + "what_cannot_be_sent_is_not_settled"),
-    217: row("nothing under the policy none", ACKS + "under_the_policy_none_nothing_is_sent"),
-    218: row("no error but of sending", ACKS + "after_the_end", ACKS + "what_cannot_be_sent_is_not_settled"),
+    214: row(
+        "a delay, a reason",
+        ACKS + "terminal_acknowledgements_are_sent_once",
+        PULLING + "every_kind_of_acknowledgement",
+    ),
+    215: row(
+        "after a terminal one nothing more",
+        ACKS + "terminal_acknowledgements_are_sent_once",
+        PULLING + "every_kind_of_acknowledgement",
+    ),
+    216: row(
+        "settled only when it was sent",
+        ACKS + "what_cannot_be_sent_is_not_settled",
+        ACKS + "an_acknowledgement_that_is_not_answered_may_be_tried_again",
+    ),
+    217: row(
+        "nothing under the policy none",
+        ACKS + "under_the_policy_none_nothing_is_sent",
+        PULLING + "no_acknowledgements_are_sent_where_none_are_wanted",
+    ),
+    218: row(
+        "no error but of sending",
+        ACKS + "after_the_end",
+        ACKS + "what_cannot_be_sent_is_not_settled",
+        PULLING + "acknowledging_when_the_consumer_is_gone",
+    ),
     219: row("an acknowledgement that is answered", ACKS + "an_acknowledgement_that_is_answered"),
-    220: row("work in progress is reported by itself", ACKS + "work_is_reported_until_it_stops"),
+    220: row(
+        "work in progress is reported by itself",
+        ACKS + "work_is_reported_until_it_stops",
+        PULLING + "work_in_progress_is_not_delivered_again",
+    ),
     # -- statuses ------------------------------------------------------------------------------------------------------
-    221: row("statuses are managed by default", PUSH + "statuses_are_hidden"),
+    221: row(
+        "statuses are managed by default",
+        PUSH + "statuses_are_hidden",
+        PULL + "statuses_that_are_broken_or_for_nobody",
+        PULL_STATEFUL,
+    ),
     222: row(
         "a raw mode",
         PUSH + "raw_statuses_are_given_out_and_nothing_is_done_about_them",
         DRIVER + "raw_statuses_are_messages",
     ),
-    223: row("heartbeats, push and pull", PUSH + "three_heartbeats_missed_are_an_alarm_once", PULL + "heartbeats"),
+    223: row(
+        "heartbeats, push and pull",
+        PUSH + "three_heartbeats_missed_are_an_alarm_once",
+        PULL + "heartbeats",
+        PULLING + "a_long_fetch_lives_on_heartbeats",
+    ),
     224: row(
         "three of them, or as many as one likes",
         PUSH + "three_heartbeats_missed_are_an_alarm_once",
         PUSH + "how_many_heartbeats_is_a_choice",
         PULL + "the_alarm_can_be_moved",
+        PULL + "heartbeats",
     ),
     225: row(
         "the alarm reaches the application",
         PUSH + "three_heartbeats_missed_are_an_alarm_once",
         DRIVER + "a_consumer_that_is_deleted_ends_its_subscription",
+        PULL + "heartbeats",
+        PULL + "a_silent_consumer_is_asked_again",
     ),
     226: row(
         "not while there is no link",
@@ -164,6 +246,7 @@ SHOWN: Final[dict[int, Row]] = {
         "ordered consumers see to gaps themselves",
         ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
         "stateful/test_ordered_stateful.py::TestOrderedReading",
+        CONSUMING_STATEFUL + "TestOrderedFaults",
     ),
     231: row("flow control is answered when it is reached", PUSH + "flow_control_is_answered_when_it_is_reached"),
     232: row(
@@ -179,12 +262,44 @@ SHOWN: Final[dict[int, Row]] = {
     ),
     235: row("what a heartbeat says is stalled is answered", PUSH + "what_is_stalled_is_answered_once"),
     236: row("once for each subject", PUSH + "what_is_stalled_is_answered_once"),
-    237: row("404 and 408 are hidden", PULL + "an_empty_fetch_is_no_error", STATUS + "the_table"),
-    238: row("409 is an error", PULL + "an_error_ends_a_fetch_at_once", PUSH + "statuses_that_are_errors_end_it"),
-    239: row("409s are told apart", STATUS + "the_table"),
-    240: row("503 is no responders", STATUS + "the_table", PUSH + "statuses_that_are_errors_end_it"),
-    241: row("what is not known is an error", STATUS + "the_table", PUSH + "statuses_that_are_errors_end_it"),
-    242: row("pending counts are used", STATUS + "pending_counts", PULL + "a_fetch_that_got_some"),
+    237: row(
+        "404 and 408 are hidden",
+        PULL + "an_empty_fetch_is_no_error",
+        STATUS + "the_table",
+        PULL + "a_partial_fetch_that_does_not_wait_ends_with_404",
+    ),
+    238: row(
+        "409 is an error",
+        PULL + "an_error_ends_a_fetch_at_once",
+        PUSH + "statuses_that_are_errors_end_it",
+        PULLING + "what_is_deleted_while_fetching_is_told_at_once",
+    ),
+    239: row(
+        "409s are told apart",
+        STATUS + "the_table",
+        STATUS + "every_recorded_status_is_known",
+        PULL + "what_may_pass_is_asked_for_again",
+    ),
+    240: row(
+        "503 is no responders",
+        STATUS + "the_table",
+        PUSH + "statuses_that_are_errors_end_it",
+        PULL + "an_error_ends_a_fetch_at_once",
+        PULLING + "what_is_deleted_while_fetching_is_told_at_once",
+    ),
+    241: row(
+        "what is not known is an error",
+        STATUS + "the_table",
+        PUSH + "statuses_that_are_errors_end_it",
+        PULL + "an_error_ends_a_fetch_at_once",
+    ),
+    242: row(
+        "pending counts are used",
+        STATUS + "pending_counts",
+        PULL + "a_fetch_that_got_some",
+        PULL + "requests_are_served_in_turn_and_only_their_sum_counts",
+        PULL_STATEFUL,
+    ),
 }
 
 OPEN: Final[dict[int, str]] = {}

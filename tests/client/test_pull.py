@@ -34,7 +34,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.wire.encoder import PONG
-from tests.client.pulling import TIMED_OUT, Pulling, failed
+from tests.client.pulling import NEXT, TIMED_OUT, Pulling, failed
 
 NO_MESSAGES = "404 No Messages"
 HEARTBEAT = "100 Idle Heartbeat\r\nNats-Last-Consumer: 0\r\nNats-Last-Stream: 0"
@@ -125,6 +125,14 @@ def test_an_error_ends_a_fetch_at_once(text: str, kind: type[Error]) -> None:
     pulling.status(pulling.request(), text)
     assert type(failed(fetch)) is kind
     assert pulling.requests() == []
+
+
+def test_a_consumer_that_is_not_there_is_named() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch()
+    pulling.status(pulling.request(), "503")
+    assert NEXT.decode() in str(failed(fetch))
+    assert "does not exist" in str(failed(fetch))
 
 
 def test_what_came_before_an_error_is_returned_and_the_error_comes_next_time() -> None:
