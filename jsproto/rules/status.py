@@ -66,6 +66,7 @@ WORDS: Final = {
 """What servers write behind the codes that have one meaning."""
 
 FLOW_CONTROL: Final = "FlowControl Request"
+REQUESTS_PENDING: Final = "Requests Pending"  # 408: others wait already, and this request would not
 CONSUMER_DELETED: Final = "Consumer Deleted"
 PUSH_BASED: Final = "Consumer is push based"
 LEADERSHIP_CHANGE: Final = "Leadership Change"

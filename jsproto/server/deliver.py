@@ -25,6 +25,7 @@ from jsproto.grammar.headers import appended, first_value
 from jsproto.grammar.jsack import JSAck, build_jsack
 from jsproto.grammar.times import Nanoseconds
 from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
 from jsproto.server import statuses
 from jsproto.server.checks import check_level
 from jsproto.server.consumer_advisories import Advisories
@@ -464,11 +465,11 @@ class Consumer(Conversation):
     def _exceeds(self, request: PullRequest, now: float) -> bytes | None:
         config = self.config
         if config.max_batch and request.batch > config.max_batch:
-            return statuses.exceeded("MaxRequestBatch", str(config.max_batch))
+            return statuses.exceeded(MAX_BATCH, str(config.max_batch))
         if config.max_expires and request.expires is not None and request.expires > now + config.max_expires / _SECOND:
-            return statuses.exceeded("MaxRequestExpires", format_duration(config.max_expires))
+            return statuses.exceeded(MAX_EXPIRES, format_duration(config.max_expires))
         if config.max_bytes and request.max_bytes > config.max_bytes:
-            return statuses.exceeded("MaxRequestMaxBytes", str(config.max_bytes))
+            return statuses.exceeded(MAX_BYTES, str(config.max_bytes))
         return None
 
     def _no_room(self, request: PullRequest, now: float) -> bytes | None:

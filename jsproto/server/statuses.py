@@ -1,6 +1,7 @@
-"""Status messages of consumers, in the words of nats-server 2.15.1: header blocks, the payload is empty.
+"""Status messages of consumers as nats-server 2.15.1 writes them: header blocks, the payload is empty.
 
-Rules: a status is a number and words; what is left of a pull request, or where a consumer stands, goes into headers.
+Rules: a status is a number and words, those of ``rules.status``; what is left of a pull request, or where a consumer
+stands, goes into headers.
 
 Not here: when they are sent (``deliver``, ``pull_requests``), what clients make of them.
 """
@@ -9,20 +10,33 @@ from __future__ import annotations
 
 from typing import Final
 
-FLOW_CONTROL: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
-NO_MESSAGES: Final = b"NATS/1.0 404 No Messages\r\n\r\n"
-REQUESTS_PENDING: Final = b"NATS/1.0 408 Requests Pending\r\n\r\n"
-CONSUMER_DELETED: Final = b"NATS/1.0 409 Consumer Deleted\r\n\r\n"
-LEADERSHIP_CHANGE: Final = b"NATS/1.0 409 Leadership Change\r\n\r\n"
-MAX_WAITING: Final = b"NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
-PUSH_BASED: Final = b"NATS/1.0 409 Consumer is push based\r\n\r\n"
-API_LEVEL: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
-WRONG_PIN: Final = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
+from jsproto.rules import status
 
-_TIMEOUT: Final = b"NATS/1.0 408 Request Timeout\r\n"
-_TOO_LARGE: Final = b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\n"
-_COMPLETED: Final = b"NATS/1.0 409 Batch Completed\r\n"
-_HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
+
+def _block(code: int, words: str) -> bytes:
+    """A status without headers."""
+    return _line(code, words) + b"\r\n"
+
+
+def _line(code: int, words: str) -> bytes:
+    return f"NATS/1.0 {code} {words}\r\n".encode()
+
+
+FLOW_CONTROL: Final = _block(status.CONTROL, status.FLOW_CONTROL)
+NO_MESSAGES: Final = _block(status.NO_MESSAGES, status.WORDS[status.NO_MESSAGES])
+REQUESTS_PENDING: Final = _block(status.REQUEST_TIMEOUT, status.REQUESTS_PENDING)
+CONSUMER_DELETED: Final = _block(status.CONFLICT, status.CONSUMER_DELETED)
+LEADERSHIP_CHANGE: Final = _block(status.CONFLICT, status.LEADERSHIP_CHANGE)
+MAX_WAITING: Final = _block(status.CONFLICT, status.MAX_WAITING)
+PUSH_BASED: Final = _block(status.CONFLICT, status.PUSH_BASED)
+API_LEVEL: Final = _block(status.API_LEVEL, status.WORDS[status.API_LEVEL])
+
+_TIMEOUT: Final = _line(status.REQUEST_TIMEOUT, status.WORDS[status.REQUEST_TIMEOUT])
+_TOO_LARGE: Final = _line(status.CONFLICT, status.MESSAGE_SIZE)
+_COMPLETED: Final = _line(status.CONFLICT, status.BATCH_COMPLETED)
+_HEARTBEAT: Final = (
+    _line(status.CONTROL, status.WORDS[status.CONTROL]) + b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
+)
 
 
 def request_timeout(messages: int, size: int) -> bytes:
@@ -41,13 +55,13 @@ def batch_completed(size: int) -> bytes:
 
 
 def exceeded(what: str, limit: str) -> bytes:
-    """409: a request asks for more than the consumer's configuration allows."""
-    return f"NATS/1.0 409 Exceeded {what} of {limit}\r\n\r\n".encode()
+    """409: a request asks for more than the configuration allows; ``what`` is ``status.MAX_BATCH`` or its like."""
+    return _block(status.CONFLICT, f"{what} of {limit}")
 
 
 def bad_request(why: str) -> bytes:
     """400: a request cannot be understood."""
-    return f"NATS/1.0 400 Bad Request - {why}\r\n\r\n".encode()
+    return _block(status.BAD_REQUEST, f"{status.WORDS[status.BAD_REQUEST]} - {why}")
 
 
 def heartbeat(consumer_seq: int, stream_seq: int, stalled: bytes | None = None) -> bytes:
