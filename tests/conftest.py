@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def server() -> Iterator[NatsServer]:
     """One nats-server with JetStream for the whole run. Tests share it: name streams uniquely, do not stop it."""
-    with NatsServer() as running:
+    with NatsServer(config=servers.config()) as running:
         yield running
 
 
@@ -55,6 +55,6 @@ def server_for() -> Iterator[Callable[..., NatsServer]]:
                 if os.environ.get("CI") == "true":
                     pytest.fail(str(error))
                 pytest.skip(str(error))
-            return stack.enter_context(NatsServer(program, **options))
+            return stack.enter_context(NatsServer(program, **{"config": servers.config(version), **options}))
 
         yield start

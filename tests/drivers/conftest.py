@@ -16,6 +16,7 @@ import pytest
 import jsproto_io.asyncio
 import jsproto_io.trio
 from jsproto_io.nats_server import NatsServer
+from tests import servers
 from tests.drivers import threaded
 
 Connect = Callable[..., AbstractAsyncContextManager[Any]]
@@ -76,7 +77,7 @@ def connect(driver: str) -> Connect:
 @pytest.fixture
 def own_server() -> Iterator[NatsServer]:
     """A server that the test may stop."""
-    with NatsServer() as running:
+    with NatsServer(config=servers.config()) as running:
         yield running
 
 

@@ -24,6 +24,7 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.grammar.consumer import ConsumerConfig
+from tests import servers
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 
@@ -125,6 +126,7 @@ async def test_a_message_says_where_it_comes_from(server: Any, connect: Connect)
         assert (metadata.stream, metadata.consumer, metadata.stream_seq) == (sub.stream, "C", 2)
         assert (metadata.consumer_seq, metadata.delivered, metadata.pending) == (2, 1, 0)
         assert second.reply.startswith("$JS.ACK.")
+        assert (metadata.account_hash is not None) == servers.HAS_ACK_V2
 
 
 async def test_every_kind_of_acknowledgement(server: Any, connect: Connect) -> None:

@@ -20,6 +20,7 @@ from typing import Final, Self
 from jsproto.errors import Error
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
+from tests import servers
 
 SIZE: Final = 3
 READY_WITHIN: Final = 30.0  # seconds
@@ -33,7 +34,8 @@ class Cluster:
         others = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
         self.nodes = [
             NatsServer(
-                config=f'server_name: n{number}\ncluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{others}] }}'
+                config=f"server_name: n{number}\n{servers.config()}\n"
+                f'cluster {{ name: c, listen: "127.0.0.1:{port}", routes: [{others}] }}'
             )
             for number, port in enumerate(routes)
         ]

@@ -15,8 +15,7 @@ from tests import servers
 
 ServerFor = Callable[..., NatsServer]
 COUNT = 1_200
-V2 = "feature_flags { js_ack_fc_v2: true }"
-SERVERS = [(version, "") for version in servers.RELEASES] + [(servers.NEWEST, V2)]
+SERVERS = [(version, "") for version in servers.RELEASES] + [(servers.NEWEST, servers.ACK_V2)]
 
 pytestmark = pytest.mark.versions
 

@@ -11,13 +11,13 @@ from jsproto.errors import DuplicateSubscriptionError
 from jsproto.events import Event, OrderedConsumerRecreated
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, PushSubscription, connect
+from tests import servers
 from tests.integration.cluster import Cluster
 from tests.integration.soak_ordered import run
 
 pytestmark = pytest.mark.versions
 
 VERSIONS = ["2.11.11", "2.12.0", "2.12.8", "2.14.0", "2.14.6", "2.15.1"]
-V2 = "feature_flags { js_ack_fc_v2: true }"
 PATIENCE = 20.0
 
 
@@ -65,12 +65,12 @@ def workflow(url: str, *, v2: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_workflow_on_a_release(server_for: Callable[..., NatsServer], version: str) -> None:
-    workflow(server_for(version).url, v2=False)
+    workflow(server_for(version, config="").url, v2=False)
 
 
 @pytest.mark.parametrize("version", ["2.14.0", "2.15.1"])
 def test_the_workflow_with_ack_subjects_of_version_2(server_for: Callable[..., NatsServer], version: str) -> None:
-    workflow(server_for(version, config=V2).url, v2=True)
+    workflow(server_for(version, config=servers.ACK_V2).url, v2=True)
 
 
 def test_a_durable_consumer_goes_on_when_its_leader_changes() -> None:
