@@ -1,7 +1,7 @@
-"""Publishing while a stream's leader changes, by a step-down, SIGKILL or SIGSTOP, and while the client's node goes.
+"""Publishing and pulling while leaders change, by a step-down, SIGKILL or SIGSTOP, and while the client's node goes.
 
-Every test asserts the same: what was acknowledged is stored, nothing is stored twice or out of order, and what is
-missing was reported. How much that is, is up to the moment. ``soak_publish`` does this at length.
+Every test of publishing asserts the same: what was acknowledged is stored, nothing is stored twice or out of order, and
+what is missing was reported. How much that is, is up to the moment. ``soak_publish`` does this at length.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pytest
 from jsproto.api_errors import AtomicPublishIncompleteBatchError
 from jsproto.errors import BatchError, BatchGapError, BatchLostError, BatchMessageError, Error, NoRespondersError
 from jsproto.events import Event, GapReported
+from jsproto.grammar.consumer import ConsumerInfo
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import AtomicBatch, Connection, connect
+from jsproto_io.sync import AtomicBatch, Connection, PullSubscription, connect
 from tests.integration.cluster import Cluster, paused, stored
 
 COUNT = 30_000
@@ -27,7 +28,7 @@ def running() -> Iterator[Cluster]:
     """All streams are made at first: for some seconds after a node was down none can be placed on it."""
     with Cluster() as running, connect(running.urls) as nc:
         js = nc.jetstream()
-        for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC"):
+        for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC", "PULL"):
             js.create_stream(
                 name, subjects=[f"{name}.>"], storage="file", num_replicas=3, duplicate_window=120, allow_direct=True,
                 allow_batched=name != "ATOMIC", allow_atomic=name == "ATOMIC",
@@ -214,3 +215,48 @@ def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
         assert 0 < first.acked <= first.sequence <= first.acked + 200
         cluster.heal()
         assert stored(nc.jetstream(), "LOST") == list(range(COUNT))
+
+
+def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
+    """The consumer's leader steps down, then the stream's, then the node of the consumer's leader is killed.
+
+    What was acknowledged just then may come again; nothing is missing, and in the end all is settled.
+    """
+    with connect(cluster.urls, timeout=30, max_reconnect_attempts=-1, reconnect_time_wait=0.1) as nc:
+        js = nc.jetstream()
+        with js.async_publisher() as publisher:
+            publisher.publish_many(("PULL.a", b"%d" % number) for number in range(400))
+        js.create_consumer("PULL", durable_name="D", ack_wait=2)
+        faults: dict[int, Callable[[], object]] = {
+            100: lambda: nc.request("$JS.API.CONSUMER.LEADER.STEPDOWN.PULL.D"),
+            200: lambda: step_down(nc, "PULL"),
+            300: lambda: leader_of_consumer(cluster, js).kill(),
+        }
+        seen: set[int] = set()
+        with js.pull_subscribe_bind("D", "PULL") as sub, sub.messages(max_msgs=20, heartbeat=0.5) as messages:
+            while len(seen) < 400:
+                message = messages.next_msg(timeout=30)
+                seen.add(int(message.data))
+                message.ack()
+                faults.pop(len(seen), bool)()
+        assert seen == set(range(400))
+        with js.pull_subscribe_bind("D", "PULL") as sub:
+            while (info := state_of(sub)).num_pending + info.num_ack_pending:
+                sub.ack_many(sub.fetch(20, timeout=1))
+            assert info.ack_floor.stream_seq == 400
+        assert faults == {}
+
+
+def leader_of_consumer(cluster: Cluster, js: Any) -> NatsServer:
+    while True:
+        with suppress(Error):
+            leader = (js.consumer_info("PULL", "D").cluster or {}).get("leader")
+            if leader:
+                return cluster.node(leader)
+
+
+def state_of(sub: PullSubscription) -> ConsumerInfo:
+    """The state of the consumer, from whoever leads it now."""
+    while True:
+        with suppress(Error):
+            return sub.consumer_info()
