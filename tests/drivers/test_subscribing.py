@@ -395,12 +395,12 @@ async def test_a_slow_application_is_told_and_what_it_lost_comes_again(server: A
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
         js, name = await make_stream(nc)
-        await fill(js, name, 100)
+        await fill(js, name, 40)
         subscription = await js.subscribe(f"{name}.a", pending_msgs_limit=10, ack_wait=0.5)
-        while subscription.dropped < 90:
+        while subscription.dropped < 30:
             await nc.flush()  # without a reader thread only those who wait move bytes
         seen: set[int] = set()
-        while len(seen) < 100:
+        while len(seen) < 40:
             message = await subscription.next_msg(timeout=PATIENCE)
             seen.add(int(message.data))
             await message.ack()
