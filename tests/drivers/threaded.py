@@ -13,11 +13,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from anyio import get_cancelled_exc_class, to_thread
+from anyio import get_cancelled_exc_class, move_on_after, to_thread
 
 import jsproto_io.asyncio
 from jsproto_io import _async_consuming, _blocking_consuming, sync
 
+CLOSE_WITHIN = 30.0  # seconds
 _END = object()
 _LIKE: dict[type, type] = {
     getattr(sync, name): getattr(jsproto_io.asyncio, name) for name in sync.__all__ if name != "connect"
@@ -60,7 +61,8 @@ class Awaitable:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await _run(partial(self._target.__exit__, kind, error, traceback))
+        with move_on_after(CLOSE_WITHIN, shield=True):  # past its time limit too a test closes what it opened
+            await _run(partial(self._target.__exit__, kind, error, traceback))
 
     def __aiter__(self) -> Self:
         return self
