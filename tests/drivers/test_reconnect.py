@@ -317,7 +317,7 @@ async def test_closing_while_dialling_is_not_answered(own_server: NatsServer, co
 async def test_a_server_that_does_not_answer_is_passed_over(
     own_server: NatsServer, connect: Connect, mute_port: int
 ) -> None:
-    async with connect([f"nats://127.0.0.1:{mute_port}", own_server.url], connect_timeout=0.1) as nc:
+    async with connect([f"nats://127.0.0.1:{mute_port}", own_server.url], connect_timeout=1) as nc:
         assert nc.connected_url == own_server.url
 
 
