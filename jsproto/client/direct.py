@@ -37,7 +37,7 @@ from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import StoredColumns, stored_columns
-from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.config import StreamInfo, StreamState
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging, stored_messages
 from jsproto.grammar.subjects import check_subject
@@ -459,7 +459,15 @@ class DirectBatch(RowConversation):
         by_time = self._start_time is not None and not self._page_floor
         if self._if_dropped == "skip" or first == self._page_floor + 1 or by_time:
             return True
-        assert self._info_subject is not None  # of whoever wants an error
+        self._buffer = deque()
+        return self._ask_state(now)
+
+    def _ask_state(self, now: float) -> bool:
+        """Ask the leader for the state of the stream, which ``_approve`` gets: what is in the buffer waits for it.
+
+        False when there is no room for the question: then the page is asked for again.
+        """
+        assert self._info_subject is not None  # of whoever may want to know
         checked = f"{self._inbox}.s{self._pages}".encode()
         try:
             self._outbox.publish(self._info_subject, b"", checked)
@@ -469,7 +477,6 @@ class DirectBatch(RowConversation):
             return False
         self._outbox.flush()
         self._checked = checked
-        self._buffer = deque()
         return True
 
     def _receive_other(self, message: Msg, now: float) -> None:
@@ -480,19 +487,22 @@ class DirectBatch(RowConversation):
         try:
             if is_no_responders(message):
                 raise JetStreamNotAvailableError(str(self._info_subject))
-            info = StreamInfo.from_json(decode_response(message.payload))
-            if info.state.first_seq > self._page_floor + 1:
-                raise MessagesDroppedError(self._page_floor + 1, info.state.first_seq)
-            self._checked = b""
-            self._ready.extend(self._buffer)
-            self._buffer = self._ready
-            if self._over is not None:
-                self._page_over(self._over, now)
-            if self._readable is not None:
-                self._tell()
+            self._approve(StreamInfo.from_json(decode_response(message.payload)).state, now)
         except Error as error:
             self._drop_page()
             self._fail(error)
+
+    def _approve(self, state: StreamState, now: float) -> None:
+        """The page may be given out, unless what was to come before it was dropped."""
+        if state.first_seq > self._page_floor + 1:
+            raise MessagesDroppedError(self._page_floor + 1, state.first_seq)
+        self._checked = b""
+        self._ready.extend(self._buffer)
+        self._buffer = self._ready
+        if self._over is not None:
+            self._page_over(self._over, now)
+        if self._readable is not None:
+            self._tell()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ An answer that ends with the witness was given by a replica that has everything 
 asked for again.
 
 Rules: a group is given out only when it is whole, was answered in one piece and has shown the witness. A group that
-does not fit into ``page_bytes`` is split. Every subject that the stream listed at that sequence must come: one that
-does not was overwritten or deleted while it was read, and the snapshot fails (streams that keep too little history
-cannot be read as of a moment that is over).
+does not fit into ``page_bytes`` is split. Every subject that the stream listed must come, unless it is newer than that
+sequence: a server states the sequence first and lists the subjects then. One that does not come is taken for newer if
+the stream has removed nothing since the snapshot began; else it may have been overwritten or deleted, and the snapshot
+fails (streams that keep too little history cannot be read as of a moment that is over).
 
 Not here: what is written after the sequence, and what the stream had forgotten before the snapshot began.
 """
@@ -28,10 +29,11 @@ from jsproto.grammar.headers import last_value
 from jsproto.grammar.stored import StoredMsg
 from jsproto.outbox import Outbox
 from jsproto.ticket import Ticket
+from jsproto.timers import Timer
 
 if TYPE_CHECKING:
     from jsproto.client.reading import Reads
-    from jsproto.grammar.config import StreamInfo
+    from jsproto.grammar.config import StreamInfo, StreamState
     from jsproto.grammar.times import Point
 
 GROUP: Final = MAX_SUBJECTS - 1  # and the witness
@@ -44,7 +46,9 @@ _NO_LIMIT: Final = 1 << 62
 class Snapshot(DirectBatch):
     """One snapshot being read: group by group, in each group in the order of the stream."""
 
-    __slots__ = ("_done", "_group", "_required", "_size", "_subjects", "_tries", "_up_to_seq", "_waited", "_witness")
+    __slots__ = (
+        "_done", "_group", "_removed", "_required", "_size", "_subjects", "_tries", "_up_to_seq", "_waited", "_witness",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -55,7 +59,9 @@ class Snapshot(DirectBatch):
         up_to_seq: int,
         witness: tuple[str, int],
         required: Collection[str],
+        removed: int,
         api_subject: str,
+        info_subject: str,
         inbox: str,
         now: float,
         page_bytes: int = PAGE_BYTES,
@@ -63,20 +69,22 @@ class Snapshot(DirectBatch):
     ) -> None:
         """Ask ``api_subject`` for the last messages of ``subjects``, none of which has a wildcard, up to ``up_to_seq``.
 
-        ``witness``: subject and sequence of the last message up to there. ``required``: subjects that must come.
+        ``witness``: subject and sequence of the last message up to there. ``required``: subjects that must come, unless
+        the stream, which tells its state at ``info_subject``, has still ``removed`` that many messages.
         """
         self._subjects = subjects
         self._up_to_seq = up_to_seq
         self._witness = witness
         self._required = required
+        self._removed = removed
         self._done = 0  # subjects that have been answered for
         self._size = GROUP
         self._group: Sequence[str] = ()
         self._tries = 0
         self._waited = 0.0
         super().__init__(
-            outbox, stream, api_subject=api_subject, inbox=inbox, now=now, page_messages=MAX_SUBJECTS,
-            page_bytes=page_bytes, timeout=timeout,
+            outbox, stream, api_subject=api_subject, info_subject=info_subject, inbox=inbox, now=now,
+            page_messages=MAX_SUBJECTS, page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
     @property
@@ -160,12 +168,27 @@ class Snapshot(DirectBatch):
     def _take_group(self, now: float) -> None:
         if self._witness[0] not in self._group:
             self._buffer.pop()
-        if self._required:
-            shown = {subject_of(header) for header, _, _ in self._buffer}
-            for subject in self._group:
-                if subject in self._required and subject not in shown:
-                    text = f"{subject} was overwritten or deleted while the snapshot was read"
-                    raise SnapshotError(text, self._up_to_seq)
+        if self._missing() is None:
+            self._give_group(now)
+        elif self._ask_state(now):
+            self._timers.set(Timer.PAGE, now + self._timeout)
+
+    def _missing(self) -> str | None:
+        """A subject of the group that should have come and did not."""
+        if not self._required:
+            return None
+        shown = {subject_of(header) for header, _, _ in self._buffer}
+        return next((name for name in self._group if name in self._required and name not in shown), None)
+
+    def _approve(self, state: StreamState, now: float) -> None:
+        if messages_removed(state) != self._removed:
+            text = f"{self._missing()} was overwritten or deleted while the snapshot was read"
+            raise SnapshotError(text, self._up_to_seq)
+        self._give_group(now)
+
+    def _give_group(self, now: float) -> None:
+        self._timers.clear()
+        self._checked = b""
         self._ready.extend(self._buffer)
         self._done += len(self._group)
         self._size = min(2 * self._size, GROUP)
@@ -181,6 +204,11 @@ class Snapshot(DirectBatch):
 def subject_of(header: bytes) -> str:
     """The subject in the header block of a stored message; empty when there is none."""
     return (last_value(header, b"Nats-Subject") or b"").decode("utf-8", "surrogateescape")
+
+
+def messages_removed(state: StreamState) -> int:
+    """How many of a stream's messages are gone for whatever reason, its first ones included: it never falls."""
+    return state.last_seq - state.messages
 
 
 def snapshot(
@@ -206,15 +234,15 @@ def snapshot(
             continue
         listed, last_seq = yield from _listed(js, stream, pattern, now, timeout)
         if at is None and not names and last_seq:
-            up_to_seq = last_seq  # the list is exactly of that
+            up_to_seq = last_seq  # the list is of that, or a little later
         if last_seq == up_to_seq:
             required.update(listed)
         names.update(dict.fromkeys(listed))
     witness = yield from _last_until(js, stream, up_to_seq, now, timeout)
     return Snapshot(
         js.session, stream, [*names] if witness[1] else [], up_to_seq=up_to_seq, witness=witness, required=required,
-        api_subject=js.api.direct_get(stream), inbox=js.session.new_inbox(), now=now, page_bytes=page_bytes,
-        timeout=timeout,
+        removed=messages_removed(state), api_subject=js.api.direct_get(stream), info_subject=js.api.stream_info(stream),
+        inbox=js.session.new_inbox(), now=now, page_bytes=page_bytes, timeout=timeout,
     )  # fmt: skip
 
 
@@ -237,7 +265,7 @@ def _sequence_at(
 def _listed(
     js: Reads, stream: str, pattern: str, now: float, timeout: float
 ) -> Generator[Ticket[Any], Any, tuple[list[str], int]]:
-    """The subjects that match, and the last sequence of the stream when they did (0: they came in several lists).
+    """The subjects that match, and the last sequence shortly before they did (0: they came in several lists).
 
     A list that is too long comes in pages of sorted names. One name of the last page is asked for again: when it is
     not there any more, names have moved up and one may have been missed.

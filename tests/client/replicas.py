@@ -28,6 +28,7 @@ class Stream:
     def __init__(self, subjects: list[str]) -> None:
         self.messages = dict(enumerate(subjects, 1))
         self.last_seq = len(subjects)
+        self.while_listing: Callable[[], None] = lambda: None
 
     def add(self, subject: str) -> None:
         self.last_seq += 1
@@ -80,9 +81,10 @@ class Stream:
         request = json.loads(pub.payload) if pub.payload else {}
         if pub.subject == b"$JS.API.STREAM.INFO.DG":
             state: dict[str, Any] = {"first_seq": min(self.messages, default=self.last_seq + 1),
-                                     "last_seq": self.last_seq}  # fmt: skip
+                                     "last_seq": self.last_seq, "messages": len(self.messages)}  # fmt: skip
             body: dict[str, Any] = {"config": {"name": "DG"}, "created": TIME, "state": state}
             if (pattern := request.get("subjects_filter")) is not None:
+                self.while_listing()  # the state is from before
                 found = {subject for subject in self.messages.values() if matches(pattern, subject)}
                 state["subjects"] = dict.fromkeys(sorted(found)[request["offset"] :][:LISTED], 1)
                 body["total"] = len(found)

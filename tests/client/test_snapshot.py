@@ -18,7 +18,9 @@ from jsproto.errors import (
     NoRespondersError,
     SnapshotError,
 )
+from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
+from jsproto.wire.encoder import encode_msg
 from tests.client.replicas import DIRECT, NOT_FOUND, Stream, read_through
 from tests.harness import Harness
 
@@ -26,8 +28,8 @@ from tests.harness import Harness
 class Take:
     """A snapshot and the servers' side of it. The leader answers at once; Direct Gets are for the test to answer."""
 
-    def __init__(self, stream: Stream, subjects: Any = ">", **options: Any) -> None:
-        self.h, self.stream = Harness(), stream
+    def __init__(self, stream: Stream, subjects: Any = ">", *, harness: Harness | None = None, **options: Any) -> None:
+        self.h, self.stream = harness or Harness(), stream
         self.ticket: Ticket[Snapshot] = self.h.js.snapshot("DG", subjects, now=self.h.now, **options)
         self.direct: list[tuple[bytes, dict[str, Any]]] = []
         self.asked: list[dict[str, Any]] = []
@@ -168,6 +170,65 @@ def test_a_message_that_is_gone_before_it_is_read() -> None:
     take.answer()
     with pytest.raises(SnapshotError, match=r"k\.1 was overwritten"):
         take.read.readable().result()
+
+
+def listed_late(*subjects: str, harness: Harness | None = None) -> Take:
+    """The leader states its last sequence, then these subjects are written, and then it lists all of them."""
+    stream = Stream(["k.1", "k.2"])
+
+    def write() -> None:
+        for subject in subjects:
+            stream.add(subject)
+
+    stream.while_listing = write
+    return Take(stream, harness=harness, timeout=1.0)
+
+
+def test_a_subject_that_was_written_before_it_was_listed_but_after_the_sequence() -> None:
+    take = listed_late("k.1", "k.3")
+    assert take.read.up_to_seq == 2
+    assert take.answer()["multi_last"] == ["k.1", "k.2", "k.3"]
+    assert take.take() == [1, 2]
+    assert take.read.finished
+
+
+def test_such_a_subject_in_a_stream_that_has_removed_messages_meanwhile() -> None:
+    take = listed_late("k.3")
+    del take.stream.messages[1]
+    take.answer()
+    with pytest.raises(SnapshotError, match=r"k\.1 was overwritten"):
+        take.read.readable().result()
+
+
+def test_the_leader_does_not_say_whether_messages_were_removed() -> None:
+    take = listed_late("k.3")
+    reply, request = take.direct[0]
+    for block in take.stream.page(request, 3, 9, False):
+        take.h.deliver(reply, b"x", block)
+    (question,) = take.h.published()
+    assert question.subject == b"$JS.API.STREAM.INFO.DG"
+    take.direct.clear()
+    take.h.advance(1.0)
+    take.settle()
+    take.h.deliver(question.reply or b"", b"{}")  # too late
+    assert take.take() == []
+    take.answer()  # the group is asked for once more, and the leader answers now
+    assert take.take() == [1, 2]
+    assert take.read.finished
+
+
+def test_there_is_no_room_to_ask_whether_messages_were_removed() -> None:
+    take = listed_late("k.3", harness=Harness(pending_size=100, linger=9.0))
+    reply, request = take.direct.pop()
+    take.h.session.publish_message("x", b"x" * 200)
+    (sid,) = (sid for sid, pattern in take.h.subs.items() if matches(pattern.decode(), reply.decode()))
+    blocks = take.stream.page(request, 3, 9, False)
+    take.h.session.receive_data(b"".join(encode_msg(reply, sid, None, block, b"x") for block in blocks), take.h.now)
+    assert [pub.subject for pub in take.h.published()] == [b"x"]
+    take.h.advance(0.02)
+    take.settle()
+    take.answer()
+    assert take.take() == [1, 2]
 
 
 def test_an_answer_that_breaks_off_again_and_again() -> None:
