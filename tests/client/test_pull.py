@@ -563,6 +563,13 @@ def streaming(**keywords: Any) -> tuple[Pulling, dict[str, Any]]:
     return pulling, pulling.request()
 
 
+def test_a_stream_of_messages_and_a_fetch_do_not_mix() -> None:
+    pulling = Pulling()
+    pulling.fetch(1)
+    with pytest.raises(LocalProtocolError, match="a fetch is under way"):
+        pulling.consumer.start(now=pulling.now)
+
+
 def test_a_stream_of_messages_asks_again_at_its_threshold() -> None:
     pulling, request = streaming(max_msgs=10, threshold=4)
     reply = request.pop("reply")

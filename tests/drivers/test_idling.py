@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import BatchPublishUnknownBatchIDError
-from jsproto.errors import BatchExpiredError, BatchUnknownError
+from jsproto.errors import BatchExpiredError, BatchTruncatedError, BatchUnknownError
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all, rows
@@ -85,9 +85,11 @@ async def test_a_batch_that_the_server_forgets_too_early_acknowledges_nothing(
             assert await batch.publish(f"{name}.a", b"late") == 11
         elif verb == "ping":
             await batch.ping()
-        with pytest.raises(BatchUnknownError) as caught:
+        with pytest.raises((BatchUnknownError, BatchTruncatedError)) as caught:
             await (batch.commit() if verb == "commit" else batch.publish_many(rows(name, 1000)))
-        assert isinstance(caught.value.__cause__, BatchPublishUnknownBatchIDError)
+        # A server whose timer has run out, but which has not come to forgetting the batch, ends it as if committed.
+        if isinstance(caught.value, BatchUnknownError):
+            assert isinstance(caught.value.__cause__, BatchPublishUnknownBatchIDError)
         assert batch.acked == caught.value.acked <= 10
         assert len(await read_all(js.get_batch(name))) == 10
         assert [payload for _, payload, *_ in batch.unacknowledged[10 - batch.acked :]][:1] == (

@@ -17,7 +17,7 @@ from jsproto.errors import BatchError, BatchGapError, BatchLostError, BatchMessa
 from jsproto.events import Event, GapReported
 from jsproto.grammar.consumer import ConsumerInfo
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import AtomicBatch, Connection, PullSubscription, connect
+from jsproto_io.sync import AtomicBatch, Connection, JetStream, PullSubscription, connect
 from tests.integration.cluster import Cluster, paused, stored
 
 COUNT = 30_000
@@ -224,8 +224,8 @@ def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
     """
     with connect(cluster.urls, timeout=30, max_reconnect_attempts=-1, reconnect_time_wait=0.1) as nc:
         js = nc.jetstream()
-        with js.async_publisher() as publisher:
-            publisher.publish_many(("PULL.a", b"%d" % number) for number in range(400))
+        for number in range(400):
+            stored_once(js, "PULL.a", b"%d" % number)
         js.create_consumer("PULL", durable_name="D", ack_wait=2)
         faults: dict[int, Callable[[], object]] = {
             100: lambda: nc.request("$JS.API.CONSUMER.LEADER.STEPDOWN.PULL.D"),
@@ -245,6 +245,14 @@ def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
                 sub.ack_many(sub.fetch(20, timeout=1))
             assert info.ack_floor.stream_seq == 400
         assert faults == {}
+
+
+def stored_once(js: JetStream, subject: str, payload: bytes) -> None:
+    """Publish until it is acknowledged: there may be no leader for a moment."""
+    while True:
+        with suppress(Error):
+            js.publish(subject, payload, msg_id=payload.decode())
+            return
 
 
 def leader_of_consumer(cluster: Cluster, js: Any) -> NatsServer:

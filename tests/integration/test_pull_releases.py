@@ -41,7 +41,7 @@ def test_every_message_once_and_every_one_acknowledged(server_here: NatsServer) 
         with js.pull_subscribe("s.*", "D") as sub:
             seen: list[bytes] = []
             while len(seen) < COUNT:
-                messages = sub.fetch(500)
+                messages = sub.fetch(min(500, COUNT - len(seen)))
                 seen += [message.data for message in messages]
                 metadata = messages[-1].metadata
                 assert (metadata.stream, metadata.consumer, metadata.stream_seq) == ("S", "D", len(seen))
