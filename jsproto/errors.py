@@ -89,6 +89,10 @@ class BatchFullError(LocalProtocolError):
         self.limit = limit
 
 
+class CredentialsError(LocalProtocolError):
+    """Credentials that cannot be read, or not be used. What they hold is never in the text."""
+
+
 class BadTokenError(LocalProtocolError):
     """Bytes that are no session token."""
 
@@ -154,7 +158,15 @@ class ServerError(ConnectionLostError):
 
 
 class AuthorizationError(ServerError):
-    """The server refused the credentials."""
+    """The server refused the credentials, or takes them no longer."""
+
+
+class TLSError(ConnectionLostError):
+    """No TLS could be agreed on: a certificate was refused, by this side or the other, or it is no TLS at all."""
+
+
+class TLSRequiredError(TLSError):
+    """One side talks only inside TLS, the other never."""
 
 
 class PermissionsViolationError(Error):
@@ -181,10 +193,6 @@ class PermissionsViolationError(Error):
 
 # The server quotes the subject as Go does.
 _VIOLATION = re.compile(r'Permissions Violation for (?P<verb>Publish|Subscription) to "(?P<subject>(?:[^"\\]|\\.)*)"')
-
-
-class TLSRequiredError(Error):
-    """The server talks only inside TLS."""
 
 
 class UnsupportedByServerError(Error):

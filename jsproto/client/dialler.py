@@ -4,7 +4,8 @@ Rules: the first time every address is tried once, without waiting. After a lost
 the lost one last, at once; when all have been tried there is a pause, a little longer or shorter each time so that many
 clients of one server do not come back in step. A link that is lost before it has lived as long as a pause was no better
 than an attempt that failed: after as many of them in a row as there are addresses each is followed by a pause. Attempts
-in a row are counted; when there were enough the session ends. Servers tell of others of their cluster (``connect_urls``
+in a row are counted; when there were enough the session ends, and also when one address has refused the credentials
+twice since the last connection: they will not get better. Servers tell of others of their cluster (``connect_urls``
 in INFO): those are tried too, behind the given ones.
 
 Not here: sockets, handshakes, what is lost with a link.
@@ -12,7 +13,7 @@ Not here: sockets, handshakes, what is lost with a link.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,18 +23,20 @@ from jsproto.timers import Timer, Timers
 
 MAX_ADDRESSES: Final = 64  # addresses that servers may add are anybody's: keep few
 MAX_ATTEMPTS_KEPT: Final = 64  # for the error; counting goes on
+MAX_REFUSALS: Final = 2  # of one address; the second attempt is for credentials that were renewed meanwhile
 JITTER: Final = 0.25  # of the pause, up or down
 
 
 class Dialler:
     """The dialling plan of one session.
 
-    Attributes: ``address`` (dial it now; None: not now) and ``attempts`` (what failed since the last connection).
+    Attributes: ``address`` (dial it now; None: not now), ``attempts`` (what failed since the last connection) and
+    ``refused`` (the credentials are why it gave up).
     """
 
     __slots__ = (
-        "_connected_at", "_failures", "_max_failures", "_pause", "_pool", "_seed", "_short_links", "_timers", "address",
-        "attempts",
+        "_connected_at", "_failures", "_max_failures", "_pause", "_pool", "_refusals", "_seed", "_short_links",
+        "_timers", "address", "attempts", "refused",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, seed: int) -> None:
@@ -48,10 +51,14 @@ class Dialler:
         self._timers = Timers()
         self.address: Address | None = self._pool[0]
         self.attempts: deque[tuple[str, str]] = deque(maxlen=MAX_ATTEMPTS_KEPT)
+        self.refused = False
+        self._refusals: Counter[str] = Counter()  # by URL, since the last connection
 
     def connected(self, now: float) -> None:
         """The address of the last attempt answered and the handshake is complete."""
         self.attempts.clear()
+        self._refusals.clear()
+        self.refused = False
         self._failures = 0
         self._connected_at = now
 
@@ -59,6 +66,7 @@ class Dialler:
         """A server told of these; what is no address is passed over."""
         known = {(address.host, address.port) for address in self._pool}
         like = self._pool[0]
+        name = like.tls_name if like.is_numeric else like.host
         for url in connect_urls:
             try:
                 found = parse_address(url)
@@ -66,7 +74,12 @@ class Dialler:
                 continue
             if (found.host, found.port) not in known and len(self._pool) < MAX_ADDRESSES:
                 known.add((found.host, found.port))
-                self._pool.append(Address(found.host, found.port, like.user, like.password, like.token))
+                self._pool.append(
+                    Address(
+                        found.host, found.port, like.user, like.password, like.token, like.tls,
+                        name if found.is_numeric else None,
+                    )
+                )  # fmt: skip
 
     def dialled(self) -> None:
         """The address is being connected: dial nothing else meanwhile."""
@@ -84,17 +97,20 @@ class Dialler:
         else:
             self._wait(now)
 
-    def failed(self, reason: str, now: float) -> None:
-        """The last address cannot be reached, or not be spoken with."""
+    def failed(self, reason: str, now: float, *, refused: bool = False) -> None:
+        """The last address cannot be reached, or not be spoken with; ``refused``: it does not take the credentials."""
+        self._refusals[self._pool[0].url] += refused
         self.attempts.append((self._pool[0].url, reason))
         self._pool.rotate(-1)
         self.address = None
         if self._failures is None:
             if len(self.attempts) < len(self._pool):
                 self.address = self._pool[0]
+            self.refused = self._refusals.total() == len(self.attempts)
             return
         self._failures += 1
-        if self._failures == self._max_failures:
+        self.refused = max(self._refusals.values()) >= MAX_REFUSALS
+        if self._failures == self._max_failures or self.refused:
             return
         if self._failures % len(self._pool):
             self.address = self._pool[0]

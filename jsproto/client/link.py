@@ -2,14 +2,16 @@
 
 Rules: the phases are those of ``jsproto.rules.link``. Receiving never raises: whatever the peer does wrong becomes
 ``error``, which is final. The link writes only its own frames (CONNECT, PING, PONG), into ``to_send``; messages are
-the session's business, and so is what happens after the end.
+the session's business, and so is what happens after the end. Each link asks for its credentials anew. What the peer
+said before TLS began is believed only as far as it takes to begin TLS.
 
-Not here: TLS (a server that requires it is refused with TLSRequiredError), dialling another address.
+Not here: TLS itself (``secured`` and ``insecure`` tell how it went), signing, dialling another address.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from jsproto._version import __version__
@@ -17,11 +19,13 @@ from jsproto.client.options import Address, ConnectOptions
 from jsproto.errors import (
     AuthorizationError,
     ConnectionLostError,
+    CredentialsError,
     Error,
     PermissionsViolationError,
     RemoteProtocolError,
     ServerError,
     StaleConnectionError,
+    TLSError,
     TLSRequiredError,
 )
 from jsproto.events import Connected, Event, ServerInfoChanged, ServerReportedError
@@ -40,7 +44,10 @@ MAX_UNSENT: Final = 1_000  # frames that wait to be written: a peer that only as
 _HARMLESS: Final = (
     "permissions violation", "invalid subject", "invalid publish subject", "maximum subscriptions exceeded",
 )  # fmt: skip
-_AUTHORIZATION: Final = ("authorization violation", "authentication", "authorization timeout", "user authentication")
+_AUTHORIZATION: Final = (
+    "authorization violation", "authentication", "authorization timeout", "user authentication",
+    "account authentication",
+)  # fmt: skip
 
 
 class Link:
@@ -48,11 +55,12 @@ class Link:
 
     Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
     ``decoder``; ``to_send`` (the link's own bytes, for the session to drain); ``events`` (for the session to drain);
-    ``ponged`` (round-trip tickets that a PONG completed); ``violations`` (what the server did not permit, likewise).
+    ``ponged`` (round-trip tickets that a PONG completed); ``violations`` (what the server did not permit, likewise);
+    ``refused`` (the server does not take our credentials).
     """
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
-        self.phase = LinkPhase.EXPECT_INFO
+        self.phase = LinkPhase.EXPECT_TLS if options.tls_handshake_first else LinkPhase.EXPECT_INFO
         self.server: ServerInfo | None = None
         self.error: Error | None = None
         self.was_open = False  # the handshake was complete once
@@ -61,6 +69,8 @@ class Link:
         self.events: list[Event] = []
         self.ponged: list[Ticket[float]] = []
         self.violations: list[PermissionsViolationError] = []
+        self.refused = False
+        self._secure = False
         self._options = options
         self._address = address
         self._reported: str | None = None
@@ -102,6 +112,18 @@ class Link:
         else:
             self._end(ConnectionLostError(reason))
 
+    def secured(self, now: float) -> None:
+        """TLS has begun; whatever came before it and was not read yet does not count."""
+        self._secure = True
+        self.decoder = Decoder("client")
+        self.phase = LinkPhase.EXPECT_INFO
+        if self.server is not None:
+            self._connect(self.server, now)
+
+    def insecure(self, reason: str) -> None:
+        """TLS failed, or broke."""
+        self._end(TLSError(reason))
+
     def ping(self, ticket: Ticket[float] | None, now: float) -> None:
         """Send a PING; ``ticket`` takes the round trip in seconds."""
         self._pings.append((ticket, now))
@@ -111,7 +133,7 @@ class Link:
         """Time has passed."""
         for timer in self._timers.expired(now):
             if timer is Timer.HANDSHAKE:
-                self._end(ConnectionLostError("the server did not finish the handshake in time"))
+                self._end(ConnectionLostError(f"the server did not finish the handshake in time: {self.phase.value}"))
             elif len(self._pings) >= self._options.max_outstanding_pings:
                 self._end(StaleConnectionError(f"{len(self._pings)} PINGs in a row without an answer"))
             else:
@@ -156,19 +178,34 @@ class Link:
         if previous is not LinkPhase.EXPECT_INFO:
             if not server.extra.get("connect_info"):  # else it only answers our CONNECT
                 self.events.append(ServerInfoChanged(server))
-        elif server.tls_required:
-            self._end(TLSRequiredError("the server requires TLS, which is not supported yet"))
+        elif self._secure or not self._wants_tls(server):
+            self._connect(server, now)
+        elif self._options.tls is False:
+            self._end(TLSRequiredError("the server requires TLS, which tls=False rules out"))
+        elif not (server.tls_required or server.tls_available):
+            self._end(TLSRequiredError("the server has no TLS, which the options, or the URL, require"))
         else:
-            self._connect(now)
+            self.phase = LinkPhase.EXPECT_TLS
 
-    def _connect(self, now: float) -> None:
+    def _wants_tls(self, server: ServerInfo) -> bool:
+        """Whether this side or the other wants it."""
+        wanted = self._options.tls is not None and self._options.tls is not False
+        return wanted or self._address.tls or server.tls_required
+
+    def _connect(self, server: ServerInfo, now: float) -> None:
         options, address = self._options, self._address
         # What the URL says goes before what the options say, as a whole.
         credentials = address if address.user or address.token else options
+        try:
+            signed = _signed(options, server.nonce)
+        except CredentialsError as error:
+            self._end(error)
+            return
         fields: dict[str, object] = {
             "verbose": False, "pedantic": False, "lang": "python-jsproto", "version": __version__, "protocol": 1,
             "echo": options.echo, "headers": True, "no_responders": True, "name": options.name,
             "user": credentials.user, "pass": credentials.password, "auth_token": credentials.token,
+            **signed,
         }  # fmt: skip
         present = {key: value for key, value in fields.items() if value is not None}
         self.to_send.append(encode_connect(dumps(present)))
@@ -183,6 +220,7 @@ class Link:
         if violation is not None:
             self.violations.append(violation)
         if lowered.startswith(_AUTHORIZATION):
+            self.refused = not lowered.endswith("timeout")
             self._end(AuthorizationError(text))
         elif fatal:
             self._reported = text  # the end of the stream follows and says so
@@ -191,3 +229,25 @@ class Link:
         if self.error is None:
             self.error = error
         self.close()
+
+
+def _signed(options: ConnectOptions, nonce: str | None) -> dict[str, object]:
+    """Who we are, and the server's nonce signed with our key; nothing where the server asks for no signature.
+
+    CredentialsError when a callback fails.
+    """
+    if options.signature_cb is None or nonce is None:
+        return {}
+    jwt = None if options.user_jwt_cb is None else _called("user_jwt_cb", options.user_jwt_cb)
+    return {"jwt": jwt, "nkey": options.nkey, "sig": _called("signature_cb", options.signature_cb, nonce)}
+
+
+def _called(name: str, callback: Callable[..., str | bytes | bytearray], *args: str) -> str:
+    """The text that ``callback`` gives."""
+    try:
+        text = callback(*args)
+        return text if isinstance(text, str) else bytes(memoryview(text)).decode()
+    except CredentialsError:
+        raise
+    except Exception as error:  # whose words may hold a secret
+        raise CredentialsError(f"{name} failed: {type(error).__name__}") from error

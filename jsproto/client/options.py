@@ -1,55 +1,74 @@
 """How to reach a server and what to promise it: addresses and connect options, as values.
 
 Rules: nothing here opens anything. Secrets are kept out of ``repr``, of ``Address.url`` and so out of every message.
-Unknown or impossible options are refused here, before anything is dialled.
+Unknown or impossible options are refused here, before anything is dialled. Keys are not known here: who has one gives a
+function that signs with it.
 
-Not here: environment variables and context files (nothing in the core reads them), nkeys and JWT, TLS.
+Not here: environment variables, context files and files of credentials (nothing in the core reads them), TLS itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from urllib.parse import unquote, urlsplit
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Duration, seconds
 
+SignatureCallback: TypeAlias = Callable[[str], str | bytes | bytearray]
+"""Given the server's nonce, the Base64 text of its Ed25519 signature."""
+JWTCallback: TypeAlias = Callable[[], str | bytes | bytearray]
+"""The user's JWT."""
+
 DEFAULT_URL: Final = "nats://localhost:4222"
 DEFAULT_PORT: Final = 4222
 _TIMES: Final = frozenset({"connect_timeout", "timeout", "ping_interval", "reconnect_time_wait", "linger"})
-_KINDS: Final = (
-    ((str, type(None)), "a str or None", ("name", "user", "password", "token")),
+_KINDS: Final[tuple[tuple[Any, str, Sequence[str]], ...]] = (
+    ((str, type(None)), "a str or None", ("name", "user", "password", "token", "nkey", "tls_hostname")),
+    ((Callable, type(None)), "a function or None", ("signature_cb", "user_jwt_cb")),
     (str, "a str", ("inbox_prefix",)),
-    (bool, "True or False", ("echo",)),
+    (bool, "True or False", ("echo", "tls_handshake_first")),
     ((int, float), "a number of seconds or a timedelta", sorted(_TIMES)),
     (int, "an int", ("max_outstanding_pings", "max_reconnect_attempts", "flush_at", "pending_size")),
 )
 """What the options must be, in code and in words, by name."""
-_SCHEMES: Final = frozenset({"nats", "tcp"})
+_SCHEMES: Final = frozenset({"nats", "tcp", "tls"})
 # Labels of a name, or an address: anything else would be refused later, and differently by every driver.
 _LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
+_NUMBERS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+_USER: Final = re.compile(r"U[A-Z2-7]{55}")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One server: ``host`` and ``port`` to dial, and the credentials its URL carried."""
+    """One server: ``host`` and ``port`` to dial, the credentials its URL carried, and whether it is ``tls://``.
+
+    ``tls_name`` is whose certificate it has, if that is not the host's: clusters tell of their servers by numbers.
+    """
 
     host: str
     port: int
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    tls: bool = False
+    tls_name: str | None = None
 
     @property
     def url(self) -> str:
-        """``nats://host:port``, without credentials."""
+        """``nats://host:port``, or ``tls://``, without credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"nats://{host}:{self.port}"
+        return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether ``host`` is the address itself, not a name."""
+        return ":" in self.host or _NUMBERS.fullmatch(self.host) is not None
 
 
 class ConnectKeywords(TypedDict, total=False):
@@ -59,6 +78,12 @@ class ConnectKeywords(TypedDict, total=False):
     user: str | None
     password: str | None
     token: str | None
+    nkey: str | None
+    signature_cb: SignatureCallback | None
+    user_jwt_cb: JWTCallback | None
+    tls: Any
+    tls_hostname: str | None
+    tls_handshake_first: bool
     connect_timeout: Duration
     timeout: Duration
     ping_interval: Duration
@@ -77,7 +102,16 @@ class ConnectOptions:
     """What ``connect()`` was asked for. Times are seconds (``connect()`` takes a timedelta as well), sizes bytes.
 
     ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
-    its own goes first. ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
+    its own goes first. So does ``signature_cb``, which signs the nonce of a server that sends one, together with the
+    public ``nkey`` or with ``user_jwt_cb``, which gives the user's JWT; both are called for each link, and must not use
+    the connection. A server that refuses the credentials twice in a row is not asked a third time: the connection ends.
+
+    ``tls``: None is for TLS where the server requires it, True or the driver's own configuration (an
+    ``ssl.SSLContext``) for nothing else, False for none; ``tls://`` in a URL is as good as True. ``tls_hostname`` is
+    whose certificate the server has, if that is not the host's in its URL. With ``tls_handshake_first`` TLS begins
+    before the server says anything, for servers that are configured so.
+
+    ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
     every request. A PING goes out every ``ping_interval``; ``max_outstanding_pings`` unanswered ones mean the link is
     dead. After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0:
     not at all), with a pause of ``reconnect_time_wait`` whenever all have been tried, or were dialled but did not stay
@@ -91,6 +125,12 @@ class ConnectOptions:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    nkey: str | None = None
+    signature_cb: SignatureCallback | None = field(default=None, repr=False)
+    user_jwt_cb: JWTCallback | None = field(default=None, repr=False)
+    tls: Any = None
+    tls_hostname: str | None = None
+    tls_handshake_first: bool = False
     connect_timeout: float = 2.0
     timeout: float = 5.0
     ping_interval: float = 120.0
@@ -131,13 +171,22 @@ class ConnectOptions:
             raise LocalProtocolError(f"linger must not be negative, but it is {self.linger!r}")
         if self.token is not None and self.user is not None:
             raise LocalProtocolError("give a token or a user, not both")
+        if self.nkey is not None and self.user_jwt_cb is not None:
+            raise LocalProtocolError("give an nkey or user_jwt_cb, not both")
+        if (self.signature_cb is None) != (self.nkey is None and self.user_jwt_cb is None):
+            raise LocalProtocolError("signature_cb goes with an nkey, or with user_jwt_cb")
+        if self.nkey is not None and not _USER.fullmatch(self.nkey):
+            raise LocalProtocolError("nkey must be the public key of a user: U and 55 characters more")  # not shown
+        if self.tls is False and (self.tls_handshake_first or any(address.tls for address in self.servers)):
+            raise LocalProtocolError("tls=False rules out tls_handshake_first and tls:// URLs")
         check_subject(self.inbox_prefix)
 
 
 def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpack[ConnectKeywords]) -> ConnectOptions:
     """Options from what a user writes: one URL, a comma-separated list, or a sequence of them.
 
-    A URL is ``nats://[user[:password]@]host[:port]``, or bare ``host[:port]``; a user without a password is a token.
+    A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``; a user without a password
+    is a token.
     LocalProtocolError, naming the URL without its credentials, when it is none.
     """
     given = _split(servers)
@@ -175,8 +224,8 @@ def parse_address(url: str) -> Address:
         raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
     if user is not None and password is None:
-        return Address(host, port, token=user)
-    return Address(host, port, user=user, password=password)
+        return Address(host, port, token=user, tls=parts.scheme == "tls")
+    return Address(host, port, user=user, password=password, tls=parts.scheme == "tls")
 
 
 def _without_credentials(url: str) -> str:

@@ -10,7 +10,9 @@ Rules, for whoever drives it (once per wake-up, in this order):
 3. call ``wake()`` on each of ``take_completed()``;
 4. tell the application ``events()``;
 5. if ``deadline()`` moved, move the timer;
-6. if ``wants_close``: write what is left, close the socket; if ``connect_to`` is set then, dial it.
+6. if ``wants_close``: write what is left, close the socket; if ``connect_to`` is set then, dial it;
+7. if ``wants_tls``: begin TLS with ``tls_hostname`` on the socket, then ``tls_made`` (or ``tls_failed``). From then on
+   what is received, and what is sent, is what is inside TLS.
 
 Receiving never raises. A verb raises LocalProtocolError and changes nothing when the caller is at fault. After the
 end every verb raises ConnectionClosedError, every open ticket has failed, and what was received can still be taken.
@@ -19,7 +21,7 @@ A session survives its links. When one is lost, what was queued on it is lost wi
 conversations are told; ``connect_to`` names the next address when it is due. While there is no link, publishing is
 buffered up to ``pending_size``. A new link carries all subscriptions again before anything else.
 
-Not here: TLS, opening sockets.
+Not here: TLS itself, opening sockets.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.outbox import Conversation, RowConversation
+from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
@@ -159,6 +162,32 @@ class Session:
         link.receive_eof(reason)
         self._after_link(link, now)
 
+    @property
+    def wants_tls(self) -> bool:
+        """TLS is to begin now, before anything else is sent."""
+        return self._link is not None and self._link.phase is LinkPhase.EXPECT_TLS
+
+    @property
+    def tls_hostname(self) -> str:
+        """Whose certificate the server must have."""
+        address = self._address or self.options.servers[0]
+        return self.options.tls_hostname or address.tls_name or address.host
+
+    def tls_made(self, now: float) -> None:
+        """TLS has begun, and the server's certificate is the right one."""
+        link = self._link
+        if link is None or not self.wants_tls:
+            raise LocalProtocolError("this session asked for no TLS")
+        link.secured(now)
+        self._after_link(link, now)
+
+    def tls_failed(self, reason: str, now: float) -> None:
+        """TLS did not begin, or broke: the link is lost with TLSError; ``reason`` is one line."""
+        link = self._link
+        if link is not None and not self.closed:
+            link.insecure(reason)
+            self._after_link(link, now)
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
@@ -217,6 +246,11 @@ class Session:
             self._timers.clear()
             self._release_congestion()
         return data
+
+    def nudge(self) -> None:
+        """What is beneath (TLS) has bytes of its own to send: let ``wants_send`` say so, though none are ours."""
+        if self._link is not None:
+            self._link.to_send.append(b"")
 
     def take_completed(self) -> list[Ticket[Any]]:
         """Tickets completed since the last call: ``wake()`` each."""
@@ -602,9 +636,11 @@ class Session:
             self._events.append(Disconnected(error))
             self._dialler.lost(now)
         else:
-            self._dialler.failed(str(error), now)
+            self._dialler.failed(str(error), now, refused=link.refused)
         if self._dialler.gave_up:
-            alone = link.was_open or (not self.connected.done and len(self._dialler.attempts) == 1)
+            alone = (
+                self._dialler.refused or link.was_open or (not self.connected.done and len(self._dialler.attempts) == 1)
+            )
             self._end(error if alone else NoServersError(tuple(self._dialler.attempts)), now)
         elif link.was_open:
             for conversation in dict.fromkeys(self._routes.values()):

@@ -314,7 +314,7 @@ def peer(greeting: bytes) -> Iterator[str]:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no NATS server answers there"),
         (b"\x16\x03\x01\x02\x00", "no NATS server answers there"),
         (b"-ERR 'Authorization Violation'\r\n", "Authorization Violation"),
-        (b'INFO {"server_id":"x","version":"2.15.1","tls_required":true,"max_payload":1048576}\r\n', "TLS"),
+        (b'INFO {"server_id":"x","version":"2.15.1","tls_required":true,"max_payload":1048576}\r\nPING\r\n', "TLS"),
     ],
 )
 def test_a_peer_that_will_not_do_is_one_line(greeting: bytes, why: str, tmp_path: Path) -> None:

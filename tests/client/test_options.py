@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from jsproto.client.options import Address, ConnectOptions, connect_options
 from jsproto.errors import LocalProtocolError
 
+NKEY = "U" + 55 * "A"
+
 
 @pytest.mark.parametrize(
     ("servers", "expected"),
@@ -22,6 +24,8 @@ from jsproto.errors import LocalProtocolError
         ("tcp://h/", [Address("h", 4222)]),
         ("nats://[::1]:1", [Address("::1", 1)]),
         ("nats://u:p%3A@h", [Address("h", 4222, "u", "p:")]),
+        ("tls://u:p@h", [Address("h", 4222, "u", "p", tls=True)]),
+        ("tls://tok@h:1", [Address("h", 1, token="tok", tls=True)]),
         ("nats://tok@h", [Address("h", 4222, token="tok")]),
         ("a:1,", [Address("a", 1)]),
         ("a:1, nats://b:2", [Address("a", 1), Address("b", 2)]),
@@ -34,7 +38,7 @@ def test_what_a_user_may_write(servers: Any, expected: list[Address]) -> None:
 
 @pytest.mark.parametrize(
     "servers",
-    ["", "http://h", "tls://h", "nats://", "nats://h:x", "nats://h:99999", "nats://h/path", "nats://h?q", "nats://h#f",
+    ["", "http://h", "ws://h", "nats://", "nats://h:x", "nats://h:99999", "nats://h/path", "nats://h?q", "nats://h#f",
      "nats://[::1", "nats://a..b", "nats:// h", "nats://h:0", "nats://" + "h" * 64, ",", []],
 )  # fmt: skip
 def test_what_is_no_address(servers: Any) -> None:
@@ -47,7 +51,8 @@ def test_what_is_no_address(servers: Any) -> None:
     [{"timeout": 0}, {"connect_timeout": -1.0}, {"ping_interval": float("nan")}, {"max_outstanding_pings": 0},
      {"flush_at": 0}, {"pending_size": 0}, {"linger": -0.1}, {"reconnect_time_wait": -1.0},
      {"max_reconnect_attempts": -2}, {"token": "t", "user": "u"}, {"inbox_prefix": "a..b"},
-     {"no_such_option": 1}],
+     {"no_such_option": 1}, {"signature_cb": str}, {"user_jwt_cb": str}, {"nkey": NKEY},
+     {"signature_cb": str, "user_jwt_cb": str, "nkey": NKEY}, {"tls": False, "tls_handshake_first": True}],
 )  # fmt: skip
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
@@ -62,11 +67,24 @@ def test_impossible_options(options: dict[str, Any]) -> None:
      ({"max_reconnect_attempts": True}, "max_reconnect_attempts must be an int, not bool"),
      ({"pending_size": 1e6}, "pending_size must be an int, not float"), ({"name": 5}, "name must be a str or None"),
      ({"password": b"s3cret"}, "password must be a str or None, not bytes"), ({"echo": 1}, "echo must be True or"),
-     ({"inbox_prefix": 5}, "inbox_prefix must be a str, not int")],
+     ({"inbox_prefix": 5}, "inbox_prefix must be a str, not int"),
+     ({"signature_cb": b"s3cret"}, "signature_cb must be a function or None, not bytes"),
+     ({"tls_hostname": b"h"}, "tls_hostname must be a str or None"), ({"tls_handshake_first": 1}, "must be True or")],
 )  # fmt: skip
 def test_an_option_of_a_wrong_type_is_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(LocalProtocolError, match=words):
         connect_options("h", **options)
+
+
+def test_a_seed_in_the_place_of_a_public_key_is_not_shown() -> None:
+    with pytest.raises(LocalProtocolError, match="nkey must be the public key of a user") as caught:
+        connect_options("h", nkey="SUs3cret", signature_cb=str)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_no_tls_where_the_url_asks_for_it() -> None:
+    with pytest.raises(LocalProtocolError, match="tls=False rules out"):
+        connect_options("nats://a,tls://b", tls=False)
 
 
 @pytest.mark.parametrize("servers", [None, 5, b"nats://h", bytearray(b"h"), [b"nats://u:s3cret@h"], [None]], ids=repr)
@@ -88,7 +106,9 @@ def test_times_are_seconds_or_timedelta() -> None:
 @given(st.text("abcXYZ0189", min_size=1), st.text("abcXYZ0189", min_size=1))
 def test_secrets_show_nowhere(user: str, password: str) -> None:
     secret = f"s3cr3t-{password}"
-    options = connect_options(f"nats://{user}:{secret}@h:1", password=secret, user=user)
+    options = connect_options(
+        f"nats://{user}:{secret}@h:1", password=secret, user=user, user_jwt_cb=secret.encode, signature_cb=secret.join
+    )
     assert secret not in repr(options)
     assert secret not in options.servers[0].url
     for url in (f"nats://{user}:{secret}@h/path", f"nats://{user}:{secret}/x@h", f"nats://{user}:{secret}@h:port"):
@@ -99,4 +119,5 @@ def test_secrets_show_nowhere(user: str, password: str) -> None:
 
 def test_an_address_in_brackets() -> None:
     assert Address("::1", 4222).url == "nats://[::1]:4222"
+    assert Address("h", 4222, tls=True).url == "tls://h:4222"
     assert ConnectOptions((Address("h", 1),)).timeout == 5.0

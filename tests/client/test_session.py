@@ -28,7 +28,6 @@ from jsproto.errors import (
     ServerError,
     StaleConnectionError,
     TimeoutError,
-    TLSRequiredError,
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, ServerInfoChanged, ServerReportedError
@@ -101,7 +100,6 @@ def test_credentials_of_the_url_go_before_those_of_the_options() -> None:
         (b"HTTP/1.1 400 Bad Request\r\n", RemoteProtocolError, ""),
         (b"PING\r\n", RemoteProtocolError, "not spoken"),
         (info() + encode_msg(b"a", b"1", None, None, b""), RemoteProtocolError, "Msg"),
-        (info(tls_required=True), TLSRequiredError, "TLS"),
         (info() + encode_err(b"'Authorization Violation'"), AuthorizationError, "Authorization Violation"),
     ],
 )
