@@ -56,7 +56,7 @@ def threads() -> None:
 
 async def asyncio() -> None:
     """jsproto_io.asyncio"""
-    async with jsproto_io.asyncio.connect() as nc:
+    async with jsproto_io.asyncio.connect(user_credentials="user.creds", tls=True) as nc:
         assert_type(nc, jsproto_io.asyncio.Connection)
         assert_type((await nc.request("a")).data, bytes)
         nc.publish("a")  # type: ignore[unused-coroutine]

@@ -18,7 +18,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from jsproto.client.options import ConnectKeywords, connect_options
+from jsproto.client.options import connect_options
 from jsproto.client.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto.events import (
@@ -34,7 +34,9 @@ from jsproto.events import (
 )
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
-from jsproto_io import DurabilityWarning
+from jsproto_io import ConnectKeywords, DurabilityWarning
+from jsproto_io._credentials import signing
+from jsproto_io._tls import SecureSession
 
 EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
@@ -60,8 +62,8 @@ _log.addHandler(logging.NullHandler())
 
 
 def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
-    """A session with the operating system's entropy."""
-    return Session(connect_options(servers, **options), token=os.urandom(16))
+    """A session with the operating system's entropy, that can sign and begin TLS."""
+    return SecureSession(connect_options(servers, **signing(options)), token=os.urandom(16))
 
 
 def seconds(timeout: Timeout | None, name: str = "timeout") -> float | None:

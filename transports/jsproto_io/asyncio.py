@@ -23,9 +23,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Unpack, cast
 
-from jsproto.client.options import DEFAULT_URL, Address, ConnectKeywords
+from jsproto.client.options import DEFAULT_URL, Address
 from jsproto.client.session import Session
-from jsproto_io import _async
+from jsproto_io import ConnectKeywords, _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
@@ -53,8 +53,8 @@ async def connect(
 
     Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
     (``jsproto.events``) by whoever notices it, and should return soon. The options are those of
-    ``jsproto.client.options.ConnectOptions``. LocalProtocolError for impossible options; NoServersError, with each
-    address tried and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError.
+    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
+    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
     """
     connection = Connection(new_session(servers, options), event_cb)
     try:

@@ -31,11 +31,11 @@ from math import inf
 from time import monotonic
 from typing import Unpack
 
-from jsproto.client.options import DEFAULT_URL, ConnectKeywords
+from jsproto.client.options import DEFAULT_URL
 from jsproto.client.session import Session
 from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
-from jsproto_io import _blocking
+from jsproto_io import ConnectKeywords, _blocking
 from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking_atomic import AtomicBatch
 from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription
@@ -64,8 +64,8 @@ def connect(
 
     Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
     (``jsproto.events``) by whoever notices it, and should return soon. The options are those of
-    ``jsproto.client.options.ConnectOptions``. LocalProtocolError for impossible options; NoServersError, with each
-    address tried and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError.
+    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
+    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
     """
     if not reader_thread:
         options.setdefault("linger", 0.0)

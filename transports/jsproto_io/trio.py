@@ -26,9 +26,9 @@ from typing import TypeVar, Unpack
 
 import trio
 
-from jsproto.client.options import DEFAULT_URL, ConnectKeywords
+from jsproto.client.options import DEFAULT_URL
 from jsproto.client.session import Session
-from jsproto_io import _async
+from jsproto_io import ConnectKeywords, _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch
 from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
@@ -57,8 +57,8 @@ def connect(
 
     Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
     (``jsproto.events``) by whoever notices it, and should return soon. The options are those of
-    ``jsproto.client.options.ConnectOptions``. LocalProtocolError for impossible options; NoServersError, with each
-    address tried and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError.
+    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
+    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
     """
     return _Connecting(new_session(servers, options), event_cb)
 

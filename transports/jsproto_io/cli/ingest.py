@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, Unpack
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.fast import NEEDED_VERSION
-from jsproto.client.options import ConnectKeywords, connect_options
+from jsproto.client.options import connect_options
 from jsproto.errors import (
     BatchError,
     Error,
@@ -27,6 +27,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Event, FlowRateChanged, GapReported, MessageRefused
+from jsproto_io import ConnectKeywords
 from jsproto_io.cli.records import BadInput, BadUsage, Record
 from jsproto_io.sync import Connection, JetStream, connect
 

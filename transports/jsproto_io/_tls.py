@@ -1,0 +1,113 @@
+"""A session inside TLS, when the options or the server want it: bytes in and bytes out, like the session itself.
+
+Rules: the drivers need to know nothing of it. Nothing here waits or touches a socket: TLS reads from and writes to
+memory, so that whoever may touch the session may touch this. Before TLS is wanted, all is as without it. No error shows
+more than the reason that OpenSSL gives.
+
+Not here: when TLS begins (``jsproto.client.link``).
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, Final
+
+from jsproto.client.options import ConnectOptions
+from jsproto.client.session import Session
+from jsproto.errors import LocalProtocolError
+
+READ: Final = 65_536  # bytes asked for at once; a record has at most 16384
+
+
+class SecureSession(Session):
+    """A session that begins TLS by itself."""
+
+    def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
+        if not isinstance(options.tls, ssl.SSLContext | bool | None):
+            raise LocalProtocolError(
+                f"tls must be an ssl.SSLContext, True, False or None, not {type(options.tls).__name__}"
+            )
+        super().__init__(options, token=token)
+        self._context: ssl.SSLContext | None = options.tls if isinstance(options.tls, ssl.SSLContext) else None
+        self._tls: ssl.SSLObject | None = None
+        self._received = ssl.MemoryBIO()
+        self._to_send = ssl.MemoryBIO()
+
+    def connection_made(self, now: float) -> None:
+        """As of the session; where both sides begin with TLS, this side does."""
+        super().connection_made(now)
+        self._tls = None
+        self._begin(now)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """As of the session, for bytes inside TLS and outside."""
+        if self._tls is None:
+            super().receive_data(data, now)
+            self._begin(now)
+        else:
+            self._received.write(data)
+            self._advance_tls(self._tls, now)
+
+    def data_to_send(self) -> list[bytes]:
+        """As of the session."""
+        data, tls = super().data_to_send(), self._tls
+        if tls is None:
+            return data
+        plain = b"".join(data)
+        try:
+            while plain:
+                plain = plain[tls.write(plain) :]
+            if self.closed:
+                tls.unwrap()  # says that nothing follows; what is received from now on is passed over
+        except ssl.SSLError:  # it waits for the peer's last word; or TLS is broken, which the reader finds out
+            pass
+        return [self._to_send.read()] if self._to_send.pending else []
+
+    def _begin(self, now: float) -> None:
+        """Begin TLS, if it is time."""
+        if not self.wants_tls:
+            return
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        try:
+            if self._context is None:
+                self._context = ssl.create_default_context()
+            self._tls = self._context.wrap_bio(self._received, self._to_send, server_hostname=self.tls_hostname)
+        except (ssl.SSLError, ValueError) as error:  # ValueError: a host's name that no certificate can have
+            self.tls_failed(_reason(error), now)
+        else:
+            self._advance_tls(self._tls, now)
+
+    def _advance_tls(self, tls: ssl.SSLObject, now: float) -> None:
+        """Do what what was received allows."""
+        plain: list[bytes] = []
+        failure: str | None = None
+        ended = False
+        try:
+            if self.wants_tls:
+                tls.do_handshake()
+                self.tls_made(now)
+            while data := tls.read(READ):
+                plain.append(data)
+            ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = True
+        except ssl.SSLError as error:
+            failure = _reason(error)
+        if plain:
+            super().receive_data(b"".join(plain), now)
+        if failure is not None:
+            self.tls_failed(failure, now)
+        elif ended:
+            self.receive_eof(now)
+        if self._to_send.pending:
+            self.nudge()
+
+
+def _reason(error: Any) -> str:
+    """One line for why TLS failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the server's certificate was refused: {error.verify_message.rstrip('.')}"
+    words = getattr(error, "reason", None)
+    return f"TLS failed: {words.lower().replace('_', ' ') if words else error}"
