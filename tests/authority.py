@@ -1,4 +1,4 @@
-"""Who vouches for whom in tests: nkeys, the JWTs of an operator, and files of credentials, made on the spot.
+"""Who vouches for whom in tests: nkeys, the JWTs of an operator, credentials and certificates, made on the spot.
 
 An operator signs for accounts, an account for users; a server is told the operator's JWT and those of the accounts. The
 tools that do this for people are not for Python. What is here knows the formats on its own, so that it can tell when
@@ -11,8 +11,10 @@ import base64
 import json
 import time
 from binascii import crc_hqx
+from pathlib import Path
 from typing import Any
 
+import trustme
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -51,17 +53,16 @@ class Operator:
 
     def config(self) -> str:
         """What makes a server trust it."""
-        names = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
-        limits = {**dict.fromkeys(names, -1), "wildcards": True}
-        accounts = [
-            f"{key.public}: {self._key.jwt(key.public, 'account', limits=limits)}"
-            for key in (self.account, self._system)
-        ]
+        limits: dict[str, Any] = {"wildcards": True}
+        limits.update(dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1))
+        storage = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)  # only an account's own
+        account = self._key.jwt(self.account.public, "account", limits={**limits, **storage})
+        system = self._key.jwt(self._system.public, "account", limits=limits)
         lines = (
             f"operator: {self._key.jwt(self._key.public, 'operator')}",
             f"system_account: {self._system.public}",
             "resolver: MEMORY",
-            f"resolver_preload: {{ {', '.join(accounts)} }}",
+            f"resolver_preload: {{ {self.account.public}: {account}, {self._system.public}: {system} }}",
         )
         return "\n".join(lines)
 
@@ -69,6 +70,16 @@ class Operator:
         """A ``.creds`` file for a user of the account."""
         jwt = self.account.jwt(user.public, "user", subs=-1, data=-1, payload=-1)
         return credentials(jwt, user.seed)
+
+
+def tls_config(authority: trustme.CA, folder: Path, more: str = "") -> str:
+    """What makes a server of this machine require TLS. Its files stay in ``folder``."""
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    files = "".join(f'{name}_file: "{folder / name}.pem"\n' for name in ("ca", "cert", "key"))
+    return f"tls {{\n{files}{more}\n}}\n"
 
 
 def credentials(jwt: str, seed: str) -> str:

@@ -30,7 +30,7 @@ from jsproto.events import Event, ServerReportedError
 from jsproto.wire.encoder import PONG, encode_err
 from jsproto.wire.frames import Connect, Ping
 from jsproto_io.nats_server import NatsServer
-from tests.authority import Key, Operator, is_signed
+from tests.authority import Key, Operator, is_signed, tls_config
 from tests.drivers.conftest import Connect as Connecting
 from tests.drivers.fake import FakeServer, Peer
 
@@ -89,35 +89,29 @@ def known(authority: trustme.CA) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="module")
-def tls(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The configuration of a server that requires TLS, up to the closing brace."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate = authority.issue_cert("127.0.0.1", "localhost")
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
-    certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
-    files = ", ".join(f'{name}_file: "{folder / name}.pem"' for name in ("ca", "cert", "key"))
-    return f"tls {{ {files}, "
+def tls(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """``tls(more)``: the configuration of a server that requires TLS."""
+    return lambda more: tls_config(authority, tmp_path_factory.mktemp("tls"), more)
 
 
 @pytest.fixture(scope="module")
-def secure(tls: str) -> Iterator[NatsServer]:
+def secure(tls: Callable[[str], str]) -> Iterator[NatsServer]:
     """A server that requires TLS and a token."""
-    with NatsServer(config=f'{tls}}}\nauthorization {{ token: "{TOKEN}" }}') as running:
+    with NatsServer(config=f'{tls("")}authorization {{ token: "{TOKEN}" }}') as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def mutual(tls: str) -> Iterator[NatsServer]:
+def mutual(tls: Callable[[str], str]) -> Iterator[NatsServer]:
     """A server that wants certificates from its clients."""
-    with NatsServer(jetstream=False, config=f"{tls} verify: true }}") as running:
+    with NatsServer(jetstream=False, config=tls("verify: true")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def hasty(tls: str) -> Iterator[NatsServer]:
+def hasty(tls: Callable[[str], str]) -> Iterator[NatsServer]:
     """A server that begins with TLS; whoever says nothing for a moment is greeted without."""
-    with NatsServer(jetstream=False, config=f'{tls} handshake_first: "20ms" }}') as running:
+    with NatsServer(jetstream=False, config=tls('handshake_first: "20ms"')) as running:
         yield running
 
 
@@ -294,8 +288,10 @@ async def test_tls_that_will_not_do(
             pass
 
 
-async def test_a_lost_link_inside_tls_comes_back(tls: str, connect: Connecting, trusting: ssl.SSLContext) -> None:
-    user = f"{tls}}}\nauthorization {{ users: [ {{nkey: {NKEY.public}}} ] }}"
+async def test_a_lost_link_inside_tls_comes_back(
+    tls: Callable[[str], str], connect: Connecting, trusting: ssl.SSLContext
+) -> None:
+    user = f"{tls('')}authorization {{ users: [ {{nkey: {NKEY.public}}} ] }}"
     with NatsServer(jetstream=False, config=user) as server:
         options: dict[str, Any] = {"nkeys_seed_str": NKEY.seed, "tls": trusting, "reconnect_time_wait": 0.02}
         async with connect(server.url, connect_timeout=PATIENT, max_reconnect_attempts=-1, **options) as nc:

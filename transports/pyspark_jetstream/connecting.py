@@ -14,10 +14,19 @@ from contextlib import contextmanager, suppress
 from time import sleep
 from typing import Any, Final, Self, TypeVar
 
-from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, NoRespondersError, NoServersError
+from jsproto.errors import (
+    AuthorizationError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    Error,
+    NoRespondersError,
+    NoServersError,
+    TLSError,
+)
 from jsproto.errors import TimeoutError as NoAnswerError
 from jsproto_io.sync import Connection, JetStream, connect
 from pyspark_jetstream.options import Connecting
+from pyspark_jetstream.security import connect_keywords
 
 T = TypeVar("T")
 
@@ -34,7 +43,7 @@ def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
-        **connecting.keywords,
+        **connect_keywords(connecting.keywords),
     }
     return connect(connecting.servers, reader_thread=reader_thread, **keywords)
 
@@ -83,6 +92,8 @@ class Kept:
                 if self._nc is None or self._nc.is_closed:
                     self._nc = opened(self._connecting, reader_thread=True)
                 return question(jetstream_of(self._nc, self._connecting))
+            except (AuthorizationError, TLSError):
+                raise  # asking again makes it no better
             except PASSING:
                 if not tries:
                     raise

@@ -21,6 +21,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fast import MAX_FLOW
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import parse_timestamp
+from pyspark_jetstream.security import FILES, SECRETS, checked, content_of
 
 T = TypeVar("T")
 Offsets: TypeAlias = str | dict[str, int]  # "earliest", "latest", or a sequence for each stream
@@ -39,13 +40,17 @@ _CONNECTION: Final = {
     "user": "user",
     "password": "password",
     "token": "token",
+    "nkeyseed": "nkeys_seed_str",
+    "tls": "tls",
+    "tls.hostname": "tls_hostname",
+    "tls.handshakefirst": "tls_handshake_first",
     "name": "name",
     "inboxprefix": "inbox_prefix",
     "connecttimeout": "connect_timeout",
     "jsdomain": "domain",
     "apiprefix": "prefix",
 }  # option behind "nats.", in lower case -> keyword of connect() and jetstream()
-_SECRETS: Final = frozenset({"password", "token"})
+_CONTENTS: Final = {f"{name}.content": keyword for name, keyword in FILES.items()}
 _SOURCE: Final = (
     "servers", "stream", "subject", "filterSubject", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
@@ -76,7 +81,7 @@ class Connecting:
     timeout: float = 30.0
 
     def __repr__(self) -> str:
-        shown = {name: "***" if name in _SECRETS else value for name, value in self.keywords.items()}
+        shown = {name: "***" if name in SECRETS else value for name, value in self.keywords.items()}
         return f"Connecting({_without_password(self.servers)!r}, {shown!r})"
 
 
@@ -163,21 +168,39 @@ class _Given:
         servers = self.text("servers") or self.text("nats.servers")
         if servers is None:
             raise OptionError('option servers is missing, such as .option("servers", "nats://localhost:4222")')
-        keywords: dict[str, Any] = {}
-        for name, value in self._given.items():
-            if not name.startswith("nats.") or name == "nats.servers":
-                continue
-            keyword = _CONNECTION.get(name.removeprefix("nats."))
-            if keyword is None:
-                raise OptionError(f"there is no option {name!r} for the connection")
-            keywords[keyword] = value
-        if "connect_timeout" in keywords:
-            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0)
+        try:
+            keywords = self._keywords()
+            checked(servers, {name: value for name, value in keywords.items() if name not in ("domain", "prefix")})
+        except ValueError as error:
+            raise OptionError(str(error)) from None
         domain, prefix = keywords.pop("domain", None), keywords.pop("prefix", None)
         if domain is not None and prefix is not None:
             raise OptionError("options nats.jsDomain and nats.apiPrefix exclude each other")
         timeout = self.parsed("requestTimeout", _seconds, 30.0)
         return Connecting(servers, keywords, domain, prefix, timeout)
+
+    def _keywords(self) -> dict[str, Any]:
+        """What starts with "nats.", by keyword. ValueError for what cannot be."""
+        keywords: dict[str, Any] = {}
+        for name, value in self._given.items():
+            option = name.removeprefix("nats.")
+            if option == name or option == "servers":
+                continue
+            keyword = _CONNECTION.get(option) or _CONTENTS.get(option) or FILES.get(option)
+            if keyword is None:
+                raise OptionError(f"there is no option {name!r} for the connection")
+            if keyword in keywords:
+                option = option.removesuffix(".content")
+                raise OptionError(f"options nats.{option} and nats.{option}.content exclude each other")
+            keywords[keyword] = content_of(name, value) if option in FILES else value
+        if "connect_timeout" in keywords:
+            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0)
+        for name, keyword in (("nats.tls", "tls"), ("nats.tls.handshakeFirst", "tls_handshake_first")):
+            if keyword in keywords and self.text(name) is None:
+                del keywords[keyword]
+            elif keyword in keywords:
+                keywords[keyword] = self.flag(name, False)
+        return keywords
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
