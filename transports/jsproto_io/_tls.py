@@ -30,30 +30,32 @@ class SecureSession(Session):
         super().__init__(options, token=token)
         self._context: ssl.SSLContext | None = options.tls if isinstance(options.tls, ssl.SSLContext) else None
         self._tls: ssl.SSLObject | None = None
+        self._may_begin = False  # the link has not got beyond the point where TLS begins
         self._received = ssl.MemoryBIO()
         self._to_send = ssl.MemoryBIO()
 
     def connection_made(self, now: float) -> None:
         """As of the session; where both sides begin with TLS, this side does."""
         super().connection_made(now)
-        self._tls = None
+        self._tls, self._may_begin = None, True
         self._begin(now)
 
     def receive_data(self, data: bytes, now: float) -> None:
         """As of the session, for bytes inside TLS and outside."""
         if self._tls is None:
-            super().receive_data(data, now)
-            self._begin(now)
+            Session.receive_data(self, data, now)  # super() takes longer, and nearly everybody comes here
+            if self._may_begin:
+                self._begin(now)
         else:
             self._received.write(data)
             self._advance_tls(self._tls, now)
 
     def data_to_send(self) -> list[bytes]:
         """As of the session."""
-        data, tls = super().data_to_send(), self._tls
+        tls = self._tls
         if tls is None:
-            return data
-        plain = b"".join(data)
+            return Session.data_to_send(self)
+        plain = b"".join(super().data_to_send())
         try:
             while plain:
                 plain = plain[tls.write(plain) :]
@@ -65,6 +67,7 @@ class SecureSession(Session):
 
     def _begin(self, now: float) -> None:
         """Begin TLS, if it is time."""
+        self._may_begin = self._link is not None and not self._link.is_open
         if not self.wants_tls:
             return
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
