@@ -145,7 +145,7 @@ def test_everything_is_inside_tls(context: ssl.SSLContext, served: ssl.SSLContex
         ({"tls": True}, "the server's certificate was refused: unable to get local issuer certificate"),
         ({}, "the server's certificate was refused: unable to get local issuer certificate"),
         ({"tls_hostname": "else.where"}, "Hostname mismatch, certificate is not valid for 'else.where'"),
-        ({"tls_hostname": ".localhost"}, "TLS failed: encoding with"),
+        ({"tls_hostname": ".localhost"}, "TLS failed: "),
     ],
 )
 def test_a_server_that_is_not_who_it_should_be(
