@@ -7,6 +7,7 @@ embeds a conversation by writing these few methods around its own publish and su
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from jsproto.events import Event
     from jsproto.grammar.config import ServerInfo
     from jsproto.ticket import Ticket
-    from jsproto.wire.frames import Msg, Row
+    from jsproto.wire.frames import Msg, RawMsg, Row
 
 
 class Conversation:
@@ -25,6 +26,13 @@ class Conversation:
     def receive(self, message: Msg, now: float) -> None:
         """A message for one of its subscriptions. Never raises, whatever the message holds."""
         raise NotImplementedError
+
+    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+        """Take messages of a consumer from the front of these, as ``receive`` would; returns how many.
+
+        All that it leaves come through ``receive``, one by one, so a conversation need not take any.
+        """
+        return 0
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed; early, late and repeated calls are harmless."""

@@ -12,19 +12,22 @@ Not here: what a gap, a silence or a full buffer leads to (``push``, ``ordered``
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
+from jsproto.client.buffer import Buffer, size_of
+from jsproto.client.jsmsg import Acker, Delivery
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.headers import last_value, status_line
+from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.outbox import Outbox
 from jsproto.rules.gaps import Break, Deliveries
 from jsproto.rules.status import CONTROL, Meaning, classify
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
@@ -37,14 +40,13 @@ class Inflow(Drainable, Generic[D]):
     """The deliveries of one consumer.
 
     Attributes: ``stream`` and ``consumer``, their names; ``subject`` (what was subscribed to, for people); ``acker``
-    (makes the messages, and acknowledges them); ``dropped`` (messages that a full buffer did not take);
-    ``pending_bytes`` (what is buffered); ``error`` (why it ended, None while it lives).
+    (makes the messages, and acknowledges them); ``dropped`` (messages that a full buffer did not take); ``error`` (why
+    it ended, None while it lives).
     """
 
     __slots__ = (
-        "_alarmed_at", "_answered", "_buffer", "_full", "_heard_at", "_markers", "_max_bytes", "_max_msgs",
-        "_outbox", "_patience", "_raw", "_readable", "_seen", "_taken", "_timers", "acker", "consumer", "dropped",
-        "error", "pending_bytes", "stream", "subject",
+        "_alarmed_at", "_answered", "_buffer", "_full", "_heard_at", "_markers", "_outbox", "_patience",
+        "_raw", "_readable", "_seen", "_taken", "_timers", "acker", "consumer", "dropped", "error", "stream", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -62,21 +64,16 @@ class Inflow(Drainable, Generic[D]):
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> None:
         """``patience``: seconds of silence until it is an alarm, 0 for never."""
-        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
-            raise LocalProtocolError("the limits of a subscription's buffer must be at least 1")
+        self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)
         self.stream = stream
         self.consumer = consumer
         self.subject = subject
         self.dropped = 0
-        self.pending_bytes = 0
         self.error: Error | None = None
         self.acker = acker
         self._outbox = outbox
         self._raw = raw
         self._patience = 0.0 if raw else patience
-        self._max_msgs = pending_msgs_limit
-        self._max_bytes = pending_bytes_limit
-        self._buffer: deque[Msg] = deque()
         self._full = False
         self._taken = 0
         self._markers: deque[tuple[int, bytes]] = deque()  # how many messages go before it, what to answer
@@ -94,27 +91,25 @@ class Inflow(Drainable, Generic[D]):
         """Messages in the buffer."""
         return len(self._buffer)
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in the buffer."""
+        return self._buffer.size
+
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` buffered messages, oldest first; empty when there are none.
 
         To ask again means that those taken before have been dealt with.
         """
-        buffer = self._buffer
         if self._markers:
             most = self._pass_markers(most)
-        if len(buffer) <= most:
-            raws = list(buffer)
-            buffer.clear()
-            self.pending_bytes = 0
-        else:
-            raws = [buffer.popleft() for _ in range(most)]
-            self.pending_bytes -= sum(map(_size, raws))
+        raws = self._buffer.take(most)
         self._taken += len(raws)
         self._after_taking(bool(raws), now)
         messages = self.acker.messages(raws)
         if self._raw:
             for message in messages:
-                if not (message._raw.reply or b"").startswith(ACK_PREFIX):
+                if not message._raw[1].startswith(ACK_PREFIX):
                     message._acker = None  # a status: there is nothing to acknowledge
         return messages
 
@@ -149,14 +144,27 @@ class Inflow(Drainable, Generic[D]):
             seen.advance()
         elif not (self._raw or self._look(reply, now)):
             return
-        buffer = self._buffer
-        if buffer and (len(buffer) >= self._max_msgs or self.pending_bytes + size > self._max_bytes):
+        if not self._buffer.has_room(1, size):
             self._overflow(size, now)
             return
-        buffer.append(message)
-        self.pending_bytes += size
+        self._buffer.add(((message.subject, reply, header, message.payload),), size)
         if self._readable is not None:
             self._tell()
+
+    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+        """Messages of the stream: those that are simply the next ones, if there is room for all."""
+        size = size_of(raws)
+        if not self._buffer.has_room(len(raws), size):
+            return 0
+        self._heard_at = now
+        count = self._follow(raws)
+        if count < len(raws):
+            raws = raws[:count]
+            size = size_of(raws)
+        self._buffer.add(raws, size)
+        if raws and self._readable is not None:
+            self._tell()
+        return count
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
@@ -176,6 +184,10 @@ class Inflow(Drainable, Generic[D]):
         return self._timers.next()
 
     # -- what a subclass decides ---------------------------------------------------------------------------------------
+
+    def _follow(self, raws: Sequence[RawMsg]) -> int:
+        """How many of these, from the front, are simply the next ones; they have come now."""
+        return len(raws) if self._seen is None else self._seen.follow([raw[1] for raw in raws])
 
     def _look(self, reply: bytes, now: float) -> bool:
         """Whether to keep a message that is not simply the next one."""
@@ -292,7 +304,3 @@ class Inflow(Drainable, Generic[D]):
         assert ticket is not None
         ticket.succeed(None)
         self._outbox.completed(ticket)
-
-
-def _size(message: Msg) -> int:
-    return len(message.payload) + (0 if message.header is None else len(message.header))

@@ -24,9 +24,8 @@ from jsproto.grammar.times import Duration, nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, RawMsg
 
-ACK_PREFIX: Final = b"$JS.ACK."
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
 PROGRESS: Final = b"+WPI"
@@ -46,30 +45,31 @@ class Delivery:
     __slots__ = ("_acker", "_raw")
 
     _acker: Acker[Any] | None
-    _raw: Msg
+    _raw: RawMsg  # subject, reply, header block, payload
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.subject!r} {len(self._raw.payload)} bytes>"
+        return f"<{type(self).__name__} {self.subject!r} {len(self._raw[3])} bytes>"
 
     @property
     def subject(self) -> str:
         """The subject it was published to."""
-        return self._raw.subject.decode("utf-8", "surrogateescape")
+        return self._raw[0].decode("utf-8", "surrogateescape")
 
     @property
     def reply(self) -> str:
         """Where acknowledgements go. It is not the publisher's reply subject, which streams do not keep."""
-        return (self._raw.reply or b"").decode("utf-8", "surrogateescape")
+        return self._raw[1].decode("utf-8", "surrogateescape")
 
     @property
     def data(self) -> bytes:
         """The payload."""
-        return self._raw.payload
+        return self._raw[3]
 
     @property
     def headers(self) -> Headers:
         """The headers, empty when it has none. RemoteProtocolError when the block is malformed."""
-        return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
+        header = self._raw[2]
+        return Headers() if header is None else Headers.parse(header)
 
     @property
     def metadata(self) -> JSAck:
@@ -77,7 +77,7 @@ class Delivery:
 
         NotJSMessageError when it says nothing: the message did not come from JetStream.
         """
-        return parse_jsack(self._raw.reply or b"")
+        return parse_jsack(self._raw[1])
 
     @property
     def settled(self) -> bool:
@@ -150,7 +150,7 @@ class Acker(Conversation, Generic[D]):
         self._interval = ack_wait / PROGRESSES
         self._working: Deadlines[Delivery] = Deadlines()
 
-    def messages(self, raws: Iterable[Msg]) -> list[D]:
+    def messages(self, raws: Iterable[RawMsg]) -> list[D]:
         """The messages of the consumer that these are; at half the price of calling the class."""
         kind: type[D] = self.message_class
         acker = self if self.wants_acks else None
@@ -164,8 +164,8 @@ class Acker(Conversation, Generic[D]):
         return made
 
     def message(self, raw: Msg) -> D:
-        """One of them."""
-        return self.messages((raw,))[0]
+        """The message of the consumer that a client of another kind has received."""
+        return self.messages([(raw.subject, raw.reply or b"", raw.header, raw.payload)])[0]
 
     def ack_many(self, messages: Iterable[Delivery]) -> int:
         """Acknowledge all of these that are not settled, in one write; returns how many that were.
@@ -174,14 +174,14 @@ class Acker(Conversation, Generic[D]):
         """
         unsettled = [message for message in messages if message._acker is not None]
         if unsettled:
-            self._send([message._raw.reply or b"" for message in unsettled], ACK)
+            self._send([message._raw[1] for message in unsettled], ACK)
             for message in unsettled:
                 message._acker = None
         return len(unsettled)
 
     def in_progress(self, message: Delivery) -> None:
         """Say that ``message`` is being worked on."""
-        self._send([message._raw.reply or b""], PROGRESS)
+        self._send([message._raw[1]], PROGRESS)
         self._outbox.flush()
 
     def start_working(self, message: Delivery, now: float) -> None:
@@ -240,7 +240,7 @@ def settle(message: Delivery, payload: bytes) -> None:
     """Send a terminal acknowledgement, unless ``message`` is settled."""
     acker = message._acker
     if acker is not None:
-        acker._send([message._raw.reply or b""], payload)
+        acker._send([message._raw[1]], payload)
         message._acker = None
 
 

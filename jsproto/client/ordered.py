@@ -20,6 +20,7 @@ Not here: finding the stream (``subscribe``), the buffer and flow control (``inf
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -48,7 +49,7 @@ from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.gaps import NEVER, Break, Deliveries
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
@@ -228,6 +229,10 @@ class OrderedConsumer(Inflow[D]):
             count.following = NEVER
         return count.stream_seq > last
 
+    def _follow(self, raws: Sequence[RawMsg]) -> int:
+        # While it restates, or is behind what was kept, each one is looked at.
+        return 0 if self._restating or self._count.stream_seq < self._floor else super()._follow(raws)
+
     def _broken(self, broken: Break, now: float) -> None:
         what = "it counts anew" if broken.restarted else "deliveries were lost"
         self._recreate(f"{what}: {broken.found} where {broken.expected} was next", now)
@@ -249,7 +254,7 @@ class OrderedConsumer(Inflow[D]):
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)
         self._awaited = size
-        last_kept, _ = jsack_sequences(self._buffer[-1].reply or b"")
+        last_kept, _ = jsack_sequences(self._buffer.raws[-1][1])
         self._floor, self._count.stream_seq = last_kept, 0
         self._recreate("the buffer was full", now)
 
@@ -330,10 +335,7 @@ class OrderedConsumer(Inflow[D]):
 
     def _half_full(self) -> bool:
         """Whether another consumer had better wait: for half of the buffer, or what found no room the last time."""
-        held = self.pending_bytes
-        if self._buffer and held + self._awaited > self._max_bytes:
-            return True
-        return 2 * len(self._buffer) > self._max_msgs or 2 * held > self._max_bytes
+        return self._buffer.half_full(self._awaited)
 
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer; ``tell`` the server that it can be deleted, which it would find out itself."""

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
+from jsproto.client.buffer import Buffer, size_of
+from jsproto.client.jsmsg import Acker, Delivery
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import (
     ConnectionClosedError,
@@ -40,12 +42,13 @@ from jsproto.errors import (
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import last_value
+from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.grammar.times import nanoseconds
 from jsproto.outbox import Outbox
 from jsproto.rules.status import CONTROL, ConsumerStatus, Meaning, read_status
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
-from jsproto.wire.frames import Msg
+from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
@@ -81,7 +84,7 @@ class Fetch:
         self._no_wait = no_wait
         self._expires_at = expires_at
         self._until = until
-        self._raws: list[Msg] = []
+        self._raws: list[RawMsg] = []
         self._reply: bytes | None = None  # of its request; None while it has none
         self._refused: Error | None = None  # why its last request ended, if another may be served
         self._again = RETRY_FIRST
@@ -89,7 +92,7 @@ class Fetch:
     @property
     def room(self) -> int | None:
         """Bytes that may still come; None when they do not count."""
-        return None if self._max_bytes is None else self._max_bytes - sum(map(_wire_size, self._raws))
+        return None if self._max_bytes is None else self._max_bytes - _wire_size(self._raws)
 
 
 class _Request:
@@ -124,15 +127,14 @@ class PullConsumer(Drainable, Generic[D]):
     """A consumer that is pulled from, by fetches or (``start``) as a stream of messages.
 
     Attributes: ``stream`` and ``consumer``, their names; ``error`` (why it ended, None while it lives);
-    ``pending_bytes`` (of what is buffered); ``dropped`` (messages nobody asked for that found no room);
-    ``acker`` (makes and acknowledges the messages).
+    ``dropped`` (messages nobody asked for that found no room); ``acker`` (makes and acknowledges the messages).
     """
 
     __slots__ = (
         "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full",
-        "_group", "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_lost", "_max_bytes",
-        "_max_msgs", "_missed", "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_starts",
-        "_stopped", "_timers", "acker", "consumer", "dropped", "error", "pending_bytes", "stream",
+        "_group", "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_lost", "_missed",
+        "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_starts", "_stopped", "_timers",
+        "acker", "consumer", "dropped", "error", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -158,15 +160,13 @@ class PullConsumer(Drainable, Generic[D]):
         of messages respects by itself. ``options``: further fields of the requests, such as ``group``.
         ``heartbeats_missed``: how many intervals of silence are an alarm. The limits bound what comes unasked.
         """
-        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
-            raise LocalProtocolError("the limits of a subscription's buffer must be at least 1")
+        self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)  # what is in there, nobody asked for
         if not heartbeats_missed > 0:
             raise LocalProtocolError(f"heartbeats_missed must be greater than 0, not {heartbeats_missed!r}")
         self.stream = stream
         self.consumer = consumer
         self.acker = acker
         self.error: Error | None = None
-        self.pending_bytes = 0
         self.dropped = 0
         self._outbox = outbox
         self._api = api_subject
@@ -177,9 +177,6 @@ class PullConsumer(Drainable, Generic[D]):
         self._group = "group" in self._options
         self._pin: bytes | None = None
         self._missed = heartbeats_missed
-        self._max_msgs = pending_msgs_limit
-        self._max_bytes = pending_bytes_limit
-        self._buffer: deque[Msg] = deque()
         self._full = False
         self._ledger: dict[bytes, _Request] = {}
         self._requests = 0
@@ -202,6 +199,11 @@ class PullConsumer(Drainable, Generic[D]):
     def pending_msgs(self) -> int:
         """Messages in the buffer."""
         return len(self._buffer)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in the buffer."""
+        return self._buffer.size
 
     @property
     def under_way(self) -> int:
@@ -257,8 +259,7 @@ class PullConsumer(Drainable, Generic[D]):
     def give_back(self, fetch: Fetch, now: float) -> None:
         """Nobody waits for this fetch any more: what it has, and what still comes for it, is for the next one."""
         raws, fetch._raws = fetch._raws, []
-        self._buffer.extendleft(reversed(raws))
-        self.pending_bytes += sum(map(_size, raws))
+        self._buffer.put_back(raws)
         if not fetch.done.done:
             fetch.done.fail(LocalProtocolError("the fetch was given up"))
             self._remove(fetch)
@@ -326,14 +327,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` buffered messages, oldest first; asks for more when few are left."""
-        buffer = self._buffer
-        if len(buffer) <= most:
-            raws = list(buffer)
-            buffer.clear()
-            self.pending_bytes = 0
-        else:
-            raws = [buffer.popleft() for _ in range(most)]
-            self.pending_bytes -= sum(map(_size, raws))
+        raws = self._buffer.take(most)
         self._full = False
         if self._refill is not None and raws:
             self._fill(now)
@@ -341,9 +335,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def put_back(self, messages: Sequence[Delivery]) -> None:
         """Messages that were taken, and that nobody has looked at: they are for whoever takes some next."""
-        raws = [message._raw for message in messages]
-        self._buffer.extendleft(reversed(raws))
-        self.pending_bytes += sum(map(_size, raws))
+        self._buffer.put_back([message._raw for message in messages])
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken; fails with why none ever will."""
@@ -364,7 +356,6 @@ class PullConsumer(Drainable, Generic[D]):
         """End it at once: what is buffered is dropped, and will be delivered again to somebody."""
         self._outbox.unsubscribe(self._sid)
         self._buffer.clear()
-        self.pending_bytes = 0
         self._end(ConnectionClosedError("the subscription was closed"))
 
     def end_interest(self) -> None:
@@ -394,24 +385,38 @@ class PullConsumer(Drainable, Generic[D]):
         self._heard_at = now
         if self._group:
             self._look_for_pin(message)
+        raws = ((message.subject, reply, message.header, message.payload),)
+        if self._asked_msgs or self._first is not None or self._has_room(raws):
+            self._keep(raws)
+
+    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+        """Messages of the stream: as many as were asked for, and as the first fetch wants."""
         first = self._first
-        if self._asked_msgs > 1:
-            self._asked_msgs -= 1
+        count = min(len(raws), self._asked_msgs)
+        if first is not None:
+            count = min(count, first._batch - len(first._raws))
+        if not count or self._group:
+            return 0
+        self._heard_at = now
+        self._keep(raws if count == len(raws) else raws[:count])
+        return count
+
+    def _keep(self, raws: Sequence[RawMsg]) -> None:
+        """These have come: no more than the first fetch wants, nor than were asked for, but for a single one."""
+        if self._asked_msgs > len(raws):
+            self._asked_msgs -= len(raws)
         elif self._asked_msgs:
             self._asked_msgs = self._asked_bytes = 0
             self._ledger.clear()
-        elif first is None and not self._has_room(message):
-            return
         if self._asked_bytes:
-            self._asked_bytes = max(self._asked_bytes - _wire_size(message), 0)
+            self._asked_bytes = max(self._asked_bytes - _wire_size(raws), 0)
+        first = self._first
         if first is not None:
-            raws = first._raws
-            raws.append(message)
-            if len(raws) == first._batch:
+            first._raws += raws
+            if len(first._raws) == first._batch:
                 self._finish(first)
             return
-        self._buffer.append(message)
-        self.pending_bytes += _size(message)
+        self._buffer.add(raws, size_of(raws))
         if self._readable is not None:
             self._tell()
 
@@ -473,8 +478,7 @@ class PullConsumer(Drainable, Generic[D]):
             if self._linked:
                 self._ask_for(fetch, now)
         except LocalProtocolError:
-            self._buffer.extendleft(reversed(fetch._raws))
-            self.pending_bytes += sum(map(_size, fetch._raws))
+            self._buffer.put_back(fetch._raws)
             raise
         self._fetches.append(fetch)
         self._first = self._fetches[0]
@@ -483,15 +487,14 @@ class PullConsumer(Drainable, Generic[D]):
 
     def _move(self, fetch: Fetch) -> None:
         """Move from the buffer to ``fetch`` what it wants and has room for."""
-        buffer, raws, room = self._buffer, fetch._raws, fetch.room
-        while buffer and len(raws) < fetch._batch:
-            if room is not None:
-                room -= _wire_size(buffer[0])
+        most, room = fetch._batch - len(fetch._raws), fetch.room
+        if room is not None:
+            for count, raw in enumerate(islice(self._buffer.raws, most)):
+                room -= _wire_size((raw,))
                 if room < 0:
+                    most = count
                     break
-            message = buffer.popleft()
-            self.pending_bytes -= _size(message)
-            raws.append(message)
+        fetch._raws += self._buffer.take(most)
 
     def _ask_for(self, fetch: Fetch, now: float) -> None:
         """Ask for what ``fetch`` misses."""
@@ -670,10 +673,9 @@ class PullConsumer(Drainable, Generic[D]):
         if message.header is not None:
             self._pin = last_value(message.header, b"Nats-Pin-Id") or self._pin
 
-    def _has_room(self, message: Msg) -> bool:
+    def _has_room(self, raws: Sequence[RawMsg]) -> bool:
         """Whether a message that nobody asked for may stay."""
-        buffer = self._buffer
-        if not buffer or (len(buffer) < self._max_msgs and self.pending_bytes + _size(message) <= self._max_bytes):
+        if self._buffer.has_room(1, size_of(raws)):
             return True
         self.dropped += 1
         if not self._full:
@@ -788,10 +790,6 @@ class PullConsumer(Drainable, Generic[D]):
         self._outbox.completed(ticket)
 
 
-def _size(message: Msg) -> int:
-    return len(message.payload) + (0 if message.header is None else len(message.header))
-
-
-def _wire_size(message: Msg) -> int:
+def _wire_size(raws: Sequence[RawMsg]) -> int:
     """What a server counts against ``max_bytes``."""
-    return _size(message) + len(message.subject) + len(message.reply or b"")
+    return size_of(raws) + sum([len(subject) + len(reply) for subject, reply, _, _ in raws])

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.inflow import Inflow
-from jsproto.client.jsmsg import ACK_PREFIX, Acker, Delivery
+from jsproto.client.jsmsg import Acker, Delivery
 from jsproto.errors import ConnectionClosedError, Error, NotJSMessageError, PermissionsViolationError
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
+from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer

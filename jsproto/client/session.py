@@ -55,7 +55,7 @@ from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
-from jsproto.wire.frames import Msg, Row
+from jsproto.wire.frames import Delivered, Msg, Row
 from jsproto.wire.limits import MAX_CONTROL_LINE
 
 T = TypeVar("T")
@@ -143,6 +143,8 @@ class Session:
                 conversation = routes.get(frame.sid)
                 if conversation is not None:  # else it was under way when we unsubscribed
                     conversation.receive(frame, now)
+            elif type(frame) is Delivered and is_open:
+                self._receive_delivered(frame, now)
             elif type(frame) is Row and is_open:
                 self._receive_row(frame, now)
             else:
@@ -534,6 +536,14 @@ class Session:
         self._deadlines.set(conversation, conversation.deadline())
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _receive_delivered(self, delivered: Delivered, now: float) -> None:
+        conversation = self._routes.get(delivered.sid)
+        if conversation is not None:
+            for number in range(conversation.receive_many(delivered.raws, now), len(delivered.raws)):
+                if delivered.sid not in self._routes:  # it has unsubscribed
+                    break
+                conversation.receive(delivered.message(number), now)
 
     def _receive_row(self, row: Row, now: float) -> None:
         conversation = self._routes.get(row.sid)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError, PermissionsViolationError
+from jsproto.client.buffer import check_limits
+from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
@@ -70,8 +71,7 @@ class Subscription(Drainable):
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> None:
         """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given."""
-        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
-            raise LocalProtocolError("the limits of a subscription's buffer must be at least 1")
+        check_limits(pending_msgs_limit, pending_bytes_limit)
         self.subject = subject
         self.dropped = 0
         self.pending_bytes = 0

@@ -20,6 +20,9 @@ from typing import Final, NoReturn
 from jsproto._event import event
 from jsproto.errors import NotJSMessageError
 
+ACK_PREFIX: Final = b"$JS.ACK."
+"""How they all start."""
+
 # What version 2 writes where there is no domain; no domain can have this name.
 _NO_DOMAIN: Final = "_"
 _MAX_UINT64: Final = 2**64 - 1

@@ -12,9 +12,11 @@ Not here: what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from jsproto._event import event
+from jsproto.errors import NotJSMessageError
 from jsproto.grammar.jsack import jsack_sequences
 
 UNKNOWN: Final = -1
@@ -67,6 +69,31 @@ class Deliveries:
         self.consumer_seq = consumer_seq = self.consumer_seq + 1
         self.stream_seq = stream_seq = self.stream_seq + 1
         self.following = self._form % (stream_seq + 1, consumer_seq + 1)
+
+    def follow(self, replies: Sequence[bytes]) -> int:
+        """Messages have come with these reply subjects: how many of them, from the front, follow each other.
+
+        They have the numbers that were next, are of rising sequences in the stream, and delivered for the first time.
+        The last of them is the last one then.
+        """
+        following, form, first_time = self.following, self._form, self._head + b"1."
+        stream_seq, consumer_seq = self.stream_seq, self.consumer_seq
+        try:
+            for reply in replies:
+                if reply.startswith(following):
+                    stream_seq += 1
+                else:  # a filter leaves holes
+                    found, number = jsack_sequences(reply)
+                    if found <= stream_seq or number != consumer_seq + 1 or not reply.startswith(first_time):
+                        break
+                    stream_seq = found
+                consumer_seq += 1
+                following = form % (stream_seq + 1, consumer_seq + 1)
+        except NotJSMessageError:  # who looks at it alone says why
+            pass
+        count = consumer_seq - self.consumer_seq
+        self.following, self.stream_seq, self.consumer_seq = following, stream_seq, consumer_seq
+        return count
 
     def delivered(self, reply: bytes) -> Break | None:
         """A message has come with the reply subject ``reply``; says what is wrong with its number, if anything.

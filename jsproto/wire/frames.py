@@ -1,8 +1,8 @@
 """What stands on the wire, one class for each verb; all fields are bytes as they came.
 
 Rules: a frame is a value that nothing changes after it is built. A message with a header block (HPUB, HMSG)
-is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``). A row is
-many messages in one frame, because what is done once for all of them need not be done for each.
+is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``). A row, or
+what a consumer delivered, is many messages in one frame: what is done once for all of them need not be done for each.
 """
 
 from __future__ import annotations
@@ -115,4 +115,31 @@ class Row:
         return Msg(self.subject, self.sid, self.reply, self.headers[number], self.payloads[number])
 
 
-Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | Row
+RawMsg: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
+"""Subject, reply, header block and payload of a message that a consumer delivered.
+
+It is what buffers keep, because the garbage collector leaves such tuples alone.
+"""
+
+
+@event
+class Delivered:
+    """``MSG`` or ``HMSG`` several times in a row, all with one sid and each with an ack reply subject of its own.
+
+    Two or more messages. Only a decoder that was asked for rows makes them.
+    """
+
+    sid: bytes
+    raws: list[RawMsg]
+
+    def messages(self) -> list[Msg]:
+        """Each message as a frame of its own."""
+        return [self.message(number) for number in range(len(self.raws))]
+
+    def message(self, number: int) -> Msg:
+        """One of them, counted from 0."""
+        subject, reply, header, payload = self.raws[number]
+        return Msg(subject, self.sid, reply, header, payload)
+
+
+Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | Row | Delivered

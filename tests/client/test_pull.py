@@ -465,7 +465,7 @@ def test_a_status_of_a_fetch_that_was_given_up() -> None:
 def test_messages_nobody_asked_for_are_bounded() -> None:
     pulling = Pulling()
     consumer = pulling.consumer
-    consumer._max_msgs = 2
+    consumer._buffer._max_msgs = 2
     pulling.numbered(5)
     assert (consumer.pending_msgs, consumer.dropped) == (2, 3)
     (event,) = pulling.events()

@@ -46,6 +46,39 @@ def test_holes_in_the_stream_and_redeliveries_are_no_gaps() -> None:
     assert deliveries.heartbeat(5) is None
 
 
+steps = st.tuples(st.sampled_from([1, 1, 1, 1, 0, 2]), st.sampled_from([1, 1, 3, 0, -1]), st.sampled_from([1, 1, 1, 2]))
+
+
+@given(st.lists(steps, max_size=9), st.booleans(), st.sampled_from([b"junk", b"$JS.ACK.S.C%d.1.x.6.1.1", None]))
+def test_many_at_once_come_to_the_same(steps: list[tuple[int, int, int]], v2: bool, junk: bytes | None) -> None:
+    consumer_seq, stream_seq = 5, 40
+    replies = []
+    for consumer, stream, delivered in steps:
+        consumer_seq, stream_seq = consumer_seq + consumer, stream_seq + stream
+        replies.append(reply(consumer_seq, stream_seq, delivered=delivered, v2=v2))
+    if junk is not None:
+        replies.insert(len(replies) // 2, junk)
+    one_by_one, at_once = Deliveries(4), Deliveries(4)
+    for deliveries in (one_by_one, at_once):
+        assert deliveries.follow([]) == 0
+        assert deliveries.delivered(reply(5, 40, v2=v2)) is None
+    count = at_once.follow(replies)
+    for subject in replies[:count]:
+        last = one_by_one.stream_seq
+        assert take(one_by_one, subject) is None
+        assert one_by_one.stream_seq > last
+    for name in ("consumer_seq", "stream_seq", "following"):
+        assert getattr(at_once, name) == getattr(one_by_one, name)
+    if count < len(replies):  # the next one is to be looked at
+        assert not replies[count].startswith(one_by_one.following)
+
+
+def test_many_at_once_are_looked_at_one_by_one_as_long_as_nothing_is_known() -> None:
+    deliveries = Deliveries()
+    assert deliveries.follow([reply(1), reply(2)]) == 0
+    assert (deliveries.consumer_seq, deliveries.stream_seq) == (0, 0)
+
+
 def test_a_lost_message_shows_at_the_next_one_and_once() -> None:
     deliveries = Deliveries()
     assert take(deliveries, reply(1)) is None

@@ -225,7 +225,7 @@ class OrderedReading(RuleBasedStateMachine):
         if hasattr(self, "taken"):
             assert self.taken == self.stream[: len(self.taken)]
             assert self.ordered.error is None
-            assert self.ordered.pending_msgs <= self.ordered._max_msgs
+            assert self.ordered.pending_msgs <= self.ordered._buffer._max_msgs
 
     def teardown(self) -> None:
         """The faults stop: everything arrives."""

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from jsproto.errors import MAX_QUOTED
-from jsproto.wire.decoder import Decoder, Role
-from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.decoder import _DELIVERED, Decoder, Role
+from jsproto.wire.encoder import encode
+from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Sub, Unsub
 from jsproto.wire.limits import (
     CLIENT_LIMITS,
     DEFAULT_MAX_PAYLOAD,
@@ -413,6 +414,69 @@ def test_whole_plain_messages_take_the_short_way(general: list[int]) -> None:
     assert general == []
     assert len(Decoder("client").feed(plain + b"PING\r\n" + plain)) == 11
     assert general == [len(plain)]
+
+
+def delivered(number: int, payload: bytes = b"ok", sid: bytes = b"1") -> bytes:
+    """A message as a consumer delivers it."""
+    return b"MSG s.%d %b $JS.ACK.S.C.1.%d.%d.1.0 %d\r\n%b\r\n" % (number, sid, number, number, len(payload), payload)
+
+
+def decoder_of_rows() -> Decoder:
+    decoder = Decoder("client")
+    decoder.rows = True
+    return decoder
+
+
+def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
+    frames = decoder_of_rows().feed(b"".join(delivered(number) for number in range(20)))
+    raws: list[RawMsg] = [(b"s.%d" % n, b"$JS.ACK.S.C.1.%d.%d.1.0" % (n, n), None, b"ok") for n in range(20)]
+    assert frames == [Delivered(b"1", raws)]
+    assert general == []
+    (run,) = frames
+    assert isinstance(run, Delivered)
+    assert encode(run) == b"".join(delivered(number) for number in range(20))
+    assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", raws[7][1], None, b"ok")
+
+
+def test_each_subscription_gets_its_own() -> None:
+    sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
+    frames = decoder_of_rows().feed(b"".join(delivered(number, sid=sid) for number, sid in enumerate(sids)))
+    assert [type(frame) for frame in frames] == [Delivered, Msg, Delivered, Delivered]
+    found = [frame.messages() if isinstance(frame, Delivered) else [frame] for frame in frames]
+    assert [message.sid for run in found for message in run if isinstance(message, Msg)] == sids
+
+
+def test_a_message_that_is_different_interrupts_what_comes_at_once(general: list[int]) -> None:
+    run = b"".join(delivered(number) for number in range(9))
+    different = [delivered(9, b"\r\n"), delivered(9, b"x" * 1025), b"PING\r\n", b"MSG a 1 0\r\n\r\n"]
+    for frame in different:
+        frames = decoder_of_rows().feed(run + frame + run)
+        assert [type(frame) for frame in frames] == [Delivered, type(frames[1]), Delivered]
+    assert general == [len(run)] * 4
+    general.clear()
+    few = b"".join(delivered(number) for number in range(4))  # what follows is read message by message
+    assert [type(frame) for frame in decoder_of_rows().feed(few + delivered(5, b"\r\n") + run)] == [
+        Delivered,
+        *[Msg] * 10,
+    ]
+    assert general == []
+
+
+def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = 0
+
+    class Pattern:
+        def findall(self, data: bytes, position: int) -> list[tuple[bytes, ...]]:
+            nonlocal searched
+            searched += len(data) - position
+            return _DELIVERED.findall(data, position)
+
+    monkeypatch.setattr("jsproto.wire.decoder._DELIVERED", Pattern())
+    lure = delivered(9, b"\r\n" + delivered(9, b"")[:-2])
+    data = (b"".join(delivered(number) for number in range(9)) + lure) * 50
+    frames = decoder_of_rows().feed(data)
+    assert len(frames) == 500
+    assert searched == len(data)
 
 
 def test_a_row_that_ends_costs_no_copy_of_what_follows() -> None:

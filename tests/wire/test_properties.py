@@ -58,6 +58,58 @@ def test_rows_stand_where_their_messages_stood(rows: list[list[Frame]], data: st
     assert decode_rows(data.draw(cut(sent))) == (frames, None, 0)
 
 
+@st.composite
+def deliveries(draw: st.DrawFn) -> bytes:
+    """Messages as consumers deliver them, and what is nearly one."""
+    strange = (
+        st.sampled_from([b"HMSG", b"msg", b"MSG ", b"PING\r\nMSG", b"MSG a\r\nMSG", b"+OK\nMSG"]),
+        st.sampled_from([b"a b", b"a\tb", b"a\nb", b"a\rb", b"\t", b"", b"x" * 513, b"\xff"]),
+        st.sampled_from([b"2", b"1 ", b"1\t", b"", b"\r\n"]),
+        st.sampled_from(
+            [b"$JS.ACK.", b"$JS.ACK", b"r", b"", b"$JS.ACK.\n", b"$JS.ACK.\tx", b"$JS.ACK.x 2", b"$JS.ACK.\r"]
+        ),
+        st.sampled_from([b"02", b"+2", b"2 ", b"", b"1", b"3", b"1 2", b"0 2", b"9999999999"]),
+        st.sampled_from([b"\n", b"\r", b"\r\n\r\n"]),
+        st.sampled_from([b"\n\n", b"\r\n", b"okay", b"o", b"", b"x" * 1025]),
+        st.sampled_from([b"\n", b"", b"\r", b"x\r\n", b"\r\nPING\r\n", b"\r\nMSG a 1  0\r\n\r\n"]),
+    )
+    messages = []
+    for number in range(draw(st.integers(1, 14))):
+        header = draw(
+            st.sampled_from(
+                [None, None, b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: \n\r\nB:b\r\n\r\n", b"NATS/1.0\r\n", b""]
+            )
+        )
+        payload = draw(
+            st.sampled_from(
+                [
+                    b"ok",
+                    b"",
+                    b"\n",
+                    b"MSG a 1 $JS.ACK.e 0\r\n",
+                    b"\r\nMSG a 1 $JS.ACK.e 0\r\n",
+                    b"NATS/1.0\r\n\r\n",
+                    b"x" * 1024,
+                ]
+            )
+        )
+        sizes = b"%d" % len(payload) if header is None else b"%d %d" % (len(header), len(header) + len(payload))
+        verb = b"MSG" if header is None else b"HMSG"
+        messages.append([verb, b"a", b"1", b"$JS.ACK.%d" % number, sizes, b"\r\n", (header or b"") + payload, b"\r\n"])
+    for _ in range(draw(st.integers(0, 2))):
+        part = draw(st.integers(0, 7))
+        draw(st.sampled_from(messages))[part] = draw(strange[part])
+    return b"".join(b" ".join(message[:5]) + b"".join(message[5:]) for message in messages)
+
+
+@given(deliveries(), st.data())
+def test_what_consumers_deliver_is_read_as_it_is_byte_by_byte(sent: bytes, data: st.DataObject) -> None:
+    whole = decode("client", [sent])
+    assert decode("client", one_by_one(sent)) == whole
+    assert decode_rows([sent]) == whole
+    assert decode_rows(data.draw(cut(sent))) == whole
+
+
 @given(st.data())
 def test_bad_bytes_come_to_the_same_for_whoever_takes_rows(data: st.DataObject) -> None:
     sent = data.draw(st.one_of(fragments, damaged("client")))
