@@ -62,7 +62,7 @@ class Timers:
 
     def next(self) -> float | None:
         """The earliest time, None when nothing is armed."""
-        return min(self._when.values(), default=None)
+        return min(self._when.values()) if self._when else None
 
     def expired(self, now: float) -> list[Timer]:
         """Disarm and return what is due at ``now``, earliest first."""

@@ -538,12 +538,15 @@ class Session:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _receive_delivered(self, delivered: Delivered, now: float) -> None:
-        conversation = self._routes.get(delivered.sid)
-        if conversation is not None:
-            for number in range(conversation.receive_many(delivered.raws, now), len(delivered.raws)):
-                if delivered.sid not in self._routes:  # it has unsubscribed
-                    break
-                conversation.receive(delivered.message(number), now)
+        conversation, raws = self._routes.get(delivered.sid), delivered.raws
+        if conversation is None:
+            return
+        taken = conversation.receive_many(raws, now)
+        while taken < len(raws) and delivered.sid in self._routes:  # else it has unsubscribed
+            conversation.receive(delivered.message(taken), now)
+            taken += 1
+            if taken == 1 and delivered.sid in self._routes:  # it has looked at the first one: it may know the others
+                taken += conversation.receive_many(raws[1:], now)
 
     def _receive_row(self, row: Row, now: float) -> None:
         conversation = self._routes.get(row.sid)

@@ -156,33 +156,35 @@ class Decoder:
         """
         found = _DELIVERED.findall(data, position)
         runs: list[Delivered] = []
-        words: list[bytes] = []
-        current, taken, length = b"", 0, 0
         raws: list[RawMsg] = []
+        words: list[bytes] = []  # the sid is in there once for each run
+        current, taken, length = b"", 0, 0
         number_of = _NUMBERS.get
         for has_header, subject, sid, reply, header_digits, digits, header, payload in found:
-            size = len(header) + len(payload)
-            if number_of(digits) != size:  # it may hold CRLF, or be too large; or this is the rest
-                break
+            size = len(payload)
             if has_header:
-                if number_of(header_digits) != len(header):
+                size += len(header)
+                if number_of(header_digits) != len(header) or number_of(digits) != size:
                     break
-                length += len(header_digits) + _LEAST_WITH_HEADER - _LEAST
+                words.append(header_digits)
+                length += _LEAST_WITH_HEADER - _LEAST
+            elif number_of(digits) != size:  # it may hold CRLF, or be too large; or this is the rest
+                break
             if sid != current:
                 current, raws = sid, []
                 runs.append(Delivered(sid, raws))
                 words.append(sid)
             raws.append((subject, reply, header or None, payload))
-            words += (subject, reply)
-            length += len(subject) + len(reply) + len(digits) + size
+            words += (subject, reply, digits)
+            length += size
         for run in runs:
             taken += len(run.raws)
-            length += len(run.raws) * (len(run.sid) + _LEAST)
+            length += len(run.raws) * (len(run.sid) + _LEAST) - len(run.sid)
         text = b"".join(words)
         if taken < len(found) - 2 or b"\t" in text or b"\n" in text or b"\r" in text:
             return self._take_deliveries(data, position, frames)  # not what it looked like
         frames += [run if len(run.raws) > 1 else run.message(0) for run in runs]
-        position += length
+        position += length + len(text)
         return position if taken >= _FEW else self._take_deliveries(data, position, frames)
 
     def _take_deliveries(self, data: bytes, position: int, frames: list[Frame]) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from jsproto import JetStream, Session, connect_options
+from jsproto import ConsumerConfig, JetStream, JSMsg, OrderedConsumer, Session, connect_options
+from jsproto.client.jsmsg import Acker
+from jsproto.grammar.api import ApiSubjects
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PONG, encode_info, encode_msg
 from jsproto.wire.frames import Frame, Sub
@@ -111,6 +113,33 @@ def direct_get(count: int, size: int) -> Job:
             session.receive_data(chunk, 0.0)
             taken += len(batch.pop_many(READ, 0.0))
         if taken != count or not batch.finished:
+            raise AssertionError(f"{taken} of {count} messages came through the core")
+
+    return job
+
+
+def deliver(count: int, size: int) -> Job:
+    """What an ordered consumer delivers, through the session to the reader: parsed, checked for holes, taken."""
+    peer = Connected()
+    session = peer.session
+    acker = Acker(session, session.requests, JSMsg, wants_acks=False)
+    consumer = OrderedConsumer(
+        session, acker, api=ApiSubjects(), inbox="_INBOX.bench", config=ConsumerConfig(), timeout=5.0, now=0.0,
+        stream="DATA", subject="DATA",
+    )  # fmt: skip
+    _, sid = peer.subscription()
+    reply = b"$JS.ACK.DATA.%b.1.%%d.%%d.1750000000123456789.%%d" % consumer.consumer.encode()
+    messages = [
+        encode_msg(b"bench.data", sid, reply % (n, n, count - n), None, bytes(size)) for n in range(1, count + 1)
+    ]
+    chunks = cut(b"".join(messages))
+
+    def job() -> None:
+        taken = 0
+        for chunk in chunks:
+            session.receive_data(chunk, 0.0)
+            taken += len(consumer.pop_many(READ, 0.0))
+        if taken != count:
             raise AssertionError(f"{taken} of {count} messages came through the core")
 
     return job

@@ -211,6 +211,7 @@ CORE: Final = {
     "core-publish-many": core.publish_many,
     "core-parse-msg": core.parse_msg,
     "core-direct-get": core.direct_get,
+    "core-deliver": core.deliver,
     "calibration": core.calibration,
 }
 
@@ -227,9 +228,16 @@ GOALS: Final = (
             ("raw-socket", "cpu", 0.77),  # within 1.3 times of what the loop by hand needs
         )
     ),
-    Goal("cpu", 12, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
-    Goal("rate", 5, ("fetch-ack", "jsproto-sync"), ("fetch-ack", "nats-py")),
-    Goal("cpu", 10, ("ordered-push", "jsproto-sync"), ("ordered-push", "nats-py")),
-    Goal("cpu", 10, ("ordered-push-callback", "jsproto-sync"), ("ordered-push", "nats-py")),
+    *(
+        goal
+        for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")
+        for goal in (
+            Goal("cpu", 12, ("fetch-ack", driver), ("fetch-ack", "nats-py")),
+            Goal("rate", 5, ("fetch-ack", driver), ("fetch-ack", "nats-py")),
+            Goal("cpu", 10, ("ordered-push", driver), ("ordered-push", "nats-py")),
+            Goal("cpu", 0.8, ("ordered-push-callback", driver), ("ordered-push", driver)),  # a callback and an
+            Goal("cpu", 0.8, ("ordered-push", driver), ("ordered-push-callback", driver)),  # iterator cost the same
+        )
+    ),
 )  # fmt: skip
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

@@ -198,9 +198,10 @@ class PushSubscription(PushSubscriptionBase):
     async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         SERVING.set(self)
         ended: Error | None = None
+        session, taken = self._connection._session, self._taken
         try:
-            while self._serves:
-                message = self._taken.popleft() if self._taken else await self._next(None)
+            while not (self._stopped or session.closed):
+                message = taken.popleft() if taken else await self._next(None)
                 try:
                     done = callback(message)
                     if done is not None and inspect.isawaitable(done):

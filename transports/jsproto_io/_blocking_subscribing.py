@@ -195,9 +195,10 @@ class PushSubscription(PushSubscriptionBase):
 
     def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         ended: Error | None = None
+        session, taken = self._connection._session, self._taken
         try:
-            while self._serves:
-                message = self._taken.popleft() if self._taken else self._next(None)
+            while not (self._stopped or session.closed):
+                message = taken.popleft() if taken else self._next(None)
                 try:
                     callback(message)
                     if acknowledge:

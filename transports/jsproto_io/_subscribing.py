@@ -35,7 +35,8 @@ class PushSubscriptionBase:
         self._core = core
         self._taken: deque[Any] = deque()
         self._served: Ticket[None] | None = None  # completed when the callback has had the last message
-        self._stopped = False  # the callback is to get no more
+        # The callback is to get no more; nor is it on a closed connection, where what it does would be done again.
+        self._stopped = False
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
@@ -49,11 +50,6 @@ class PushSubscriptionBase:
     def _check_free(self) -> None:
         if self._served is not None:
             raise LocalProtocolError("this subscription has a callback, which gets the messages")
-
-    @property
-    def _serves(self) -> bool:
-        """Whether the callback is to get what has come: what it did on a closed connection would be done again."""
-        return not (self._stopped or self._connection.is_closed)
 
     def _fail(self, error: Exception) -> None:
         self._tell(CallbackFailed(self.subject, error))
