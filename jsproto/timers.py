@@ -30,6 +30,7 @@ class Timer(Enum):
     PAGE = "the next message of a Direct Get page must have come"
     HEARTBEAT = "a consumer must have delivered a message or a heartbeat"
     PULL_AGAIN = "a pull request that was refused may be served now"
+    PULL_OVERDUE = "the oldest pull request must have ended"
     CREATED = "a consumer that is being created must be there"
     CREATE = "it is time to create a consumer again"
     DRAINED = "what a drained subscription has buffered must have been taken"

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.api import Api, succeeded
 from jsproto.client.jsmsg import DEFAULT_ACK_WAIT, Acker, Delivery
 from jsproto.client.pull import HEARTBEATS_MISSED, PullConsumer
-from jsproto.errors import PushBasedError, RemoteProtocolError
+from jsproto.errors import Error, PushBasedError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
 from jsproto.grammar.times import format_timestamp
@@ -123,7 +124,20 @@ class Consumers(Api):
             api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),
             max_batch=config.max_batch, max_expires=(config.max_expires or 0) / _SECOND,
             max_request_bytes=config.max_bytes, options=options, heartbeats_missed=heartbeats_missed,
+            look=lambda pull, at: self.session.run(_look_for(self, pull, at)),
         )  # fmt: skip
+
+
+def _look_for(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:
+    """Tell ``pull`` whether its consumer is gone; what nobody can say it is not told."""
+    gone: Error | None = None
+    try:
+        yield js.consumer_info(pull.stream, pull.consumer, now=now)
+    except (ConsumerNotFoundError, StreamNotFoundError) as error:
+        gone = error
+    except Error:
+        pass
+    pull.looked(gone)
 
 
 def _change_consumer(

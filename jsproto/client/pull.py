@@ -8,7 +8,8 @@ status says was not served is taken off it, and a ledger that has nothing left t
 Rules: every fetch ends: by its last message, by a status, by an error, by silence. A fetch that got something returns
 it; the error comes with the next one. An empty fetch is no error. A lost link ends requests but no fetch: what is
 missing is asked for again on the new one. The stream of messages asks for more when what is buffered or under way has
-fallen to the threshold, never for more than fits, and never by polling.
+fallen to the threshold, never for more than fits, and never by polling. A request that has not ended by its time was
+lost, and is made again. Where nobody answers, whoever made this is asked to look whether the consumer is there still.
 
 Server facts (section 5): nothing is said of a full ``max_ack_pending``, so a request that would not wait is given up
 after ``patience``, and forgotten by the server because nobody listens to its inbox any more. A partial request that
@@ -110,7 +111,9 @@ class _Request:
 class _Refill:
     """How the stream of messages keeps itself filled: by messages, or by bytes."""
 
-    __slots__ = ("again", "expires", "heartbeat", "max_bytes", "max_msgs", "refused_at", "threshold", "whole")
+    __slots__ = (
+        "again", "expires", "heartbeat", "max_bytes", "max_msgs", "refused_at", "refused_from", "threshold", "whole",
+    )  # fmt: skip
 
     def __init__(self, max_msgs: int, max_bytes: int, threshold: int, expires: float, heartbeat: float) -> None:
         self.max_msgs = max_msgs
@@ -119,8 +122,19 @@ class _Refill:
         self.expires = expires
         self.heartbeat = heartbeat
         self.again = RETRY_FIRST
-        self.refused_at: float | None = None
+        self.refused_from: float | None = None  # when the refusals that follow each other began
+        self.refused_at = 0.0  # when the last one came
         self.whole = False  # the next message needs all the room there is
+
+    def refused(self, now: float) -> float | None:
+        """A request was refused: seconds until it may be served, None when that has gone on for too long."""
+        if self.refused_from is None or now - self.refused_at > 2 * RETRY_MOST:  # between them one was served
+            self.again, self.refused_from = RETRY_FIRST, now
+        self.refused_at = now
+        if now - self.refused_from >= RETRY_FOR:
+            return None
+        pause, self.again = self.again, min(2 * self.again, RETRY_MOST)
+        return pause
 
 
 class PullConsumer(Drainable, Generic[D]):
@@ -131,8 +145,8 @@ class PullConsumer(Drainable, Generic[D]):
     """
 
     __slots__ = (
-        "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full",
-        "_group", "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_lost", "_missed",
+        "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full", "_group",
+        "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_look", "_looking", "_lost", "_missed",
         "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_starts", "_stopped", "_timers",
         "acker", "consumer", "dropped", "error", "stream",
     )  # fmt: skip
@@ -151,6 +165,7 @@ class PullConsumer(Drainable, Generic[D]):
         max_request_bytes: int | None = None,
         options: Mapping[str, Any] | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
+        look: Callable[[PullConsumer[D], float], object] | None = None,
         pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> None:
@@ -158,7 +173,8 @@ class PullConsumer(Drainable, Generic[D]):
 
         ``max_batch``, ``max_expires`` (seconds) and ``max_request_bytes`` are the consumer's limits, which the stream
         of messages respects by itself. ``options``: further fields of the requests, such as ``group``.
-        ``heartbeats_missed``: how many intervals of silence are an alarm. The limits bound what comes unasked.
+        ``heartbeats_missed``: how many intervals of silence are an alarm. ``look``: called, with the time, when nobody
+        answers, and to be followed by ``looked``. The limits bound what comes unasked.
         """
         self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)  # what is in there, nobody asked for
         if not heartbeats_missed > 0:
@@ -177,6 +193,8 @@ class PullConsumer(Drainable, Generic[D]):
         self._group = "group" in self._options
         self._pin: bytes | None = None
         self._missed = heartbeats_missed
+        self._look = look
+        self._looking = False
         self._full = False
         self._ledger: dict[bytes, _Request] = {}
         self._requests = 0
@@ -315,6 +333,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._fill(now)
         if beat and self._asked_msgs and Timer.HEARTBEAT not in self._timers:  # by fetches that were given up
             self._watch_from(now, beat)
+        self._expect_end()
         return self._starts
 
     def stop(self, now: float, started: int | None = None) -> None:
@@ -425,6 +444,10 @@ class PullConsumer(Drainable, Generic[D]):
         for timer in self._timers.expired(now):
             if timer is Timer.PULL_AGAIN:
                 self._ask_again(now)
+            elif timer is Timer.PULL_OVERDUE:
+                self._forget_old(now)
+                self._fill(now)
+                self._expect_end()
             else:
                 self._watch(now)
         for fetch in [fetch for fetch in self._fetches if fetch._until <= now]:
@@ -436,6 +459,15 @@ class PullConsumer(Drainable, Generic[D]):
         ends = [fetch._until for fetch in self._fetches]
         timer = self._timers.next()
         return min(ends if timer is None else [timer, *ends], default=None)
+
+    def looked(self, error: Error | None) -> None:
+        """The consumer was looked for: ``error`` says that it is gone, None that it is there, or that nobody knows."""
+        self._looking = False
+        if error is not None:
+            for fetch in list(self._fetches):
+                self._finish_or_fail(fetch, error)
+            if self._refill is not None:
+                self._break_off(error)
 
     def link_lost(self, error: Error, now: float) -> None:
         """The requests are lost; what is missing is asked for on a new link, unless the session has ended."""
@@ -543,6 +575,7 @@ class PullConsumer(Drainable, Generic[D]):
         else:
             if refill.heartbeat:
                 self._watch_from(now, refill.heartbeat)
+            self._expect_end()
 
     def _request(self, body: dict[str, Any], request: _Request) -> bytes:
         """Send a pull request; its reply subject."""
@@ -583,6 +616,12 @@ class PullConsumer(Drainable, Generic[D]):
                 break
             del ledger[reply]
             self._settle(0, 0)
+
+    def _expect_end(self) -> None:
+        """The stream of messages looks at its oldest request again when that must have ended."""
+        if self._refill is not None and self._ledger:
+            self._timers.set(Timer.PULL_OVERDUE, next(iter(self._ledger.values())).expires_at)
+            self._outbox.rearm(self)
 
     def _settle(self, messages: int, size: int) -> None:
         """A request has left the ledger with so much not served: what may still come is no more than is in there."""
@@ -635,6 +674,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._unpin(status)
             self._again_at(now + fetch._again)
             fetch._again = min(2 * fetch._again, RETRY_MOST)
+            self._look_after(status.error, now)
         elif status.meaning is Meaning.HIDDEN or fetch._raws:
             self._finish(fetch)
         else:
@@ -646,7 +686,7 @@ class PullConsumer(Drainable, Generic[D]):
         if refill is None:
             return
         if status.meaning is Meaning.HIDDEN:
-            refill.again, refill.refused_at = RETRY_FIRST, None
+            refill.refused_from = None
             self._fill(now)
         elif type(status.error) is MessageSizeError and request.max_bytes < refill.max_bytes:
             refill.whole = True  # it may fit when all the room is free
@@ -655,15 +695,20 @@ class PullConsumer(Drainable, Generic[D]):
             self._fill(now)  # it ended full
         elif status.meaning is Meaning.RETRY or type(status.error) is NoRespondersError:
             self._unpin(status)
-            if refill.refused_at is None:
-                refill.refused_at = now
-            if now - refill.refused_at >= RETRY_FOR:
+            pause = refill.refused(now)
+            if pause is None:
                 self._break_off(status.error)
                 return
-            self._again_at(now + refill.again)
-            refill.again = min(2 * refill.again, RETRY_MOST)
+            self._again_at(now + pause)
+            self._look_after(status.error, now)
         else:
             self._break_off(status.error)
+
+    def _look_after(self, refusal: Error, now: float) -> None:
+        """Nobody answered: there is no leader now, or no consumer."""
+        if type(refusal) is NoRespondersError and self._look is not None and not self._looking:
+            self._looking = True
+            self._look(self, now)
 
     def _unpin(self, status: ConsumerStatus) -> None:
         if type(status.error) is PinnedError:

@@ -2,9 +2,10 @@
 
 Rules: a gap in the consumer's count, a restart of it and a silence longer than three heartbeats are events; messages
 that are acknowledged come again by themselves. In a queue group nobody can tell what is missing, so nobody looks. A
-push consumer that is deleted says nothing: a silent one is asked for, and when it is gone so is the subscription. The
-end of a subscription deletes the consumer if the subscription created it and has it to itself. That is after
-everything has been delivered, and dealt with, when it is drained.
+push consumer that is deleted says nothing: a silent one is asked for, and when it is gone, or delivers elsewhere, so
+is the subscription. Where there are no heartbeats, as in queue groups, silence is no alarm, but it is asked for all
+the same, after ``LOOK_AFTER`` seconds. The end of a subscription deletes the consumer if the subscription created it
+and has it to itself. That is after everything has been delivered, and dealt with, when it is drained.
 
 Not here: finding or creating the consumer (``subscribe``), the buffer and the statuses (``inflow``).
 """
@@ -17,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.inflow import Inflow
 from jsproto.client.jsmsg import Acker, Delivery
-from jsproto.errors import ConnectionClosedError, Error, NotJSMessageError, PermissionsViolationError
+from jsproto.errors import (
+    ConfigMismatchError,
+    ConnectionClosedError,
+    Error,
+    NotJSMessageError,
+    PermissionsViolationError,
+)
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Delivery)
 
+LOOK_AFTER: Final = 15.0  # seconds of silence until a consumer without heartbeats is asked for
 DRAIN_TIMEOUT: Final = 30.0  # seconds in which what a drained subscription has buffered is to be taken
 
 
@@ -40,7 +48,7 @@ class PushConsumer(Inflow[D]):
     server described it when the subscription was made; None before).
     """
 
-    __slots__ = ("_deletion", "_draining", "_js", "_session", "_sid", "info", "owned")
+    __slots__ = ("_deletion", "_deliver_subject", "_draining", "_is_alarm", "_js", "_session", "_sid", "info", "owned")
 
     def __init__(
         self,
@@ -60,6 +68,10 @@ class PushConsumer(Inflow[D]):
         super().__init__(js.session, acker, now=now, **keywords)
         self.owned = False
         self.info: ConsumerInfo | None = None
+        self._deliver_subject = deliver_subject
+        self._is_alarm = self._patience > 0  # silence is told
+        if not (self._patience or self._raw):
+            self._patience = LOOK_AFTER
         self._js = js
         self._session = js.session
         self._draining = False
@@ -158,7 +170,7 @@ class PushConsumer(Inflow[D]):
             self._session.emit(DeliveriesLost(stream, consumer, expected, found - 1))
 
     def _silent(self, first: bool, now: float) -> None:
-        if first:
+        if first and self._is_alarm:
             self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._heard_at))
         self._session.run(self._look_after(now))
 
@@ -185,9 +197,12 @@ class PushConsumer(Inflow[D]):
     # -- scripts -------------------------------------------------------------------------------------------------------
 
     def _look_after(self, now: float) -> Generator[Ticket[Any], Any, None]:
-        """Is the consumer still there?"""
+        """Is the consumer still there, and is it still ours?"""
         try:
-            yield self._js.consumer_info(self.stream, self.consumer, now=now)
+            info = yield self._js.consumer_info(self.stream, self.consumer, now=now)
+            if info.config.deliver_subject != self._deliver_subject:
+                self.owned = False
+                self._leave(ConfigMismatchError(self.stream, self.consumer, ["deliver_subject"]))
         except (ConsumerNotFoundError, StreamNotFoundError) as gone:
             self.owned = False
             self._leave(gone)

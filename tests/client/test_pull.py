@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.jsmsg import JSMsg
 from jsproto.client.pull import ANSWER_GRACE, MAX_REQUESTS, RETRY_FOR, Fetch, PullConsumer
 from jsproto.errors import (
@@ -671,6 +672,105 @@ def test_a_stream_of_messages_sits_out_an_election(text: str) -> None:
         (request,) = requests
     assert RETRY_FOR <= pulling.now - started <= RETRY_FOR + 1
     assert readable.error is not None
+
+
+def looks(pulling: Pulling) -> list[bytes]:
+    """Where answers go to the questions for the consumer that were sent since the last call."""
+    return [pub.reply or b"" for pub in pulling.published() if pub.subject == b"$JS.API.CONSUMER.INFO.S.C"]
+
+
+GONE = b'{"error":{"code":404,"err_code":10014,"description":"consumer not found"}}'
+THERE = b'{"stream_name":"S","name":"C","config":{}}'
+
+
+def test_a_stream_of_messages_whose_consumer_is_not_there_ends_at_once() -> None:
+    pulling, request = streaming(max_msgs=10)
+    readable = pulling.consumer.readable()
+    pulling.status(request, "503")
+    (look,) = looks(pulling)
+    assert not readable.done  # it may be an election
+    pulling.deliver(look, GONE)
+    assert isinstance(readable.error, ConsumerNotFoundError)
+    pulling.advance(60)
+    assert pulling.requests() == []
+
+
+@pytest.mark.parametrize("answer", [THERE, None])
+def test_a_stream_of_messages_waits_for_a_consumer_that_is_there(answer: bytes | None) -> None:
+    pulling, request = streaming(max_msgs=10)
+    pulling.status(request, "503")
+    (look,) = looks(pulling)
+    pulling.advance(0.05)
+    request = pulling.request()
+    pulling.status(request, "503")
+    assert looks(pulling) == []  # one question at a time
+    if answer is None:
+        pulling.advance(10)
+    else:
+        pulling.deliver(look, answer)
+        pulling.advance(0.1)
+    (request,) = pulling.requests()
+    pulling.status(request, "503")
+    assert len(looks(pulling)) == 1
+    assert not pulling.consumer.readable().done
+
+
+def test_a_fetch_whose_consumer_goes_during_an_election_ends_at_once() -> None:
+    pulling = Pulling()
+    fetch = pulling.fetch(1, 60)
+    pulling.status(pulling.request(), LEADER)
+    pulling.advance(0.05)
+    pulling.status(pulling.request(), "503")
+    (look,) = looks(pulling)
+    pulling.deliver(look, GONE)
+    assert isinstance(failed(fetch), ConsumerNotFoundError)
+
+
+def test_a_request_that_was_lost_is_made_again_when_it_must_have_ended() -> None:
+    pulling, first = streaming(max_msgs=10, heartbeat=0, expires=20)
+    assert "idle_heartbeat" not in first
+    pulling.numbered(6)
+    assert len(pulling.popped()) == 6
+    second = pulling.request()
+    assert second["batch"] == 6
+    pulling.advance(5)
+    pulling.status(first, TIMED_OUT % (4, 0))
+    pulling.numbered(1)  # of the second request, of which nothing is heard any more
+    assert pulling.popped() == [b"7"]
+    third = pulling.request()
+    assert third["batch"] == 5
+    pulling.advance(15.9)
+    assert pulling.requests() == []
+    pulling.advance(0.1)  # a second behind the end of the second request
+    assert pulling.request()["batch"] == 5
+    assert pulling.consumer.under_way == 10
+    pulling.advance(5)  # and of the third
+    assert pulling.request()["batch"] == 5
+    assert pulling.events() == []
+
+
+def test_a_request_that_was_given_up_and_lost_does_not_hold_up_the_stream_of_messages() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(20, 5), pulling.now)
+    pulling.published()
+    pulling.consumer.start(now=pulling.now, max_msgs=10, heartbeat=0)
+    assert pulling.requests() == []
+    pulling.advance(6)
+    assert pulling.request()["batch"] == 10
+
+
+def test_refusals_long_apart_do_not_add_up() -> None:
+    pulling, request = streaming(max_msgs=1, threshold=0)
+    for _ in range(3):
+        pulling.status(request, LEADER)
+        pulling.advance(0.05)
+        for _ in range(60):  # all are served whole, so no status says that it is well again
+            pulling.request()
+            pulling.numbered(1)
+            assert len(pulling.popped()) == 1
+            pulling.advance(1)
+        (request,) = pulling.requests()
+    assert not pulling.consumer.readable().done
 
 
 def test_a_refusal_is_forgotten_when_something_comes() -> None:

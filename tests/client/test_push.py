@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.jsmsg import JSMsg
-from jsproto.client.push import DRAIN_TIMEOUT, PushConsumer
+from jsproto.client.push import DRAIN_TIMEOUT, LOOK_AFTER, PushConsumer
 from jsproto.client.subscribe import Wanted
 from jsproto.errors import (
+    ConfigMismatchError,
     ConflictError,
     ConnectionClosedError,
     ConnectionLostError,
@@ -306,7 +307,7 @@ def test_three_heartbeats_missed_are_an_alarm_once() -> None:
     assert silences(s) == [pytest.approx(3.0)]
     ((what, _, look),) = s.h.asked()
     assert what == "CONSUMER.INFO.S.D"
-    s.h.reply_to(look, info("D", {}))
+    s.h.reply_to(look, info("D", {"deliver_subject": s.deliver}))
     s.h.advance(3.0)  # still silent: looked after, not told again
     ((_, _, look),) = s.h.asked()
     assert s.h.events() == []
@@ -326,9 +327,37 @@ def test_how_many_heartbeats_is_a_choice() -> None:
     assert len(s.h.events()) == 1
 
 
-def test_without_heartbeats_nobody_waits_for_them() -> None:
-    s = Subscribed(options={"idle_heartbeat": 0.0})
+@pytest.mark.parametrize(("queue", "options"), [("D", None), (None, {"idle_heartbeat": 0.0})])
+def test_without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for(queue: Any, options: Any) -> None:
+    s = Subscribed(queue=queue, options=options)
+    readable = s.push.readable()
+    s.h.advance(LOOK_AFTER - 1)
+    s.message(1)
+    s.h.advance(LOOK_AFTER - 1)
+    assert s.h.asked() == []
+    s.h.advance(1)
+    ((what, _, look),) = s.h.asked()
+    assert what == "CONSUMER.INFO.S.D"
+    s.h.reply_to(look, info("D", {"deliver_subject": s.deliver}))
+    s.h.advance(LOOK_AFTER)
+    ((_, _, look),) = s.h.asked()
+    assert s.h.events() == []
+    assert s.take() == [b"x"]
+    readable = s.push.readable()
+    s.h.reply_to(look, refusal(404, 10014))
+    assert isinstance(readable.error, ConsumerNotFoundError)
     assert s.push.deadline() is None
+
+
+def test_a_consumer_that_delivers_elsewhere_ends_it() -> None:
+    s = Subscribed()
+    s.h.advance(3.0)
+    ((_, _, look),) = s.h.asked()
+    s.h.reply_to(look, info("D", {"deliver_subject": "somewhere.else"}))
+    with pytest.raises(ConfigMismatchError, match="deliver_subject"):
+        s.push.readable().result()
+    s.push.unsubscribe(s.h.now)
+    assert s.h.asked() == []  # it is somebody else's now
 
 
 def test_a_consumer_that_is_gone_ends_it() -> None:

@@ -313,6 +313,12 @@ async def test_a_consumer_that_is_deleted_ends_the_stream_of_messages(server: An
             await js.delete_consumer(sub.stream, "C")
             with pytest.raises(ConsumerDeletedError):
                 await messages.next_msg()
+        _, gone = await pulling(nc, 0)
+        await js.delete_consumer(gone.stream, "C")
+        for heartbeat in (None, 0):
+            async with gone.messages(heartbeat=heartbeat) as messages:  # nobody answers
+                with pytest.raises(ConsumerNotFoundError):
+                    await messages.next_msg(timeout=5)
         assert (sub.pending_msgs, sub.pending_bytes, sub.dropped, sub.consumer) == (0, 0, 0, "C")
 
 

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client import push
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,
@@ -369,6 +370,21 @@ async def test_a_consumer_that_is_deleted_ends_its_subscription(server: Any, con
         await until(lambda: [event for event in events if isinstance(event, SubscriptionFailed)])
         silent = [event for event in events if isinstance(event, ConsumerSilent)]
         assert {event.consumer for event in silent} == {subscription.consumer, served.consumer}
+
+
+async def test_members_of_a_queue_group_notice_that_their_consumer_is_deleted(
+    server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "LOOK_AFTER", 0.05)
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc)
+        members = [await js.subscribe(f"{name}.a", queue="Q") for _ in range(2)]
+        await js.delete_consumer(name, "Q")
+        for member in members:
+            with pytest.raises(ConsumerNotFoundError):
+                await member.next_msg(timeout=PATIENCE)
+        assert not [event for event in events if isinstance(event, ConsumerSilent)]
 
 
 async def test_flow_control_lets_a_large_stream_through_a_small_buffer(server: Any, connect: Connect) -> None:

@@ -170,7 +170,8 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
         ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way; more is asked for when that
         has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
-        ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta.
+        ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta. With 0 for never, a request
+        that was lost is missed, and made again, a second after it must have expired.
         """
         started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
         return PullMessages(self._core, max_msgs, started, self._connection)
@@ -223,10 +224,11 @@ class PullMessages(PullMessagesBase[JSMsg]):
     """Messages of a consumer as they come. Made by ``PullSubscription.messages()``.
 
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, or this is closed; it raises
-    what the server says (as of ``fetch``), ConnectionLostError when the connection has failed. Elections of a new
-    leader are sat out, and a consumer that is silent is asked again (event ConsumerSilent). As a context manager it
-    closes at the end, and a loop that is left closes what only it has; what was not taken is for the next fetch, or
-    stream of messages, of the subscription.
+    what the server says (as of ``fetch``), ConsumerNotFoundError or StreamNotFoundError when there is no such consumer
+    (any more), ConnectionLostError when the connection has failed. Elections of a new leader are sat out, and
+    a consumer that is silent is asked again (event ConsumerSilent). As a context manager it closes at the end, and a
+    loop that is left closes what only it has; what was not taken is for the next fetch, or stream of messages, of the
+    subscription.
     """
 
     def __init__(self, core: PullConsumer[JSMsg], max_msgs: int | None, started: int, connection: Connection) -> None:

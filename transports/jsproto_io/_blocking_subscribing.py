@@ -136,8 +136,8 @@ class PushSubscription(PushSubscriptionBase):
         """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
 
         TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
-        the connection has failed, ConsumerNotFoundError when the consumer was deleted. LocalProtocolError when it has
-        a callback.
+        the connection has failed, ConsumerNotFoundError when the consumer was deleted, which is noticed by its silence:
+        after the alarm, or 15 s where there are no heartbeats. LocalProtocolError when it has a callback.
         """
         self._check_free()
         try:
