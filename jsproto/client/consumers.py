@@ -89,10 +89,10 @@ class Consumers(Api):
         return self.session.run(_all_pages(self, subject, ConsumerInfo.from_json, now, timeout))
 
     def pause_consumer(
-        self, stream: str, name: str, until: int | None, *, now: float, timeout: float | None = None
+        self, stream: str, name: str, pause_until: int | None, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerPause]:
-        """Let a consumer deliver nothing until ``until``, in nanoseconds since the epoch; None resumes it."""
-        body = {} if until is None else {"pause_until": format_timestamp(until)}
+        """Let a consumer deliver nothing until then, in nanoseconds since the epoch; None resumes it."""
+        body = {} if pause_until is None else {"pause_until": format_timestamp(pause_until)}
         return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
 
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:

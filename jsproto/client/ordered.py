@@ -225,7 +225,7 @@ class OrderedConsumer(Inflow[D]):
         self._floor = last
         self._attempts = 0
         if self._restating:
-            self._restating = parse_jsack(reply).pending > 0
+            self._restating = parse_jsack(reply).num_pending > 0
             count.following = NEVER
         return count.stream_seq > last
 

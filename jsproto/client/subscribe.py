@@ -13,7 +13,7 @@ Not here: what happens afterwards (``push``, ``ordered``, ``pull``).
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
@@ -63,7 +63,8 @@ class Wanted:
 
     ``subject``: what to receive, None for all that the consumer has. ``stream``: its name, None to find it by the
     subject. ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that
-    must be there. ``queue``: a group that shares the messages. ``options``: fields of ConsumerConfig.
+    must be there. ``queue``: a group that shares the messages. ``base``: what the consumer is to be like, and
+    ``options``: fields of ConsumerConfig that change it.
     """
 
     subject: str | None
@@ -73,6 +74,7 @@ class Wanted:
     queue: str | None = None
     pull: bool = False
     options: Mapping[str, Any] | None = None
+    base: ConsumerConfig | None = None
     config: ConsumerConfig = field(init=False)
     name: str | None = field(init=False)
 
@@ -88,14 +90,21 @@ class Wanted:
             check_queue(self.queue)
         if self.durable is not None and self.consumer is not None:
             raise LocalProtocolError("give durable, for a consumer that may be created, or consumer, not both")
+        given = self.given
         for name in ("durable_name", "name", "deliver_group", *_FILTERS):
-            if name in options and (name != "filter_subjects" or self.subject is not None):
+            if name in given and (name != "filter_subjects" or self.subject is not None):
                 raise LocalProtocolError(f"{name} follows from the other arguments of a subscription")
         self.name = self.consumer or self.durable or (None if self.pull else self.queue)
         if self.name is not None:
             check_name(self.name, "consumer")
-        self.config = ConsumerConfig(ack_policy=None).updated(**options)
+        self.config = (self.base or ConsumerConfig(ack_policy=None)).updated(**options)
         self._check()
+
+    @property
+    def given(self) -> set[str]:
+        """The fields of the configuration that the caller has set."""
+        own = () if self.base is None else (each.name for each in fields(self.base) if getattr(self.base, each.name))
+        return {*own, *(self.options or {})}
 
     def _check(self) -> None:
         config = self.config
@@ -338,7 +347,9 @@ def _subscribe_ordered(
 
 def _ordered_config(wanted: Wanted) -> ConsumerConfig:
     """What an ordered consumer delivers; LocalProtocolError for what it settles itself."""
-    settled = sorted(_SETTLED & set(wanted.options or {}))
+    settled = sorted(_SETTLED & wanted.given)
+    if wanted.base is not None and wanted.config.ack_policy == "explicit":  # what every configuration begins with
+        settled.remove("ack_policy")
     if settled:
         raise LocalProtocolError(f"an ordered consumer settles {', '.join(settled)} itself")
     if wanted.queue is not None or wanted.name is not None:

@@ -2,8 +2,8 @@
 
 Version 1 has nine tokens, version 2 eleven or more::
 
-    $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<timestamp>.<pending>
-    $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<delivered>. ... .<pending>[.<more>]
+    $JS.ACK.<stream>.<consumer>.<num delivered>.<stream seq>.<consumer seq>.<timestamp>.<num pending>
+    $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<num delivered>. ... .<num pending>[.<more>]
 
 Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII
 digits, at most 2**64 - 1. Anything else is not a JetStream message: NotJSMessageError, and nothing but that.
@@ -30,12 +30,20 @@ _MAX_DIGITS: Final = 20  # of one number, on average: enough to keep int() from 
 
 
 @event
+class Sequences:
+    """A message's place: its sequence in the ``stream``, and the number of this delivery at the ``consumer``."""
+
+    stream: int
+    consumer: int
+
+
+@event
 class JSAck:
     """What a delivered message's reply subject says about the delivery.
 
     ``domain`` and ``account_hash`` are None in version 1; ``domain`` is None too where version 2 says ``_``,
-    no domain. ``delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
-    the message was stored, in nanoseconds since the epoch. ``pending`` is how many messages wait for the
+    no domain. ``num_delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
+    the message was stored, in nanoseconds since the epoch. ``num_pending`` is how many messages wait for the
     consumer after this one.
     """
 
@@ -43,11 +51,10 @@ class JSAck:
     account_hash: str | None
     stream: str
     consumer: str
-    delivered: int
-    stream_seq: int
-    consumer_seq: int
+    num_delivered: int
+    sequence: Sequences
     timestamp: int
-    pending: int
+    num_pending: int
 
 
 def parse_jsack(reply: bytes) -> JSAck:
@@ -64,12 +71,13 @@ def parse_jsack(reply: bytes) -> JSAck:
     values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
     if max(values) > _MAX_UINT64:
         _refuse(reply)
+    counts = values[0], Sequences(values[1], values[2]), values[3], values[4]
     try:
         stream, consumer = names[-2].decode(), names[-1].decode()
         if count == 9:
-            return JSAck(None, None, stream, consumer, *values)
+            return JSAck(None, None, stream, consumer, *counts)
         domain = names[0].decode()
-        return JSAck(None if domain == _NO_DOMAIN else domain, names[1].decode(), stream, consumer, *values)
+        return JSAck(None if domain == _NO_DOMAIN else domain, names[1].decode(), stream, consumer, *counts)
     except UnicodeDecodeError:
         _refuse(reply)
 
@@ -109,7 +117,7 @@ def build_jsack(ack: JSAck) -> bytes:
 
     The names must be legal tokens; that is checked where streams and consumers are created.
     """
-    numbers = (ack.delivered, ack.stream_seq, ack.consumer_seq, ack.timestamp, ack.pending)
+    numbers = (ack.num_delivered, ack.sequence.stream, ack.sequence.consumer, ack.timestamp, ack.num_pending)
     names = b"%b.%b" % (ack.stream.encode(), ack.consumer.encode())
     if ack.account_hash is not None:
         domain = _NO_DOMAIN if ack.domain is None else ack.domain

@@ -22,7 +22,7 @@ from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
 from jsproto.grammar.headers import appended, first_value
-from jsproto.grammar.jsack import JSAck, build_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
 from jsproto.grammar.times import Nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
@@ -383,8 +383,8 @@ class Consumer(Conversation):
         account_hash = ACCOUNT_HASH if node.ack_version == 2 else None
         return build_jsack(
             JSAck(
-                node.domain, account_hash, self._stream.config.name, self.name, deliveries, stored.seq, self._seq + 1,
-                stored.timestamp, pending,
+                node.domain, account_hash, self._stream.config.name, self.name, deliveries,
+                Sequences(stored.seq, self._seq + 1), stored.timestamp, pending,
             )
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from jsproto.client.jsmsg import JSMsg
 from jsproto.client.pull import Fetch, PullConsumer
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
-from jsproto.grammar.jsack import JSAck, build_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
@@ -48,7 +48,7 @@ class Pulling(Harness):
         """The ack reply subject of the next message."""
         self.sequence += 1
         hash_ = "abcdefgh" if self.v2 else None
-        return build_jsack(JSAck(None, hash_, "S", "C", 1, self.sequence, self.sequence, 1_000, 0))
+        return build_jsack(JSAck(None, hash_, "S", "C", 1, Sequences(self.sequence, self.sequence), 1_000, 0))
 
     def messages(self, *payloads: bytes, header: bytes | None = None, reply: bytes | None = None) -> None:
         """The consumer delivers these."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jsproto.grammar.jsack import JSAck, build_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
@@ -19,8 +19,8 @@ def ack_subject(
 ) -> bytes:  # fmt: skip
     """The reply subject of a delivery."""
     domain, account = ("hub", "szMpdrwD") if v2 else (None, None)
-    stream_seq = consumer_seq if stream_seq is None else stream_seq
-    return build_jsack(JSAck(domain, account, "S", consumer, delivered, stream_seq, consumer_seq, CREATED, pending))
+    sequence = Sequences(consumer_seq if stream_seq is None else stream_seq, consumer_seq)
+    return build_jsack(JSAck(domain, account, "S", consumer, delivered, sequence, CREATED, pending))
 
 
 def heartbeat(last_consumer: int | str, last_stream: int = 0, stalled: str | None = None) -> bytes:

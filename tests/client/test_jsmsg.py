@@ -19,7 +19,7 @@ from jsproto.errors import (
     RemoteProtocolError,
     TimeoutError,
 )
-from jsproto.grammar.jsack import JSAck
+from jsproto.grammar.jsack import JSAck, Sequences
 from jsproto.wire.frames import Msg
 from tests.client.pulling import Pulling
 
@@ -227,7 +227,7 @@ def test_a_message() -> None:
     pulling = Pulling(v2=True)
     (message,) = pulling.some(header=b"NATS/1.0\r\nA: b\r\n\r\n")
     assert (message.subject, message.data, message.headers["A"]) == ("s.a", b"x", "b")
-    assert message.metadata == JSAck(None, "abcdefgh", "S", "C", 1, 1, 1, 1_000, 0)
+    assert message.metadata == JSAck(None, "abcdefgh", "S", "C", 1, Sequences(1, 1), 1_000, 0)
     assert repr(message) == "<JSMsg 's.a' 1 bytes>"
     (message,) = pulling.some()
     assert len(message.headers) == 0

@@ -70,7 +70,7 @@ def test_both_versions_of_ack_subjects_are_messages(v2: bool) -> None:
     fetch = pulling.fetch(1)
     pulling.messages(b"1")
     (message,) = pulling.consumer.take(fetch)
-    assert (message.metadata.stream, message.metadata.consumer_seq) == ("S", 1)
+    assert (message.metadata.stream, message.metadata.sequence.consumer) == ("S", 1)
     message.ack()
     assert pulling.acks() == [(b"1", b"+ACK")]
 

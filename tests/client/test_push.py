@@ -96,7 +96,7 @@ def test_messages_come_in_order_and_can_be_acknowledged(v2: bool) -> None:
     assert (s.push.pending_msgs, s.push.pending_bytes) == (5, 5)
     first, second = s.push.pop_many(2, s.h.now)
     assert (first.data, second.data, s.push.pending_bytes) == (b"1", b"2", 3)
-    assert first.metadata.stream_seq == 1
+    assert first.metadata.sequence.stream == 1
     first.ack()
     assert s.push.acker.ack_many([first, second]) == 1
     assert [pub.payload for pub in s.h.published()] == [b"+ACK", b"+ACK"]

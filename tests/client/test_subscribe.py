@@ -26,6 +26,7 @@ from jsproto.errors import (
     RemoteProtocolError,
     WrongQueueError,
 )
+from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, info, refusal
@@ -296,6 +297,8 @@ def test_who_loses_the_race_for_a_pull_consumer_shares_it() -> None:
         ({"options": {"filter_subject": "a"}}, "filter_subject follows"),
         ({"options": {"filter_subjects": ["a"]}}, "filter_subjects follows"),
         ({"options": {"durable_name": "a"}}, "durable_name follows"),
+        ({"base": ConsumerConfig(durable_name="a")}, "durable_name follows"),
+        ({"base": ConsumerConfig(max_waiting=3)}, "pull consumers"),
         ({"options": {"nonsense": "a"}}, "nonsense"),
         ({"options": {"max_waiting": 3}}, "pull consumers"),
         ({"queue": "q", "options": {"idle_heartbeat": 1.0}}, "queue group"),
@@ -316,6 +319,8 @@ def test_what_cannot_be_is_refused_at_once(keywords: dict[str, Any], words: str)
     ("keywords", "words"),
     [
         ({"options": {"ack_wait": 1.0, "ack_policy": "none"}}, "settles ack_policy, ack_wait itself"),
+        ({"base": ConsumerConfig(max_deliver=2, ack_policy="all")}, "settles ack_policy, max_deliver itself"),
+        ({"base": ConsumerConfig(max_deliver=2)}, "settles max_deliver itself"),
         ({"queue": "q"}, "neither a queue nor a name"),
         ({"durable": "q"}, "neither a queue nor a name"),
     ],

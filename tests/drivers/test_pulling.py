@@ -124,8 +124,8 @@ async def test_a_message_says_where_it_comes_from(server: Any, connect: Connect)
         first, second = await sub.fetch(2)
         assert (first.subject, second.headers["Key"]) == (f"{sub.stream}.a", "Value")
         metadata = second.metadata
-        assert (metadata.stream, metadata.consumer, metadata.stream_seq) == (sub.stream, "C", 2)
-        assert (metadata.consumer_seq, metadata.delivered, metadata.pending) == (2, 1, 0)
+        assert (metadata.stream, metadata.consumer, metadata.sequence.stream) == (sub.stream, "C", 2)
+        assert (metadata.sequence.consumer, metadata.num_delivered, metadata.num_pending) == (2, 1, 0)
         assert second.reply.startswith("$JS.ACK.")
         assert (metadata.account_hash is not None) == servers.HAS_ACK_V2
 
@@ -146,7 +146,7 @@ async def test_every_kind_of_acknowledgement(server: Any, connect: Connect) -> N
             await message.ack_sync()
         assert payloads(await sub.fetch(1)) == [b"3"]
         (again,) = await sub.fetch(1)
-        assert (again.data, again.metadata.delivered) == (b"4", 2)
+        assert (again.data, again.metadata.num_delivered) == (b"4", 2)
         await again.ack_sync()
         info = await sub.consumer_info()
         assert (info.num_ack_pending, info.num_redelivered) == (1, 1)
@@ -330,7 +330,9 @@ async def test_a_consumer_of_its_own(server: Any, connect: Connect) -> None:
         js, name = await make_stream(nc)
         await js.publish(f"{name}.a", b"1")
         await js.publish(f"{name}.b", b"2")
-        async with await js.pull_subscribe(f"{name}.b", ack_wait=9) as sub:
+        async with await js.pull_subscribe(
+            f"{name}.b", config=ConsumerConfig.from_options(ack_wait=9), max_waiting=7
+        ) as sub:
             assert sub.stream == name
             assert payloads(await sub.fetch(1)) == [b"2"]
             assert (await sub.consumer_info()).config.ack_wait == 9_000_000_000
@@ -389,5 +391,5 @@ async def test_a_loop_that_is_left_gives_its_messages_back(server: Any, connect:
                     break
         got += await subscription.fetch(10)
         assert payloads(got) == numbers(1, 20)
-        assert not any(message.metadata.delivered > 1 for message in got)
+        assert not any(message.metadata.num_delivered > 1 for message in got)
         await subscription.unsubscribe()

@@ -38,6 +38,7 @@ from jsproto.events import (
     SlowConsumer,
     SubscriptionFailed,
 )
+from jsproto.grammar.consumer import ConsumerConfig
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, unique
 from tests.drivers.test_reconnect import run
@@ -82,7 +83,10 @@ async def test_an_iterator_gives_messages_until_it_is_drained(server: Any, conne
         js, name = await make_stream(nc)
         await fill(js, name, 1500)
         got: list[int] = []
-        async with await js.subscribe(f"{name}.*", ack_wait=60.0, max_ack_pending=2000) as subscription:
+        wanted = ConsumerConfig.from_options(ack_wait=60.0, max_ack_pending=1000)
+        async with await js.subscribe(f"{name}.*", config=wanted, max_ack_pending=2000) as subscription:
+            config = (await subscription.consumer_info()).config
+            assert (config.ack_wait, config.max_ack_pending) == (60_000_000_000, 2000)
             assert (subscription.stream, subscription.subject) == (name, f"{name}.*")
             assert await consumers(nc, name) == [subscription.consumer]
             async for message in subscription:
@@ -437,7 +441,7 @@ async def test_an_ordered_subscription_reads_a_stream_as_it_grows(server: Any, c
             await fill(js, name, 500, first=1000)
             message = await subscription.next_msg(timeout=PATIENCE)
             await message.ack()  # nobody wants it
-            assert message.metadata.stream_seq == 1001
+            assert message.metadata.sequence.stream == 1001
             assert await take(subscription, 499) == list(range(1001, 1500))
         while await consumers(nc, name):  # the server is told, and nobody waits for it
             await nc.flush()
@@ -456,7 +460,8 @@ async def test_an_ordered_subscription_starts_where_it_is_told_to(server: Any, c
             subject = None if "filter_subjects" in options else f"{name}.a"
             async with await js.subscribe(subject, stream=name, ordered=True, **options) as subscription:
                 assert await take(subscription, 10 - first) == list(range(first, 10))
-        async with await js.subscribe(stream=name, ordered=True, deliver_policy="new") as subscription:
+        new = ConsumerConfig(deliver_policy="new")
+        async with await js.subscribe(stream=name, ordered=True, config=new) as subscription:
             await fill(js, name, 3, first=10)
             assert await take(subscription, 3) == [10, 11, 12]
 

@@ -433,7 +433,7 @@ def test_a_loop_that_is_left_gives_its_messages_back(server: Any, reader_thread:
                         break
             got += subscription.fetch(10)
         assert [int(message.data) for message in got] == list(range(20))
-        assert not any(message.metadata.delivered > 1 for message in got)
+        assert not any(message.metadata.num_delivered > 1 for message in got)
 
 
 # -- the tests themselves ----------------------------------------------------------------------------------------------

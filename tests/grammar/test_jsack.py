@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import NotJSMessageError
-from jsproto.grammar.jsack import JSAck, build_jsack, jsack_sequences, parse_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack, jsack_sequences, parse_jsack
 from tests.grammar.recorded import frames
 
 V1 = b"$JS.ACK.S.C.2.3.10.1795207976055523928.7"
@@ -23,14 +23,14 @@ optional = st.none() | texts.filter(lambda text: text != "_")
 
 def test_version_1() -> None:
     assert parse_jsack(V1) == JSAck(
-        domain=None, account_hash=None, stream="S", consumer="C", delivered=2, stream_seq=3, consumer_seq=10,
-        timestamp=1795207976055523928, pending=7,
+        domain=None, account_hash=None, stream="S", consumer="C", num_delivered=2,
+        sequence=Sequences(3, 10), timestamp=1795207976055523928, num_pending=7,
     )  # fmt: skip
     assert jsack_sequences(V1) == (3, 10)
 
 
 def test_version_2() -> None:
-    assert parse_jsack(V2) == JSAck("hub", "szMpdrwD", "S", "C", 2, 3, 10, 1795207976055523928, 7)
+    assert parse_jsack(V2) == JSAck("hub", "szMpdrwD", "S", "C", 2, Sequences(3, 10), 1795207976055523928, 7)
     assert jsack_sequences(V2) == (3, 10)
 
 
@@ -51,10 +51,10 @@ def test_every_recorded_one_is_read_and_written_again() -> None:
     tokens = set()
     for subject in found:
         ack = parse_jsack(subject)
-        assert jsack_sequences(subject) == (ack.stream_seq, ack.consumer_seq)
+        assert jsack_sequences(subject) == (ack.sequence.stream, ack.sequence.consumer)
         assert build_jsack(ack) == subject.removesuffix(b".extra")
         assert (ack.account_hash is None) == (subject.count(b".") == 8)
-        assert ack.stream_seq >= 1
+        assert ack.sequence.stream >= 1
         tokens.add(subject.count(b".") + 1)
     assert tokens == {9, 11, 12}
 
@@ -127,13 +127,15 @@ def test_names_are_text(ack: bytes, places: range, junk: bytes) -> None:
 def test_what_is_built_is_parsed(
     domain: str | None, account_hash: str | None, stream: str, consumer: str, counts: tuple[int, int, int, int, int]
 ) -> None:
-    ack = JSAck(domain if account_hash else None, account_hash, stream, consumer, *counts)
+    times, *place, timestamp, pending = counts
+    domain = domain if account_hash else None
+    ack = JSAck(domain, account_hash, stream, consumer, times, Sequences(*place), timestamp, pending)
     assert parse_jsack(build_jsack(ack)) == ack
-    assert jsack_sequences(build_jsack(ack)) == (ack.stream_seq, ack.consumer_seq)
+    assert jsack_sequences(build_jsack(ack)) == (ack.sequence.stream, ack.sequence.consumer)
 
 
 def test_version_1_has_no_domain() -> None:
-    assert build_jsack(JSAck("hub", None, "S", "C", 1, 2, 3, 4, 5)) == b"$JS.ACK.S.C.1.2.3.4.5"
+    assert build_jsack(JSAck("hub", None, "S", "C", 1, Sequences(2, 3), 4, 5)) == b"$JS.ACK.S.C.1.2.3.4.5"
 
 
 tokens = st.lists(st.sampled_from([b"S", b"1", b"_", b"", b"x", b"\xff", b"9" * 20, b"9" * 21]), max_size=12)
@@ -150,5 +152,5 @@ def test_whatever_arrives_is_one_or_is_refused(reply: bytes) -> None:
     except NotJSMessageError:
         sequences = None
     if ack is not None:
-        assert sequences == (ack.stream_seq, ack.consumer_seq)
-        assert max(ack.delivered, *sequences, ack.timestamp, ack.pending) <= BIG
+        assert sequences == (ack.sequence.stream, ack.sequence.consumer)
+        assert max(ack.num_delivered, *sequences, ack.timestamp, ack.num_pending) <= BIG

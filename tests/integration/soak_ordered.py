@@ -135,7 +135,7 @@ def _read(subscription: PushSubscription, first: int, count: int) -> float:
         message = subscription.next_msg(timeout=PATIENCE)
         assert message.data == PAYLOAD % n, f"{message.data!r} where {n} was next"
         if not n % 1_000:
-            assert message.metadata.stream_seq == n + 1
+            assert message.metadata.sequence.stream == n + 1
     return monotonic() - started
 
 

@@ -44,7 +44,7 @@ def test_every_message_once_and_every_one_acknowledged(server_here: NatsServer) 
                 messages = sub.fetch(min(500, COUNT - len(seen)))
                 seen += [message.data for message in messages]
                 metadata = messages[-1].metadata
-                assert (metadata.stream, metadata.consumer, metadata.stream_seq) == ("S", "D", len(seen))
+                assert (metadata.stream, metadata.consumer, metadata.sequence.stream) == ("S", "D", len(seen))
                 assert sub.ack_many(messages) == len(messages)
             nc.flush()
             assert seen == [b"%d" % n for n in range(1, COUNT + 1)]
@@ -74,7 +74,7 @@ def test_each_acknowledgement_means_what_it_says(server_here: NatsServer) -> Non
         ended.term("no use")
         assert [message.data for message in sub.fetch(1)] == [b"2"]
         (again,) = sub.fetch(1)
-        assert (again.data, again.metadata.delivered) == (b"3", 2)
+        assert (again.data, again.metadata.num_delivered) == (b"3", 2)
         again.ack_sync()
         assert sub.consumer_info().num_ack_pending == 1
 

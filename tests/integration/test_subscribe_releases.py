@@ -43,7 +43,7 @@ def workflow(url: str, *, v2: bool) -> None:
                 message = durable.next_msg(timeout=PATIENCE)
                 assert int(message.data) == n
                 said = message.metadata
-                assert (said.stream, said.consumer, said.stream_seq) == (name, "D", n + 1)
+                assert (said.stream, said.consumer, said.sequence.stream) == (name, "D", n + 1)
                 assert (said.account_hash is not None) == v2
                 message.ack()
             with pytest.raises(DuplicateSubscriptionError):

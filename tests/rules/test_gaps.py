@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.errors import NotJSMessageError
-from jsproto.grammar.jsack import JSAck, build_jsack
+from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
 from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
 
 
 def reply(consumer_seq: int, stream_seq: int | None = None, *, delivered: int = 1, v2: bool = False) -> bytes:
     domain, account = ("hub", "szMpdrwD") if v2 else (None, None)
-    stream_seq = consumer_seq if stream_seq is None else stream_seq
-    return build_jsack(JSAck(domain, account, "S", "C%d", delivered, stream_seq, consumer_seq, 1795207799011748863, 7))
+    sequence = Sequences(consumer_seq if stream_seq is None else stream_seq, consumer_seq)
+    return build_jsack(JSAck(domain, account, "S", "C%d", delivered, sequence, 1795207799011748863, 7))
 
 
 def take(deliveries: Deliveries, subject: bytes) -> Break | None:

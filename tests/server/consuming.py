@@ -151,7 +151,7 @@ class Shop:
             return " ".join(map(str, [kind, *told]))
         if message.reply is not None and message.reply.startswith(b"$JS.ACK."):
             found = parse_jsack(message.reply)
-            return f"{found.stream_seq}:{found.delivered}:{found.consumer_seq}:{found.pending}"
+            return f"{found.sequence.stream}:{found.num_delivered}:{found.sequence.consumer}:{found.num_pending}"
         if message.header is None:
             return "ok"
         status = status_line(message.header)

@@ -73,20 +73,20 @@ class ConsumerMachine(RuleBasedStateMachine):
             if message.reply is None:
                 continue
             found = parse_jsack(message.reply)
-            seq = found.stream_seq
+            seq = found.sequence.stream
             self.seq += 1
-            assert found.consumer_seq == self.seq
+            assert found.sequence.consumer == self.seq
             assert seq not in self.done | self.given_up
-            assert found.delivered == self.deliveries.get(seq, 0) + 1
-            assert self.max_deliver < 0 or found.delivered <= self.max_deliver
-            if found.delivered == 1:
+            assert found.num_delivered == self.deliveries.get(seq, 0) + 1
+            assert self.max_deliver < 0 or found.num_delivered <= self.max_deliver
+            if found.num_delivered == 1:
                 assert seq == undelivered.pop(0)
                 self.newest = seq
                 self.first[seq] = self.seq
             else:
                 assert seq in self.open
-            assert found.pending == len(undelivered)
-            self.deliveries[seq], self.places[seq] = found.delivered, self.seq
+            assert found.num_pending == len(undelivered)
+            self.deliveries[seq], self.places[seq] = found.num_delivered, self.seq
             self.open.add(seq)
             assert inbox == "dlv" if self.is_push else inbox in ("in", "r")  # a request, or +NXT by its reply
 

@@ -179,7 +179,7 @@ def ack(message: Msg) -> tuple[int, ...]:
         found = parse_jsack(message.reply or b"")
     except NotJSMessageError:
         return ()
-    return found.delivered, found.stream_seq, found.consumer_seq, found.pending
+    return found.num_delivered, found.sequence.stream, found.sequence.consumer, found.num_pending
 
 
 def timeless(body: Any) -> Any:

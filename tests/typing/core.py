@@ -82,6 +82,6 @@ def values(message: Msg, reply: bytes, ack: PubAck, error: APIError) -> None:
     assert_type(message.payload, bytes)
     assert_type(message.reply, bytes | None)
     assert_type(parse_jsack(reply), JSAck)
-    assert_type(parse_jsack(reply).stream_seq, int)
+    assert_type(parse_jsack(reply).sequence.stream, int)
     ack.seq = 1  # type: ignore[misc]
     assert_type((error.code, error.err_code, error.description), tuple[int, int, str])

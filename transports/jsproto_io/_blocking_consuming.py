@@ -342,12 +342,12 @@ class Consuming:
         return self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit))
 
     def pause_consumer(
-        self, stream: str, consumer: str, until: int, *, timeout: Timeout | None = None
+        self, stream: str, consumer: str, pause_until: int, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
-        """Let a consumer deliver nothing until ``until``, in nanoseconds since the epoch. ConsumerNotFoundError."""
+        """Let a consumer deliver nothing until then, in nanoseconds since the epoch. ConsumerNotFoundError."""
         limit = seconds(timeout)
         return self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, until, now=now, timeout=limit)
+            lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit)
         )
 
     def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
@@ -363,6 +363,7 @@ class Consuming:
         durable: str | None = None,
         *,
         stream: str | None = None,
+        config: ConsumerConfig | None = None,
         delete_consumer: bool | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **options: Unpack[ConsumerOptions],
@@ -371,14 +372,14 @@ class Consuming:
 
         ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
         ``durable``: the name of a consumer that is created where there is none; None creates one for this subscription
-        alone. ``options``: fields of ConsumerConfig, durations in seconds or timedelta; they are for a new consumer,
-        and one that is there must have them. ``delete_consumer``: whether the end of the subscription deletes a
-        consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how many intervals without a
-        sign of life a consumer counts as silent.
+        alone. ``config``, and ``options``, which are fields of ConsumerConfig with durations in seconds or timedelta,
+        are for a new consumer, and one that is there must have them. ``delete_consumer``: whether the end of the
+        subscription deletes a consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how
+        many intervals without a sign of life a consumer counts as silent.
 
         NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
         """
-        wanted = Wanted(subject, stream, durable, pull=True, options=options)
+        wanted = Wanted(subject, stream, durable, pull=True, options=options, base=config)
         bound = self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now))
         owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
         return self._pull(bound.info, heartbeats_missed, owned=owned)

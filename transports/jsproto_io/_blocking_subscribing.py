@@ -14,7 +14,7 @@ from jsproto.client.inflow import HEARTBEATS_MISSED
 from jsproto.client.subscribe import Wanted
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
-from jsproto.grammar.consumer import ConsumerOptions
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._blocking_consuming import JSMsg
 from jsproto_io._common import Timeout, seconds
@@ -41,6 +41,7 @@ class Subscribes:
         durable: str | None = None,
         stream: str | None = None,
         consumer: str | None = None,
+        config: ConsumerConfig | None = None,
         ordered: bool = False,
         cb: MessageCallback | None = None,
         manual_ack: bool = False,
@@ -56,8 +57,9 @@ class Subscribes:
         ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
         ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that must
         be there. ``queue``: a group whose members share the messages; without a name for the consumer it has the
-        group's. Without all three the consumer is for this subscription alone. ``options``: fields of ConsumerConfig,
-        durations in seconds or timedelta; they are for a new consumer, and one that is there must have them.
+        group's. Without all three the consumer is for this subscription alone. ``config``, and ``options``, which are
+        fields of ConsumerConfig with durations in seconds or timedelta, are for a new consumer, and one that is there
+        must have them.
 
         ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called
         with each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
@@ -72,7 +74,7 @@ class Subscribes:
         if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
             raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
         core, connection = self._core, self._connection
-        wanted = Wanted(subject, stream, durable, consumer, queue, options=options)
+        wanted = Wanted(subject, stream, durable, consumer, queue, options=options, base=config)
         keywords: dict[str, Any] = {
             "message_class": JSMsg,
             "facade": connection,
@@ -86,7 +88,7 @@ class Subscribes:
                 return core.subscribe_ordered(wanted, now=now, **keywords)
             return core.subscribe(wanted, now=now, delete_consumer=delete_consumer, raw=raw, **keywords)
 
-        subscription = PushSubscription(connection._ask(ask), connection)
+        subscription = PushSubscription(connection._ask(ask), core, connection)
         if cb is not None:
             subscription._serve(cb, acknowledge=not manual_ack)
         return subscription
@@ -101,8 +103,9 @@ class PushSubscription(PushSubscriptionBase):
 
     _connection: Connection
 
-    def __init__(self, core: Pushed[JSMsg], connection: Connection) -> None:
+    def __init__(self, core: Pushed[JSMsg], js: CoreJetStream, connection: Connection) -> None:
         super().__init__(core)
+        self._js = js
         self._connection = connection
         self._thread: threading.Thread | None = None
 
@@ -160,6 +163,13 @@ class PushSubscription(PushSubscriptionBase):
         """Acknowledge all of these that are not settled, in one write; returns how many that were."""
         wanted = list(messages)
         return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted), lazily=True)
+
+    def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
+        """Configuration and state of the consumer. ConsumerNotFoundError."""
+        limit, core = seconds(timeout), self._core
+        return self._connection._ask(
+            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit)
+        )
 
     def unsubscribe(self) -> None:
         """End it at once, and delete its consumer if that is its own. What has come can still be taken, but
