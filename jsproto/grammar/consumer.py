@@ -294,6 +294,36 @@ class SequencePair:
         return write_fields(self, _SEQUENCE_PAIR, self.extra)
 
 
+_PRIORITY_GROUP: Final[Mapping[str, Reader]] = {
+    "group": as_text,
+    "pinned_client_id": as_text,
+    "pinned_ts": as_moment,
+}
+
+
+@dataclass(slots=True)
+class PriorityGroup:
+    """A priority group, and who is pinned: the id, and since when, in ns since the epoch; both None when nobody is."""
+
+    group: str
+    pinned_client_id: str | None = None
+    pinned_ts: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: bytes | Json) -> PriorityGroup:
+        """Read a group; RemoteProtocolError when its name is missing, or a known field has the wrong type."""
+        values = read_fields(document, _PRIORITY_GROUP, "a priority group")
+        if "group" not in values:
+            raise RemoteProtocolError("a priority group without group")
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; nobody pinned is Go's zero time, as servers write it."""
+        body = write_fields(self, _PRIORITY_GROUP, self.extra)
+        return body if self.pinned_ts is not None else body | {"pinned_ts": NEVER}
+
+
 _CONSUMER_INFO: Final[Mapping[str, Reader]] = {
     "stream_name": as_text,
     "name": as_text,
@@ -320,7 +350,7 @@ class ConsumerInfo:
 
     ``delivered`` and ``ack_floor``: the last message delivered, and the last one below which all are acknowledged.
     ``num_pending``: messages still to be delivered for the first time. ``push_bound``: somebody subscribes to its
-    deliver subject. ``cluster`` and ``priority_groups`` are the server's objects as they are.
+    deliver subject. ``cluster`` is the server's object as it is.
     """
 
     stream_name: str
@@ -338,7 +368,7 @@ class ConsumerInfo:
     paused: bool | None = None
     pause_remaining: Nanoseconds | None = None
     ts: int | None = None
-    priority_groups: list[dict[str, Any]] | None = None
+    priority_groups: list[PriorityGroup] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -351,11 +381,15 @@ class ConsumerInfo:
         values["config"] = ConsumerConfig.from_json(values["config"])
         for name in ("delivered", "ack_floor"):
             values[name] = SequencePair.from_json(values.get(name, {}))
+        if "priority_groups" in values:
+            values["priority_groups"] = [PriorityGroup.from_json(group) for group in values["priority_groups"]]
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
         body = write_fields(self, _CONSUMER_INFO, self.extra)
+        if self.priority_groups is not None:
+            body["priority_groups"] = [group.to_json() for group in self.priority_groups]
         return body | {
             "config": self.config.to_json(),
             "delivered": self.delivered.to_json(),

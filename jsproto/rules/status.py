@@ -65,6 +65,7 @@ WORDS: Final = {
 }
 """What servers write behind the codes that have one meaning."""
 
+WRONG_PIN: Final = "Nats-Wrong-Pin-Id"  # 423 of a request that waited while its pin was lost
 FLOW_CONTROL: Final = "FlowControl Request"
 REQUESTS_PENDING: Final = "Requests Pending"  # 408: others wait already, and this request would not
 CONSUMER_DELETED: Final = "Consumer Deleted"

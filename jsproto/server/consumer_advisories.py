@@ -2,7 +2,7 @@
 
 Rules: they go to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
 
-Not here: when they are sent (``deliver``, ``consumers``), sampled acknowledgements, priority groups.
+Not here: when they are sent (``deliver``, ``consumers``), sampled acknowledgements.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jsproto.outbox import Outbox
 from jsproto.server.node import Node
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY.CONSUMER.{}.{}.{}"
+_ACCOUNT: Final = "$G"  # said in some of them only
 _TYPE: Final = "io.nats.jetstream.advisory.v1."
 
 
@@ -59,11 +60,21 @@ class Advisories:
         """A message was delivered as often as it may be, in vain."""
         self._publish("MAX_DELIVERIES", "max_deliver", now, stream_seq=stream_seq, deliveries=deliveries)
 
-    def _publish(self, kind: str, type_name: str, now: float, **said: Any) -> None:
+    def pinned(self, group: str, pin: str, now: float) -> None:
+        """A client of a priority group gets everything from now on."""
+        self._publish("PINNED", "consumer_group_pinned", now, _ACCOUNT, group=group, pinned_id=pin)
+
+    def unpinned(self, group: str, reason: str, now: float) -> None:
+        """It does so no more."""
+        self._publish("UNPINNED", "consumer_group_unpinned", now, _ACCOUNT, group=group, reason=reason)
+
+    def _publish(self, kind: str, type_name: str, now: float, account: str | None = None, /, **said: Any) -> None:
         node = self._node
         body: dict[str, Any] = {
             "type": _TYPE + type_name, "id": node.next_id(), "timestamp": format_timestamp(node.timestamp(now)),
-            "stream": self._stream, "consumer": self._consumer,
         }  # fmt: skip
+        if account is not None:
+            body["account"] = account
+        body |= {"stream": self._stream, "consumer": self._consumer}
         domain = {} if node.domain is None else {"domain": node.domain}
         self._outbox.publish(_SUBJECT.format(kind, self._stream, self._consumer), dumps(body | said | domain))

@@ -10,6 +10,7 @@ Not here: limits of accounts and streams for consumers, replicas, sampling, sour
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
@@ -26,6 +27,8 @@ INACTIVE_THRESHOLD: Final = 5_000_000_000
 """How long a consumer without a durable name stays when nobody uses it, in nanoseconds."""
 MAX_WAITING: Final = 512
 MAX_ACK_PENDING: Final = 1000
+PRIORITY_TIMEOUT: Final = 120_000_000_000
+"""How long a client stays pinned that asks for nothing, in nanoseconds."""
 
 _MIN_HEARTBEAT: Final = 100_000_000
 _MIN_MAX_EXPIRES: Final = 1_000_000
@@ -40,6 +43,7 @@ _NAMES: Final = {
     "all": "all", "last": "last", "new": "new", "last_per_subject": "last per subject",
     "by_start_sequence": "by start sequence", "by_start_time": "by start time",
 }  # fmt: skip
+_GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _SAID_WHEN_SET: Final = ("flow_control", "headers_only", "mem_storage", "direct")
 _SAID_WHEN_POSITIVE: Final = (
     "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "rate_limit_bps", "opt_start_seq", "inactive_threshold",
@@ -62,6 +66,7 @@ def accept(config: ConsumerConfig, stream: StreamConfig, node: Node) -> Consumer
     _check_start(accepted)
     _check_filters(accepted)
     _check_delivery(accepted, stream)
+    _check_priorities(accepted)
     accepted.metadata = (config.metadata or {}) | {
         "_nats.level": str(node.api_level), "_nats.req.level": str(_level(accepted)), "_nats.ver": node.version,
     }  # fmt: skip
@@ -102,6 +107,8 @@ def _defaults(config: ConsumerConfig) -> dict[str, Any]:
     changes |= {field: getattr(config, field) or None for field in ("durable_name", "deliver_subject", "deliver_group")}
     changes |= {field: getattr(config, field) or None for field in ("filter_subject", "filter_subjects", "backoff")}
     changes["priority_policy"] = None if config.priority_policy == "none" else config.priority_policy or None
+    if changes["priority_policy"] == "pinned_client" and changes["priority_timeout"] is None:
+        changes["priority_timeout"] = PRIORITY_TIMEOUT
     changes["max_deliver"] = config.max_deliver if _positive(config.max_deliver) else -1
     if not config.deliver_subject:
         changes["max_waiting"] = _positive(config.max_waiting) or MAX_WAITING
@@ -125,7 +132,8 @@ def _check_words(config: ConsumerConfig) -> None:
     for name, words in _POLICIES.items():
         value = getattr(config, name)
         if value is not None and value not in words:
-            raise refusal(10025, f'invalid JSON: can not unmarshal "\\"{value}\\""')
+            unknown = f'unknown priority policy: "{value}"' if name == "priority_policy" else ""
+            raise refusal(10025, unknown or f'can not unmarshal "\\"{value}\\""')
 
 
 def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -157,8 +165,6 @@ def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
             raise refusal(10083)
         if config.flow_control and not config.idle_heartbeat:
             raise refusal(10108)
-        if config.priority_groups or config.priority_policy:
-            raise refusal(10178)
         return
     if config.rate_limit_bps:
         raise refusal(10086)
@@ -168,10 +174,6 @@ def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
         raise refusal(10088)
     if config.flow_control:
         raise refusal(10089)
-    if config.priority_policy and not config.priority_groups:
-        raise refusal(10159)
-    if config.priority_groups and not config.priority_policy:
-        raise refusal(10196)
 
 
 def _check_start(config: ConsumerConfig) -> None:
@@ -218,8 +220,31 @@ def _check_delivery(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise refusal(10081)
 
 
+def _check_priorities(config: ConsumerConfig) -> None:
+    if not config.priority_policy:
+        if config.priority_groups:
+            raise refusal(10196)
+        if config.priority_timeout:
+            raise refusal(10197)
+        return
+    if config.deliver_subject:
+        raise refusal(10178)
+    if not config.priority_groups:
+        raise refusal(10159)
+    for group in config.priority_groups:
+        check_group(group)
+
+
+def check_group(name: str) -> None:
+    """APIError when a priority group cannot have that name."""
+    if not name:
+        raise refusal(10161)
+    if not _GROUP.fullmatch(name):
+        raise refusal(10162)
+
+
 def _level(config: ConsumerConfig) -> int:
     """The API level that a configuration needs."""
     if config.ack_policy == "flow_control":
         return 4
-    return int(config.pause_until is not None or bool(config.priority_groups))
+    return int(config.pause_until is not None or bool(config.priority_policy))

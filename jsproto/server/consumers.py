@@ -5,7 +5,7 @@ Rules: as in ``api``. A consumer is created by the newer subjects, with its name
 created or changed, whatever is there.
 
 Not here: what consumers do (``deliver``), who may have which configuration (``consumer_settings``), pull requests
-(consumers take them), resets, unpinning.
+(consumers take them), resets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jsproto.grammar.times import parse_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.checks import check_level
 from jsproto.server.consumer_advisories import Advisories
-from jsproto.server.consumer_settings import accept, check_change
+from jsproto.server.consumer_settings import accept, check_change, check_group
 from jsproto.server.deliver import Consumer, Exchange
 from jsproto.server.node import Node
 from jsproto.server.publish import StreamInlet
@@ -46,6 +46,7 @@ INFOS_AT_ONCE: Final = 256
 
 _SUBJECTS: Final = (
     "CREATE.*", "CREATE.*.>", "DURABLE.CREATE.*.*", "INFO.*.*", "DELETE.*.*", "NAMES.*", "LIST.*", "PAUSE.*.*",
+    "UNPIN.*.*",
 )  # fmt: skip
 # What an answer says besides its error.
 _WITH_AN_ERROR: Final[dict[str, Body]] = {
@@ -74,7 +75,7 @@ class ConsumerApi(Conversation):
         self._prefixes = [f"{prefix}CONSUMER." for prefix in prefixes]
         self._verbs: dict[str, Callable[[list[str], bytes, float], Body]] = {
             "CREATE": self._create, "DURABLE": self._create_durable, "INFO": self._info, "DELETE": self._delete,
-            "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause,
+            "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause, "UNPIN": self._unpin,
         }  # fmt: skip
         for prefix in self._prefixes:
             for subject in _SUBJECTS:
@@ -235,6 +236,20 @@ class ConsumerApi(Conversation):
         remaining = consumer.pause_remaining(now)
         self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
         return ConsumerPause(remaining is not None, until, remaining).to_json()
+
+    def _unpin(self, names: list[str], payload: bytes, now: float) -> Body:
+        """Let another client of a priority group be pinned."""
+        group = read(payload).get("group") or ""
+        if not isinstance(group, str):
+            raise refusal(10025, "json: cannot unmarshal a group that is no string")
+        if not group:
+            raise refusal(10025, "consumer group not specified")
+        check_group(group)
+        consumer = self.find(*names)
+        if group not in (consumer.config.priority_groups or ()):
+            raise refusal(10160)
+        consumer.unpin(group, now)
+        return {}
 
 
 def _request(stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:

@@ -9,8 +9,7 @@ of their subjects count, whatever they say is answered, unless the message was n
 It is a conversation: subscriptions bring it acknowledgements, flow-control answers and pull requests, the stream tells
 it what is stored and removed, and whoever carries it tells (``prompt``) that interest has changed.
 
-Not here: creating and deleting consumers (``consumers``), limits of bits per second, sampling, pinned clients and
-priorities among pull requests.
+Not here: creating and deleting consumers (``consumers``), limits of bits per second, sampling.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from jsproto.server.cursor import Cursor
 from jsproto.server.durations import format_duration, parse_duration
 from jsproto.server.flow_control import FlowControl
 from jsproto.server.node import ACCOUNT_HASH, NO_DOMAIN, Node
+from jsproto.server.priority import Priorities
 from jsproto.server.pull_requests import BadRequestError, PullRequest, PullRequests, read_request
 from jsproto.server.redelivery import Ledger
 from jsproto.server.stream import Publication, Stored, Stream
@@ -66,9 +66,9 @@ class Consumer(Conversation):
 
     __slots__ = (
         "_acked_at", "_advisories", "_cursor", "_deliver_at", "_delivered_at", "_exchange", "_floor_consumer",
-        "_floor_stream", "_flow", "_forget", "_has_more", "_heartbeat_at", "_is_active", "_is_paused",
-        "_is_prompted", "_ledger", "_node", "_removed", "_replay_until", "_replayed", "_requests", "_seq",
-        "_sids", "_stream", "_used_at", "config", "created", "name",
+        "_floor_stream", "_flow", "_forget", "_has_more", "_heartbeat_at", "_is_active", "_is_paused", "_is_prompted",
+        "_ledger", "_node", "_priorities", "_removed", "_replay_until", "_replayed", "_requests", "_seq", "_sids",
+        "_stream", "_used_at", "config", "created", "name",
     )  # fmt: skip
 
     def __init__(
@@ -93,7 +93,8 @@ class Consumer(Conversation):
         self._forget = forget
         self._advisories = Advisories(stream.config.name, name, node, exchange)
         self._ledger = Ledger(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
-        self._requests = PullRequests(config.max_waiting or 0, self._say, exchange.hears)
+        self._priorities = Priorities(config, self._advisories, node)
+        self._requests = PullRequests(config.max_waiting or 0, self._say, exchange.hears, self._priorities)
         self._flow = FlowControl()
         self._seq = 0
         self._cursor = Cursor(stream, config)
@@ -148,6 +149,7 @@ class Consumer(Conversation):
             self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(self._ledger),
             self._ledger.redelivered, len(self._requests), self._cursor.pending, push_bound=self.is_bound() or None,
             paused=self._pauses(now) or None, pause_remaining=self.pause_remaining(now), ts=self._node.timestamp(now),
+            priority_groups=self._priorities.states(),
         )  # fmt: skip
 
     def pause_remaining(self, now: float) -> Nanoseconds | None:
@@ -184,6 +186,7 @@ class Consumer(Conversation):
         if not self._sids:
             return None
         deadlines = [self._ledger.check_at, self._requests.deadline(), self._deliver_at, self._gone_at()]
+        deadlines.append(self._priorities.deadline())
         deadlines.append(self._heartbeat_at if self._is_active else None)
         deadlines.append(self._resumes_at() if self._is_paused else None)
         return min((when for when in deadlines if when is not None), default=None)
@@ -207,7 +210,7 @@ class Consumer(Conversation):
 
     def update(self, config: ConsumerConfig, now: float) -> None:
         """Another configuration, accepted and allowed as a change of this one."""
-        self.config = config
+        self.config = self._priorities.config = config
         self._cursor.filter(config.filters)
         self._ledger.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
         self._used_at = now
@@ -222,9 +225,15 @@ class Consumer(Conversation):
         self._is_paused = self._pauses(now)
         self._exchange.rearm(self)
 
+    def unpin(self, group: str, now: float) -> None:
+        """Another client may be pinned."""
+        self._priorities.unpin(group, now)
+        self._prompt()
+
     def lead(self, now: float) -> None:
-        """Another server leads the consumer now: pull requests are lost with the old one, what was delivered is not."""
+        """Another server leads the consumer now. It knows what was delivered, not who is pinned, nor any requests."""
         self._requests.end(statuses.LEADERSHIP_CHANGE)
+        self._priorities.forget()
         self._heartbeat_at = self._after_heartbeat(now)
         self._prompt()
 
@@ -292,6 +301,7 @@ class Consumer(Conversation):
         if self._is_paused and not self._pauses(now):
             self._advisories.paused(self.config.pause_until, is_paused=False, now=now)
         self._is_paused = self._pauses(now)
+        self._priorities.expire(now)
         is_active = self._hears()
         if is_active or self._is_active or len(self._requests):
             self._used_at = now
@@ -326,6 +336,7 @@ class Consumer(Conversation):
                 request = self._requests.take(size, self._cursor.pending, len(self._ledger), now)
                 if request is None:
                     return
+                header = self._priorities.marked(header)
             inbox = self.config.deliver_subject or "" if request is None else request.reply
             self._exchange.deliver(inbox, Msg(stored.subject, b"", reply, header, payload))
             self._delivered(stored, deliveries, now)
@@ -442,25 +453,14 @@ class Consumer(Conversation):
         self._used_at = now
         try:
             request = read_request(reply, message.payload, now)
-            self._check_group(request)
         except BadRequestError as error:
             self._say(reply, statuses.bad_request(str(error)))
             return
-        refusal = self._exceeds(request, now) or self._no_room(request, now)
+        refusal = self._exceeds(request, now) or self._misplaced(request, now) or self._no_room(request, now)
         if refusal is None:
             self._requests.add(request)
         else:
             self._say(reply, refusal)
-
-    def _check_group(self, request: PullRequest) -> None:
-        config = self.config
-        if config.priority_groups:
-            if not request.group:
-                raise BadRequestError("Priority Group missing")
-            if request.group not in config.priority_groups:
-                raise BadRequestError("Invalid Priority Group")
-        if (request.min_pending or request.min_ack_pending) and config.priority_policy != "overflow":
-            raise BadRequestError("Not a Overflow Priority consumer")
 
     def _exceeds(self, request: PullRequest, now: float) -> bytes | None:
         config = self.config
@@ -471,6 +471,13 @@ class Consumer(Conversation):
         if config.max_bytes and request.max_bytes > config.max_bytes:
             return statuses.exceeded(MAX_BYTES, str(config.max_bytes))
         return None
+
+    def _misplaced(self, request: PullRequest, now: float) -> bytes | None:
+        """What is wrong with its priority group; None when nothing is."""
+        why = self._priorities.refusal(request)
+        if why is not None:
+            return statuses.bad_request(why)
+        return statuses.PIN_MISMATCH if self._priorities.is_stranger(request, now) else None
 
     def _no_room(self, request: PullRequest, now: float) -> bytes | None:
         """Why a request cannot wait; None when it can."""

@@ -3,10 +3,9 @@
 Rules: each message goes to the request whose turn it is, in a circle. A request ends with its last message, when it
 expires (408), when the next message has more bytes than it has left (409), when it would not wait and got what there
 was (404), or silently when nobody listens any more. One that asks for too little, or in no JSON at all, asks for one
-message; JSON of the wrong types is refused with the text of Go's decoder. ``min_pending`` and ``min_ack_pending`` make
-a request wait for a queue that long (overflow groups).
+message; JSON of the wrong types is refused with the text of Go's decoder.
 
-Not here: the messages (``deliver``), pinned clients and priorities.
+Not here: the messages (``deliver``), who may not have the next one though it is their turn (``priority``).
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
-from jsproto.server.statuses import NO_MESSAGES, message_too_large, request_timeout
+from jsproto.server.priority import Priorities, Turn
+from jsproto.server.statuses import NO_MESSAGES, message_too_large, request_timeout, wrong_pin
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -39,7 +39,10 @@ class BadRequestError(ValueError):
 
 @dataclass(slots=True, eq=False)
 class PullRequest:
-    """One request. ``batch`` and ``max_bytes`` count down; ``expires`` and ``heartbeat_at`` are moments, in seconds."""
+    """One request. ``batch`` and ``max_bytes`` count down; ``expires`` and ``heartbeat_at`` are moments, in seconds.
+
+    ``group`` is None when the request was no JSON object, which could say one; ``id`` is that of a pinned client.
+    """
 
     reply: str
     batch: int = 1
@@ -48,9 +51,11 @@ class PullRequest:
     expires: float | None = None
     heartbeat: float = 0.0
     heartbeat_at: float | None = None
-    group: str = ""
+    group: str | None = None
     min_pending: int = 0
     min_ack_pending: int = 0
+    id: str = ""
+    priority: int = 0
     delivered: int = 0
 
     def deadline(self) -> float | None:
@@ -82,6 +87,8 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
         values.get("group", ""),
         values.get("min_pending", 0),
         values.get("min_ack_pending", 0),
+        values.get("id", ""),
+        values.get("priority", 0),
     )
 
 
@@ -99,11 +106,12 @@ def _value(name: str, value: Any) -> Any:
 class PullRequests:
     """The requests that wait, in the order of their turns. ``limit``: how many may wait."""
 
-    __slots__ = ("_hears", "_say", "_waiting", "limit")
+    __slots__ = ("_hears", "_priorities", "_say", "_waiting", "limit")
 
-    def __init__(self, limit: int, say: Say, hears: Callable[[str], bool]) -> None:
+    def __init__(self, limit: int, say: Say, hears: Callable[[str], bool], priorities: Priorities) -> None:
         """``say`` sends statuses, ``hears`` tells whether anybody subscribes to a subject."""
         self.limit = limit
+        self._priorities = priorities
         self._say = say
         self._hears = hears
         self._waiting: deque[PullRequest] = deque()
@@ -123,7 +131,11 @@ class PullRequests:
 
     def add(self, request: PullRequest) -> None:
         """Let one more wait; whoever calls has looked at ``is_full``."""
-        self._waiting.append(request)
+        rank, waiting = self._priorities.rank(request), self._waiting
+        place = len(waiting)
+        while place and self._priorities.rank(waiting[place - 1]) > rank:
+            place -= 1
+        waiting.insert(place, request)
 
     def take(self, size: int, pending: int, unacked: int, now: float) -> PullRequest | None:
         """The request that gets the next message, of ``size`` bytes; None when nobody may have it.
@@ -134,13 +146,16 @@ class PullRequests:
             request = self._waiting.popleft()
             if request.expires is not None and request.expires <= now:
                 self._expired(request)
+                continue
+            turn = self._priorities.turn(request, pending, unacked)
+            if turn is Turn.STRANGER:
+                self._say(request.reply, wrong_pin(request.batch, request.max_bytes))
+            elif turn is Turn.WAITS:
+                self._waiting.append(request)
             elif 0 < request.max_bytes < size:
                 self._say(request.reply, message_too_large(request.batch, request.max_bytes))
-            elif not self._hears(request.reply):
-                continue
-            elif not _may_have(request, pending, unacked):
-                self._waiting.append(request)
-            else:
+            elif self._hears(request.reply):
+                self._priorities.takes(request, now)
                 if size == request.max_bytes:
                     request.batch = 1  # exactly used up: the last message, without a further word
                 request.max_bytes -= min(size, request.max_bytes)
@@ -149,7 +164,7 @@ class PullRequests:
                 if request.heartbeat_at is not None:
                     request.heartbeat_at = now + request.heartbeat
                 if request.batch:
-                    self._waiting.append(request)
+                    self.add(request)
                 return request
         return None
 
@@ -187,10 +202,3 @@ class PullRequests:
 
     def _expired(self, request: PullRequest) -> None:
         self._say(request.reply, request_timeout(request.batch, request.max_bytes))
-
-
-def _may_have(request: PullRequest, pending: int, unacked: int) -> bool:
-    """Whether the queue is as long as an overflow request demands: either of its two conditions will do."""
-    if not (request.min_pending or request.min_ack_pending):
-        return True
-    return 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= unacked

@@ -31,8 +31,11 @@ MAX_WAITING: Final = _block(status.CONFLICT, status.MAX_WAITING)
 PUSH_BASED: Final = _block(status.CONFLICT, status.PUSH_BASED)
 API_LEVEL: Final = _block(status.API_LEVEL, status.WORDS[status.API_LEVEL])
 
+PIN_MISMATCH: Final = _block(status.PIN_MISMATCH, status.WORDS[status.PIN_MISMATCH])
+
 _TIMEOUT: Final = _line(status.REQUEST_TIMEOUT, status.WORDS[status.REQUEST_TIMEOUT])
 _TOO_LARGE: Final = _line(status.CONFLICT, status.MESSAGE_SIZE)
+_WRONG_PIN: Final = _line(status.PIN_MISMATCH, status.WRONG_PIN)
 _COMPLETED: Final = _line(status.CONFLICT, status.BATCH_COMPLETED)
 _HEARTBEAT: Final = (
     _line(status.CONTROL, status.WORDS[status.CONTROL]) + b"Nats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
@@ -47,6 +50,11 @@ def request_timeout(messages: int, size: int) -> bytes:
 def message_too_large(messages: int, size: int) -> bytes:
     """409: the next message does not fit into the bytes that are left."""
     return _TOO_LARGE + _left(messages, size)
+
+
+def wrong_pin(messages: int, size: int) -> bytes:
+    """423: a request says the id of a client that is pinned no more."""
+    return _WRONG_PIN + _left(messages, size)
 
 
 def batch_completed(size: int) -> bytes:

@@ -18,6 +18,7 @@ from jsproto.grammar.consumer import (
     ConsumerInfo,
     ConsumerOptions,
     ConsumerPause,
+    PriorityGroup,
     SequencePair,
     differences,
 )
@@ -76,7 +77,7 @@ def test_an_answer() -> None:
     assert info.config.consumer_name == "C"
     assert info.config.filters == []
     assert info.delivered == SequencePair(0, 0)
-    assert info.priority_groups == [{"group": "g", "pinned_ts": "0001-01-01T00:00:00Z"}]
+    assert info.priority_groups == [PriorityGroup("g")]
     assert info.extra == {"type": "io.nats.jetstream.api.v1.consumer_create_response"}
     assert list(info.to_json()) == [*list(json.loads(PINNED))[1:], "type"]
 
@@ -86,6 +87,15 @@ def test_where_it_stands() -> None:
     pair = SequencePair.from_json(moved)
     assert pair == SequencePair(4, 7, 1_000_000_000, {"more": 1})
     assert dumps(pair.to_json()) == moved
+
+
+def test_who_is_pinned() -> None:
+    body = json.loads(PINNED)
+    pinned = {"group": "g", "pinned_client_id": "abc", "pinned_ts": "1970-01-01T00:00:01Z", "more": 1}
+    body["priority_groups"] = [pinned]
+    info = ConsumerInfo.from_json(body)
+    assert info.priority_groups == [PriorityGroup("g", "abc", 1_000_000_000, {"more": 1})]
+    assert info.to_json()["priority_groups"] == [pinned]
 
 
 @pytest.mark.parametrize("missing", ["stream_name", "name", "config"])
@@ -105,6 +115,8 @@ def test_an_answer_without_what_it_must_have(missing: str) -> None:
         {"config": {"filter_subjects": ["a", 1]}},
         {"delivered": {"stream_seq": True}},
         {"push_bound": "yes"},
+        {"priority_groups": [{"pinned_client_id": "abc"}]},
+        {"priority_groups": [{"group": 1}]},
     ],
 )
 def test_answers_of_the_wrong_type(change: dict[str, Any]) -> None:

@@ -86,6 +86,12 @@ def test_names() -> None:
         ("NAMES.T", b"", 10059),
         ("LIST.S", {"offset": "1"}, 10025),
         ("PAUSE.S.A", b"{}", 10014),
+        ("UNPIN.S.A", b"", 10025),
+        ("UNPIN.S.A", {"group": 5}, 10025),
+        ("UNPIN.S.A", {}, 10025),
+        ("UNPIN.S.A", {"group": "not one"}, 10162),
+        ("UNPIN.S.A", {"group": "g"}, 10014),
+        ("UNPIN.T.A", {"group": "g"}, 10059),
     ],
 )
 def test_what_is_refused(verb: str, body: Any, code: int) -> None:
@@ -142,6 +148,16 @@ def test_pausing() -> None:
     assert future["pause_remaining"] > 10**18
     for body in ({"pause_until": "x"}, {"pause_until": 5}):
         assert office.code("CONSUMER.PAUSE.S.A", body) == 10025
+
+
+def test_unpinning() -> None:
+    office = Office()
+    office.create("A", priority_policy="pinned_client", priority_groups=["g"])
+    kind = {"type": "io.nats.jetstream.api.v1.consumer_unpin_response"}
+    assert office.ask("CONSUMER.UNPIN.S.A", {"group": "g"}) == kind
+    assert office.code("CONSUMER.UNPIN.S.A", {"group": "h"}) == 10160
+    office.create("B")
+    assert office.code("CONSUMER.UNPIN.S.B", {"group": "g"}) == 10160
 
 
 def test_requests_without_a_reply_and_of_a_newer_level() -> None:

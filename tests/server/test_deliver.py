@@ -274,17 +274,6 @@ def test_a_push_consumer_cannot_be_pulled_from() -> None:
     assert shop.pull() == ["409 Consumer is push based"]
 
 
-def test_overflow_groups_wait_for_a_long_queue() -> None:
-    shop = Shop(messages=1, priority_policy="overflow", priority_groups=["g"])
-    assert shop.pull({}) == ["400 Bad Request - Priority Group missing"]
-    assert shop.pull({"group": "h"}) == ["400 Bad Request - Invalid Priority Group"]
-    assert shop.pull({"group": "g", "min_pending": 2, "batch": 2}) == []
-    assert shop.pull({"group": "g", "min_ack_pending": 1}) == []
-    assert shop.pull({"group": "g"}) == ["1:1:1:0"]
-    shop.store("s.a", "s.a")
-    assert sorted(shop.heard()) == ["2:1:2:1", "3:1:3:0"]
-
-
 # -- acknowledgements --------------------------------------------------------------------------------------------------
 
 
