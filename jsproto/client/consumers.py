@@ -1,4 +1,4 @@
-"""Consumers in the JetStream API: create, change, look up, list, pause, delete, pull from.
+"""Consumers in the JetStream API: create, change, look up, list, pause, unpin, delete, pull from.
 
 Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter behind it,
 because permissions go by both (server facts, section 5); not one with wildcards, which cannot be published to.
@@ -8,12 +8,13 @@ Not here: the subscribe workflow (ADR-15), which decides what to create.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.api import Api, succeeded
 from jsproto.client.jsmsg import DEFAULT_ACK_WAIT, Acker, Delivery
+from jsproto.client.priority import Priority, most_seconds
 from jsproto.client.pull import HEARTBEATS_MISSED, PullConsumer
 from jsproto.errors import Error, PushBasedError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps
@@ -95,6 +96,12 @@ class Consumers(Api):
         body = {} if pause_until is None else {"pause_until": format_timestamp(pause_until)}
         return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
 
+    def unpin_consumer(
+        self, stream: str, name: str, group: str, *, now: float, timeout: float | None = None
+    ) -> Ticket[None]:
+        """Let another client of a priority group be pinned."""
+        return self._ask(self.api.consumer_unpin(stream, name), dumps({"group": group}), _nothing, now, timeout)
+
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
         waits = [*(config.backoff or []), config.ack_wait or int(DEFAULT_ACK_WAIT * _SECOND)]
@@ -109,21 +116,23 @@ class Consumers(Api):
         message_class: type[D],
         *,
         facade: Any = None,
-        options: Mapping[str, Any] | None = None,
+        priority: Priority | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullConsumer[D]:
         """Pull from the consumer that ``info`` describes; see ``PullConsumer``. Its messages are ``message_class``.
 
-        PushBasedError when it is a push consumer.
+        ``priority``: the place in one of its priority groups. PushBasedError when it is a push consumer,
+        ConfigMismatchError when it has no such group.
         """
-        config = info.config
+        config, place = info.config, priority or Priority()
         if config.deliver_subject:
             raise PushBasedError(CONFLICT, PUSH_BASED)
+        place.check(info.stream_name, info.name, config)
         return PullConsumer(
             self.session, self.acker(config, message_class, facade), info.stream_name, info.name,
             api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),
-            max_batch=config.max_batch, max_expires=(config.max_expires or 0) / _SECOND,
-            max_request_bytes=config.max_bytes, options=options, heartbeats_missed=heartbeats_missed,
+            max_batch=config.max_batch, max_expires=most_seconds(config), max_request_bytes=config.max_bytes,
+            options=place.to_json(), heartbeats_missed=heartbeats_missed,
             look=lambda pull, at: self.session.run(_look_for(self, pull, at)),
         )  # fmt: skip
 
@@ -163,6 +172,10 @@ def _all_pages(
         if not page or len(found) >= total:
             break
     return found
+
+
+def _nothing(body: dict[str, Any]) -> None:
+    return None
 
 
 def _same(body: dict[str, Any]) -> dict[str, Any]:

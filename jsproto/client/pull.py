@@ -99,13 +99,14 @@ class Fetch:
 class _Request:
     """A pull request in the ledger: how much it asked for, who wanted it (None: the stream of messages)."""
 
-    __slots__ = ("batch", "expires_at", "fetch", "max_bytes")
+    __slots__ = ("batch", "expires_at", "fetch", "max_bytes", "pin")
 
     def __init__(self, batch: int, max_bytes: int, expires_at: float, fetch: Fetch | None) -> None:
         self.batch = batch
         self.max_bytes = max_bytes
         self.expires_at = expires_at
         self.fetch = fetch
+        self.pin: bytes | None = None  # the id that it says
 
 
 class _Refill:
@@ -188,7 +189,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._api = api_subject
         self._inbox = inbox
         self._inboxes = 0
-        self._limits = (max_batch or BATCH_BY_BYTES, max_expires or DEFAULT_EXPIRES, max_request_bytes or 0)
+        self._limits = (max_batch or BATCH_BY_BYTES, max_expires or float("inf"), max_request_bytes or 0)
         self._options = dict(options or {})
         self._group = "group" in self._options
         self._pin: bytes | None = None
@@ -581,6 +582,7 @@ class PullConsumer(Drainable, Generic[D]):
         """Send a pull request; its reply subject."""
         self._requests += 1
         reply = f"{self._inbox}.{self._inboxes}.{self._requests}".encode()
+        request.pin = self._pin
         if self._pin is not None:
             body["id"] = self._pin.decode("utf-8", "replace")
         self._outbox.publish(self._api, dumps(body | self._options), reply)
@@ -659,19 +661,21 @@ class PullConsumer(Drainable, Generic[D]):
         if request.fetch is None:
             self._refill_ended(request, status, now)
         else:
-            self._fetch_ended(request.fetch, status, now)
+            self._fetch_ended(request.fetch, request, status, now)
             self._fill(now)  # it may have been in the way of the stream of messages
 
-    def _fetch_ended(self, fetch: Fetch, status: ConsumerStatus, now: float) -> None:
+    def _fetch_ended(self, fetch: Fetch, request: _Request, status: ConsumerStatus, now: float) -> None:
         """The request of ``fetch`` has ended."""
         fetch._reply = None
         if fetch.done.done:
+            return
+        if self._unpinned(request, status) and (fetch._no_wait or now < fetch._expires_at):
+            self._ask_again(now)
             return
         refused = fetch._refused
         retried = status.meaning is Meaning.RETRY or (refused is not None and type(status.error) is NoRespondersError)
         if retried and not fetch._no_wait and now + fetch._again < fetch._expires_at:
             fetch._refused = status.error
-            self._unpin(status)
             self._again_at(now + fetch._again)
             fetch._again = min(2 * fetch._again, RETRY_MOST)
             self._look_after(status.error, now)
@@ -688,13 +692,14 @@ class PullConsumer(Drainable, Generic[D]):
         if status.meaning is Meaning.HIDDEN:
             refill.refused_from = None
             self._fill(now)
+        elif self._unpinned(request, status):
+            self._fill(now)
         elif type(status.error) is MessageSizeError and request.max_bytes < refill.max_bytes:
             refill.whole = True  # it may fit when all the room is free
             self._fill(now)
         elif type(status.error) is MessageSizeError and status.pending_bytes != request.max_bytes:
             self._fill(now)  # it ended full
         elif status.meaning is Meaning.RETRY or type(status.error) is NoRespondersError:
-            self._unpin(status)
             pause = refill.refused(now)
             if pause is None:
                 self._break_off(status.error)
@@ -710,13 +715,28 @@ class PullConsumer(Drainable, Generic[D]):
             self._looking = True
             self._look(self, now)
 
-    def _unpin(self, status: ConsumerStatus) -> None:
-        if type(status.error) is PinnedError:
+    def _unpinned(self, request: _Request, status: ConsumerStatus) -> bool:
+        """Whether a request was refused for an id that is ours no more: one that does not say it can be served."""
+        if type(status.error) is not PinnedError or request.pin is None:
+            return False
+        if self._pin == request.pin:
             self._pin = None
+        return True
 
     def _look_for_pin(self, message: Msg) -> None:
-        if message.header is not None:
-            self._pin = last_value(message.header, b"Nats-Pin-Id") or self._pin
+        """A message says by which id its consumer knows us now."""
+        pin = None if message.header is None else last_value(message.header, b"Nats-Pin-Id")
+        if not pin or pin == self._pin:
+            return
+        self._pin = pin
+        # Who was served was the first. Requests of others that do not say the id wait until nobody is pinned.
+        waiting = [fetch for fetch in self._fetches if fetch._reply in self._ledger][1:]
+        for fetch in waiting:
+            request = self._ledger.pop(fetch._reply or b"")
+            self._settle(request.batch, request.max_bytes)
+            fetch._reply = None
+        if waiting:
+            self._ask_again(self._heard_at)
 
     def _has_room(self, raws: Sequence[RawMsg]) -> bool:
         """Whether a message that nobody asked for may stay."""

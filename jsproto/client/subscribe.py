@@ -21,6 +21,7 @@ from jsproto.client.consumers import Consumers
 from jsproto.client.inflow import HEARTBEATS_MISSED
 from jsproto.client.jsmsg import Acker, Delivery
 from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.priority import Priority
 from jsproto.client.push import PushConsumer
 from jsproto.errors import (
     BindError,
@@ -63,8 +64,8 @@ class Wanted:
 
     ``subject``: what to receive, None for all that the consumer has. ``stream``: its name, None to find it by the
     subject. ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that
-    must be there. ``queue``: a group that shares the messages. ``base``: what the consumer is to be like, and
-    ``options``: fields of ConsumerConfig that change it.
+    must be there. ``queue``: a group that shares the messages. ``place``: in a priority group. ``base``: what the
+    consumer is to be like, and ``options``: fields of ConsumerConfig that change it.
     """
 
     subject: str | None
@@ -75,6 +76,7 @@ class Wanted:
     pull: bool = False
     options: Mapping[str, Any] | None = None
     base: ConsumerConfig | None = None
+    place: Priority = field(default_factory=Priority)
     config: ConsumerConfig = field(init=False)
     name: str | None = field(init=False)
 
@@ -144,6 +146,8 @@ class Wanted:
         found, where = info.config, (info.stream_name, info.name)
         if self.pull and found.deliver_subject:
             raise PushConsumerError(*where)
+        if self.pull:
+            self.place.check(*where, found)
         if not self.pull:
             if not found.deliver_subject:
                 raise PullConsumerError(*where)
@@ -265,6 +269,7 @@ def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticke
     if found is not None:
         return Bound(found, created=False)
     config = wanted.to_create(None, wanted.name or _new_name(js))
+    wanted.place.check(stream, config.name or "", config)
     if wanted.consumer is not None:
         config.durable_name = wanted.consumer
     try:

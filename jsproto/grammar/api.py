@@ -123,6 +123,10 @@ class ApiSubjects:
         """Pause a consumer, or resume it."""
         return self._consumer("CONSUMER.PAUSE", stream, consumer)
 
+    def consumer_unpin(self, stream: str, consumer: str) -> str:
+        """Let another client of a priority group be pinned."""
+        return self._consumer("CONSUMER.UNPIN", stream, consumer)
+
     def consumer_reset(self, stream: str, consumer: str) -> str:
         """Set a consumer back. Servers before 2.14, and those that do not know the consumer, never answer."""
         return self._consumer("CONSUMER.RESET", stream, consumer)

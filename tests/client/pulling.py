@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from jsproto.client.jsmsg import JSMsg
+from jsproto.client.priority import Priority
 from jsproto.client.pull import Fetch, PullConsumer
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
@@ -21,10 +22,10 @@ TIMED_OUT: Final = "408 Request Timeout\r\nNats-Pending-Messages: %d\r\nNats-Pen
 class Pulling(Harness):
     """A session that pulls from consumer C of stream S."""
 
-    def __init__(self, *, options: dict[str, Any] | None = None, v2: bool = False, **config: Any) -> None:
+    def __init__(self, *, priority: Priority | None = None, v2: bool = False, **config: Any) -> None:
         super().__init__(max_reconnect_attempts=-1)
         self.info_of_consumer = ConsumerInfo("S", "C", ConsumerConfig(name="C", **config))
-        self.consumer: PullConsumer[JSMsg] = self.js.pull_consumer(self.info_of_consumer, JSMsg, options=options)
+        self.consumer: PullConsumer[JSMsg] = self.js.pull_consumer(self.info_of_consumer, JSMsg, priority=priority)
         self.v2 = v2
         self.sequence = 0
         self.published()

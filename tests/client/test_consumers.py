@@ -84,6 +84,15 @@ def test_pausing() -> None:
     assert not ticket.result().paused
 
 
+def test_unpinning() -> None:
+    harness = Harness()
+    ticket = harness.js.unpin_consumer("S", "C", "g", now=harness.now)
+    (pub,) = harness.answer(lambda _: {"type": "io.nats.jetstream.api.v1.consumer_unpin_response"})
+    assert (pub.subject, pub.payload) == (b"$JS.API.CONSUMER.UNPIN.S.C", b'{"group":"g"}')
+    assert ticket.done
+    assert ticket.error is None
+
+
 def test_listing_page_by_page() -> None:
     harness = Harness()
     names = [f"C{number}" for number in range(5)]

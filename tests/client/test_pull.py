@@ -823,6 +823,13 @@ def test_a_stream_of_messages_survives_its_link() -> None:
         pulling.consumer.readable().result()
 
 
+def test_a_fetch_and_a_stream_of_messages_exclude_each_other() -> None:
+    pulling = Pulling()
+    pulling.fetch(1)
+    with pytest.raises(LocalProtocolError, match="a fetch is under way"):
+        pulling.consumer.start(now=pulling.now)
+
+
 def test_a_stream_of_messages_is_stopped() -> None:
     pulling, request = streaming(max_msgs=10)
     readable = pulling.consumer.readable()
@@ -957,27 +964,3 @@ def test_a_drained_subscription_gives_what_it_has() -> None:
     assert pulling.taken(pulling.fetch(5)) == [b"1", b"2"]
     with pytest.raises(ConnectionClosedError):
         pulling.fetch(1)
-
-
-# -- priority groups ---------------------------------------------------------------------------------------------------
-
-
-def test_a_pinned_client_says_its_pin() -> None:
-    pulling = Pulling(options={"group": "g"})
-    fetch = pulling.fetch(2)
-    request = pulling.request()
-    assert request["group"] == "g"
-    assert "id" not in request
-    pulling.messages(b"1")
-    pulling.messages(b"2", header=b"NATS/1.0\r\nNats-Pin-Id: abc\r\n\r\n")
-    assert pulling.taken(fetch) == [b"1", b"2"]
-    fetch = pulling.fetch(1)
-    request = pulling.request()
-    assert request["id"] == "abc"
-    pulling.status(request, LEADER)
-    pulling.advance(0.05)
-    request = pulling.request()
-    assert request["id"] == "abc"
-    pulling.status(request, "423 Nats-Pin-Id mismatch")
-    pulling.advance(0.1)
-    assert "id" not in pulling.request()

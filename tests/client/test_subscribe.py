@@ -8,6 +8,7 @@ import pytest
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.jsmsg import JSMsg
+from jsproto.client.priority import Priority
 from jsproto.client.push import PushConsumer
 from jsproto.client.subscribe import Bound, Wanted
 from jsproto.errors import (
@@ -280,6 +281,21 @@ def test_who_loses_the_race_for_a_pull_consumer_shares_it() -> None:
     flow.expect("CONSUMER.CREATE.S.D.s.a", TAKEN)
     flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
     assert isinstance(flow.error, ConsumerAlreadyExistsError)
+
+
+def test_a_place_in_a_priority_group_must_be_there() -> None:
+    grouped = {"priority_groups": ["g"], "priority_policy": "overflow"}
+    flow = Workflow(pull=True, durable="D", place=Priority("x"))
+    flow.expect("CONSUMER.INFO.S.D", info("D", {"ack_policy": "explicit"} | grouped))
+    assert isinstance(flow.error, ConfigMismatchError)
+    flow = Workflow(pull=True, durable="D", place=Priority("x"), options=grouped)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert isinstance(flow.error, ConfigMismatchError)
+    assert flow.h.asked() == []  # nothing is created in vain
+    flow = Workflow(pull=True, durable="D", place=Priority("g", 5), options=grouped)
+    flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
+    assert flow.create("CONSUMER.CREATE.S.D.s.a")["priority_groups"] == ["g"]
+    assert flow.ticket.result().created
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

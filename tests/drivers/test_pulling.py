@@ -322,6 +322,57 @@ async def test_a_consumer_that_is_deleted_ends_the_stream_of_messages(server: An
         assert (sub.pending_msgs, sub.pending_bytes, sub.dropped, sub.consumer) == (0, 0, 0, "C")
 
 
+# -- priority groups ---------------------------------------------------------------------------------------------------
+
+
+async def waiting(sub: Any, count: int) -> None:
+    """Until the server holds so many pull requests."""
+    while (await sub.consumer_info()).num_waiting != count:
+        await anyio.sleep(0.01)
+
+
+async def test_a_pinned_client_gets_everything_until_it_is_unpinned(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await filled(nc, 0, priority_groups=["g"], priority_policy="pinned_client")
+        first, second = [await js.pull_subscribe_bind("C", name, group="g") for _ in range(2)]
+        async with first, second, first.messages() as mine, second.messages() as others:
+            await waiting(first, 2)
+            for n in range(1, 4):
+                await js.publish(f"{name}.a", b"%d" % n)
+                assert (await mine.next_msg(timeout=20)).data == b"%d" % n
+            await js.publish(f"{name}.a", b"4")
+            message = await mine.next_msg(timeout=20)
+            (group,) = (await first.consumer_info()).priority_groups
+            assert (group.group, group.pinned_client_id) == ("g", message.headers["Nats-Pin-Id"])
+            await js.unpin_consumer(name, "C", "g")
+            for n in range(5, 7):
+                await js.publish(f"{name}.a", b"%d" % n)
+                assert (await others.next_msg(timeout=20)).data == b"%d" % n
+            assert first.pending_msgs == 0
+
+
+async def test_clients_of_a_priority_group(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await filled(nc, 2, priority_groups=["g"], priority_policy="overflow")
+        async with await js.pull_subscribe(f"{name}.a", "C", group="g", min_pending=3) as helper:
+            assert await helper.fetch(5, timeout=0.1) == []
+            await js.publish(f"{name}.a", b"3")
+            assert payloads(await helper.fetch(5, timeout=0.1)) == [b"1"]
+        for wrong in ({}, {"group": "x"}, {"group": "g", "priority": 1}):
+            with pytest.raises(ConfigMismatchError):
+                await js.pull_subscribe_bind("C", name, **wrong)
+        with pytest.raises(LocalProtocolError):
+            await js.pull_subscribe_bind("C", name, min_pending=3)
+        js, name = await filled(nc, 0, priority_groups=["g"], priority_policy="prioritized")
+        spare, main = [await js.pull_subscribe_bind("C", name, group="g", priority=n) for n in (5, 1)]
+        async with spare, main, spare.messages(), main.messages() as messages:
+            await waiting(main, 2)
+            for n in range(1, 4):
+                await js.publish(f"{name}.a", b"%d" % n)
+                assert (await messages.next_msg(timeout=20)).data == b"%d" % n
+            assert spare.pending_msgs == 0
+
+
 # -- the workflow ------------------------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,7 @@ API = ApiSubjects()
         (API.consumer_list("S"), "$JS.API.CONSUMER.LIST.S"),
         (API.consumer_next("S", "C"), "$JS.API.CONSUMER.MSG.NEXT.S.C"),
         (API.consumer_pause("S", "C"), "$JS.API.CONSUMER.PAUSE.S.C"),
+        (API.consumer_unpin("S", "C"), "$JS.API.CONSUMER.UNPIN.S.C"),
         (API.consumer_reset("S", "C"), "$JS.API.CONSUMER.RESET.S.C"),
         (ApiSubjects(domain="hub").info(), "$JS.hub.API.INFO"),
         (ApiSubjects("my.api").stream_info("S"), "my.api.STREAM.INFO.S"),

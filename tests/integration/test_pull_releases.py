@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from jsproto import errors
+from jsproto.grammar.consumer import ConsumerOptions
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, PullSubscription, connect
 from tests import servers
@@ -84,6 +85,21 @@ def test_a_partial_fetch_without_waiting(server_here: NatsServer) -> None:
         assert [message.data for message in sub.fetch_no_wait(5)] == [b"1", b"2"]
         assert sub.fetch_no_wait(5) == []
         assert sub.fetch(5, timeout=0.1) == []
+
+
+def test_a_pinned_client_that_was_unpinned_asks_again(server_here: NatsServer) -> None:
+    with connect(server_here.url) as nc:
+        js = stream(nc, 1)
+        options: ConsumerOptions = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
+        with js.pull_subscribe("s.*", "D", group="g", **options) as sub, sub.messages() as messages:
+            pins = []
+            for n in range(1, 5):
+                message = messages.next_msg(timeout=60)
+                assert message.data == b"%d" % n
+                pins.append(message.headers["Nats-Pin-Id"])
+                js.unpin_consumer("S", "D", "g")
+                js.publish("s.a", b"%d" % (n + 1))
+            assert len(set(pins)) == 4
 
 
 def test_a_deleted_consumer_is_told_at_once(server_here: NatsServer) -> None:

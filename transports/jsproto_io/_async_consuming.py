@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.jsmsg import ACK, Delivery, ack_sync, nak, settle, term
+from jsproto.client.priority import Priority
 from jsproto.client.pull import DEFAULT_EXPIRES, HEARTBEATS_MISSED, Fetch, PullConsumer
 from jsproto.client.subscribe import Wanted
 from jsproto.errors import ConnectionClosedError, Error
@@ -367,6 +368,16 @@ class Consuming:
             lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit)
         )
 
+    async def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:
+        """Let another client of a priority group be pinned, the next one to ask.
+
+        ConsumerNotFoundError, ConsumerInvalidPriorityGroupError.
+        """
+        limit = seconds(timeout)
+        await self._connection._ask(
+            lambda now: self._core.unpin_consumer(stream, consumer, group, now=now, timeout=limit)
+        )
+
     async def pull_subscribe(
         self,
         subject: str | None = None,
@@ -374,6 +385,10 @@ class Consuming:
         *,
         stream: str | None = None,
         config: ConsumerConfig | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
         delete_consumer: bool | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **options: Unpack[ConsumerOptions],
@@ -387,12 +402,18 @@ class Consuming:
         subscription deletes a consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how
         many intervals without a sign of life a consumer counts as silent.
 
+        ``group``: where the consumer has priority groups, the one to pull in. With the policy "overflow" nothing comes
+        before ``min_pending`` messages wait to be delivered, or ``min_ack_pending`` to be acknowledged; with
+        "prioritized" who has a lower ``priority``, 0 to 9, goes first; with "pinned_client" one of those who pull gets
+        everything, until it has not asked for the consumer's ``priority_timeout``. A stream of messages asks in time.
+
         NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
         """
-        wanted = Wanted(subject, stream, durable, pull=True, options=options, base=config)
+        place = Priority(group, min_pending, min_ack_pending, priority)
+        wanted = Wanted(subject, stream, durable, pull=True, options=options, base=config, place=place)
         bound = await self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now))
         owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
-        return self._pull(bound.info, heartbeats_missed, owned=owned)
+        return self._pull(bound.info, place, heartbeats_missed, owned=owned)
 
     async def pull_subscribe_bind(
         self,
@@ -400,20 +421,27 @@ class Consuming:
         stream: str,
         *,
         timeout: Timeout | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullSubscription:
         """Pull from a consumer that exists.
 
-        ``heartbeats_missed``: after how many intervals without a sign of life a consumer counts as silent.
-        ConsumerNotFoundError; PushBasedError when it is a push consumer.
+        ``group`` and what is about it, and ``heartbeats_missed``, are those of ``pull_subscribe``.
+        ConsumerNotFoundError; PushBasedError when it is a push consumer, ConfigMismatchError when it has no such group.
         """
+        place = Priority(group, min_pending, min_ack_pending, priority)
         info = await self.consumer_info(stream, consumer, timeout=timeout)
-        return self._pull(info, heartbeats_missed)
+        return self._pull(info, place, heartbeats_missed)
 
-    def _pull(self, info: ConsumerInfo, heartbeats_missed: float, *, owned: bool = False) -> PullSubscription:
+    def _pull(
+        self, info: ConsumerInfo, place: Priority, heartbeats_missed: float, *, owned: bool = False
+    ) -> PullSubscription:
         core = self._connection._call(
             lambda now: self._core.pull_consumer(
-                info, JSMsg, facade=self._connection, heartbeats_missed=heartbeats_missed
+                info, JSMsg, facade=self._connection, priority=place, heartbeats_missed=heartbeats_missed
             )
         )
         return PullSubscription(core, self._core, self._connection, owned=owned)
