@@ -823,13 +823,6 @@ def test_a_stream_of_messages_survives_its_link() -> None:
         pulling.consumer.readable().result()
 
 
-def test_a_fetch_and_a_stream_of_messages_exclude_each_other() -> None:
-    pulling = Pulling()
-    pulling.fetch(1)
-    with pytest.raises(LocalProtocolError, match="a fetch is under way"):
-        pulling.consumer.start(now=pulling.now)
-
-
 def test_a_stream_of_messages_is_stopped() -> None:
     pulling, request = streaming(max_msgs=10)
     readable = pulling.consumer.readable()
