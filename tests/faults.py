@@ -286,6 +286,19 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             consuming.PULLING + "a_full_max_ack_pending_does_not_hang",
             consuming.PULL + "a_fetch_survives_its_link",
         ),
+        row(
+            "a request that was lost is never made again",
+            consuming.PULL + "a_request_that_was_lost_is_made_again_when_it_must_have_ended",
+            consuming.PULL + "a_silent_consumer_is_asked_again",
+        ),
+        row(
+            "whoever waits for a consumer that is not there waits for ever, or for long",
+            consuming.PULL + "a_stream_of_messages_whose_consumer_is_not_there_ends_at_once",
+            consuming.PUSH + "without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for",
+            consuming.PUSH + "a_consumer_that_is_gone_ends_it",
+            consuming.PULLING + "a_consumer_that_is_deleted_ends_the_stream_of_messages",
+            consuming.DRIVER + "members_of_a_queue_group_notice_that_their_consumer_is_deleted",
+        ),
     ),
     3: (
         row(
