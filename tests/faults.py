@@ -290,6 +290,7 @@ REPORTED: Final[dict[int, tuple[Row, ...]]] = {
             "a request that was lost is never made again",
             consuming.PULL + "a_request_that_was_lost_is_made_again_when_it_must_have_ended",
             consuming.PULL + "a_silent_consumer_is_asked_again",
+            consuming.CONSUMING_STATEFUL + "TestStreamingFaults",
         ),
         row(
             "whoever waits for a consumer that is not there waits for ever, or for long",

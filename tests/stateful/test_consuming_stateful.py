@@ -1,8 +1,9 @@
 """Both roles consume, while what passes between the link and the consumer is lost, late, doubled and out of order, the
 link breaks and the stream changes its leader. In both versions of the ack subjects.
 
-Fetching with explicit acknowledgements: the server counts a message as settled only if the application acknowledged it,
-every fetch ends, and once the faults stop, every message of the stream comes and is acknowledged. An ordered consumer:
+Pulling with explicit acknowledgements, by fetches or as a stream of messages: the server counts a message as settled
+only if the application acknowledged it, every fetch ends, and once the faults stop, every message of the stream comes
+and is acknowledged. An ordered consumer:
 what the application takes is the stream from its beginning, each message once and in order, whatever happens; and once
 the faults stop, all of it.
 """
@@ -17,6 +18,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from jsproto.client.jsmsg import JSMsg
 from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.priority import Priority
 from jsproto.client.pull import Fetch, PullConsumer
 from jsproto.client.subscribe import Wanted
 from jsproto.errors import Error
@@ -55,20 +57,53 @@ class ConsumingFaults(Faults):
         self.settle()
 
 
-class FetchingFaults(ConsumingFaults):
-    """Fetches, and explicit acknowledgements."""
+class AcknowledgingFaults(ConsumingFaults):
+    """Explicit acknowledgements of what was pulled."""
+
+    def create(self, **options: Any) -> None:
+        """The consumer."""
+        wanted = ConsumerConfig.from_options(durable_name="C", ack_wait=ACK_WAIT, **options)
+        self.found = self.pair.server.api.consumers.create("S", wanted, self.pair.now)
+        self.kept: list[JSMsg] = []
+        self.acknowledged: set[int] = set()
+
+    @precondition(lambda self: self.kept)
+    @rule(count=st.integers(1, 6))
+    def acknowledge(self, count: int) -> None:
+        for message in self.kept[:count]:
+            self.acknowledged.add(int(message.data))
+            message.ack()
+        del self.kept[:count]
+        self.settle()
+
+    @precondition(lambda self: self.kept)
+    @rule(which=st.integers(0, 9), verb=st.sampled_from(["nak", "in_progress", "forget"]))
+    def do_something_else(self, which: int, verb: str) -> None:
+        message = self.kept.pop(min(which, len(self.kept) - 1))
+        if verb != "forget":
+            getattr(message, verb)()
+        self.settle()
+
+    @invariant()
+    def nothing_is_settled_that_was_not_acknowledged(self) -> None:
+        if hasattr(self, "found"):
+            state = self.found.info(self.pair.now)
+            assert set(range(1, state.ack_floor.stream_seq + 1)) <= self.acknowledged
+            outstanding = state.num_ack_pending + state.num_pending
+            assert len(self.stream) - outstanding <= len(self.acknowledged)
+
+
+class FetchingFaults(AcknowledgingFaults):
+    """Fetches."""
 
     consumer: PullConsumer[JSMsg]
 
     @initialize(ack_version=VERSIONS, stored=st.integers(0, 10), at_most=st.sampled_from([-1, 2, 5]))
     def begin(self, ack_version: Literal[1, 2], stored: int, at_most: int) -> None:
         self.prepare(ack_version, stored)
-        wanted = ConsumerConfig.from_options(durable_name="C", ack_wait=ACK_WAIT, max_ack_pending=at_most)
-        self.found = self.pair.server.api.consumers.create("S", wanted, self.pair.now)
+        self.create(max_ack_pending=at_most)
         self.consumer = self.pair.js.pull_consumer(self.found.info(self.pair.now), JSMsg)
         self.fetches: list[Fetch] = []
-        self.kept: list[JSMsg] = []
-        self.acknowledged: set[int] = set()
         self.settle()
 
     @rule(batch=st.integers(1, 6), expires=st.sampled_from([0.5, 3.0]))
@@ -96,31 +131,6 @@ class FetchingFaults(ConsumingFaults):
             assert fetch.done.error is None or messages == []
             self.kept += messages
 
-    @precondition(lambda self: self.kept)
-    @rule(count=st.integers(1, 6))
-    def acknowledge(self, count: int) -> None:
-        for message in self.kept[:count]:
-            self.acknowledged.add(int(message.data))
-            message.ack()
-        del self.kept[:count]
-        self.settle()
-
-    @precondition(lambda self: self.kept)
-    @rule(which=st.integers(0, 9), verb=st.sampled_from(["nak", "in_progress", "forget"]))
-    def do_something_else(self, which: int, verb: str) -> None:
-        message = self.kept.pop(min(which, len(self.kept) - 1))
-        if verb != "forget":
-            getattr(message, verb)()
-        self.settle()
-
-    @invariant()
-    def nothing_is_settled_that_was_not_acknowledged(self) -> None:
-        if hasattr(self, "found"):
-            state = self.found.info(self.pair.now)
-            assert set(range(1, state.ack_floor.stream_seq + 1)) <= self.acknowledged
-            outstanding = state.num_ack_pending + state.num_pending
-            assert len(self.stream) - outstanding <= len(self.acknowledged)
-
     def teardown(self) -> None:
         """The faults stop: every fetch ends, every message comes and is acknowledged."""
         if not hasattr(self, "found"):
@@ -140,6 +150,60 @@ class FetchingFaults(ConsumingFaults):
             self.everything_arrives()
             self.pair.advance(ACK_WAIT / 2)
             self.everything_arrives()
+        assert self.acknowledged == {stored.seq for stored in self.stream}
+        assert self.found.info(self.pair.now).ack_floor.stream_seq == len(self.stream)
+
+
+class StreamingFaults(AcknowledgingFaults):
+    """Streams of messages that refill themselves: one, or two that share the consumer by turns or by a pin."""
+
+    @initialize(
+        ack_version=VERSIONS, stored=st.integers(0, 10), count=st.integers(1, 2), pins=st.booleans(),
+        heartbeat=st.sampled_from([0.0, 1.0]),
+    )  # fmt: skip
+    def begin(self, ack_version: Literal[1, 2], stored: int, count: int, pins: bool, heartbeat: float) -> None:
+        self.prepare(ack_version, stored)
+        group: dict[str, Any] = {"priority_groups": ["g"], "priority_policy": "pinned_client", "priority_timeout": 8.0}
+        self.create(**group if pins else {})
+        self.heartbeat = heartbeat
+        info, place = self.found.info(self.pair.now), Priority("g" if pins else None)
+        self.members = [self.pair.js.pull_consumer(info, JSMsg, priority=place) for _ in range(count)]
+        for member in self.members:
+            self.begin_again(member)
+        self.settle()
+
+    def begin_again(self, member: PullConsumer[JSMsg]) -> None:
+        member.start(now=self.pair.now, max_msgs=6, expires=3.0, heartbeat=self.heartbeat)
+
+    @rule(which=st.integers(0, 1), most=st.integers(1, 6))
+    def take(self, which: int, most: int) -> None:
+        """What has come; who gave up, because there was no leader for long, begins again."""
+        member = self.members[which % len(self.members)]
+        self.kept += member.pop_many(most, self.pair.now)
+        if member.readable().error is not None:
+            self.begin_again(member)
+        self.settle()
+
+    @precondition(lambda self: len(self.members) == 2)
+    @rule()
+    def somebody_unpins(self) -> None:
+        self.found.unpin("g", self.pair.now)
+        self.settle()
+
+    def teardown(self) -> None:
+        """The faults stop: every message comes and is acknowledged."""
+        if not hasattr(self, "found"):
+            return
+        for _ in range(20 + 4 * len(self.stream)):
+            self.everything_arrives()
+            for which in range(2):
+                self.take(which, 6)
+            self.acknowledge(len(self.kept))
+            self.everything_arrives()
+            state = self.found.info(self.pair.now)
+            if not state.num_pending + state.num_ack_pending:
+                break
+            self.pair.advance(ACK_WAIT / 2)
         assert self.acknowledged == {stored.seq for stored in self.stream}
         assert self.found.info(self.pair.now).ack_floor.stream_seq == len(self.stream)
 
@@ -193,5 +257,7 @@ class OrderedFaults(ConsumingFaults):
 
 TestFetchingFaults = FetchingFaults.TestCase
 TestFetchingFaults.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestStreamingFaults = StreamingFaults.TestCase
+TestStreamingFaults.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
 TestOrderedFaults = OrderedFaults.TestCase
 TestOrderedFaults.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
