@@ -206,6 +206,10 @@ class PushConsumer(Inflow[D]):
         except (ConsumerNotFoundError, StreamNotFoundError) as gone:
             self.owned = False
             self._leave(gone)
+        except PermissionsViolationError:
+            if not self._is_alarm:  # it would be refused, and told, each time
+                self._patience = 0.0
+                self._timers.stop(Timer.HEARTBEAT)
         except Error:  # nobody can say: it will be asked again
             pass
 

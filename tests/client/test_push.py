@@ -349,6 +349,21 @@ def test_without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for(q
     assert s.push.deadline() is None
 
 
+def test_who_may_not_look_for_a_consumer_without_heartbeats_looks_once() -> None:
+    for queue, looks in (("D", 1), (None, 2)):
+        s = Subscribed(queue=queue, session={"max_reconnect_attempts": -1})
+        for _ in range(2):
+            s.h.advance(LOOK_AFTER)
+            if s.h.asked():
+                looks -= 1
+                s.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.CONSUMER.INFO.S.D\"'\r\n")
+        assert looks == 0
+        assert s.push.error is None
+        s.h.lose()
+        s.h.connect()
+        assert (s.push.deadline() is None) == (queue is not None)
+
+
 def test_a_consumer_that_delivers_elsewhere_ends_it() -> None:
     s = Subscribed()
     s.h.advance(3.0)
