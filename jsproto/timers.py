@@ -49,6 +49,10 @@ class Timers:
         """Arm, or move, ``timer``."""
         self._when[timer] = when
 
+    def bring_forward(self, timer: Timer, when: float) -> None:
+        """Arm ``timer``, or move it, but never to a later time."""
+        self._when[timer] = min(when, self._when.get(timer, when))
+
     def stop(self, *timers: Timer) -> None:
         """Disarm these; those not armed are passed over."""
         for timer in timers:

@@ -22,7 +22,10 @@ def test_timers_are_told_once_and_earliest_first() -> None:
     timers.set(Timer.PAGE, 1.0)
     timers.stop(Timer.PAGE, Timer.HANDSHAKE)
     assert timers.next() is None
-    timers.set(Timer.PAGE, 1.0)
+    timers.bring_forward(Timer.PAGE, 2.0)
+    timers.bring_forward(Timer.PAGE, 1.0)
+    timers.bring_forward(Timer.PAGE, 3.0)
+    assert timers.next() == 1.0
     timers.clear()
     assert Timer.PAGE not in timers
 

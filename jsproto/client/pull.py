@@ -334,7 +334,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._fill(now)
         if beat and self._asked_msgs and Timer.HEARTBEAT not in self._timers:  # by fetches that were given up
             self._watch_from(now, beat)
-        self._expect_end()
+        self._expect_ends()
         return self._starts
 
     def stop(self, now: float, started: int | None = None) -> None:
@@ -446,9 +446,7 @@ class PullConsumer(Drainable, Generic[D]):
             if timer is Timer.PULL_AGAIN:
                 self._ask_again(now)
             elif timer is Timer.PULL_OVERDUE:
-                self._forget_old(now)
-                self._fill(now)
-                self._expect_end()
+                self._forget_lost(now)
             else:
                 self._watch(now)
         for fetch in [fetch for fetch in self._fetches if fetch._until <= now]:
@@ -567,8 +565,9 @@ class PullConsumer(Drainable, Generic[D]):
         body["expires"] = nanoseconds(refill.expires)
         if refill.heartbeat:
             body["idle_heartbeat"] = nanoseconds(refill.heartbeat)
+        ends_at = now + refill.expires + ANSWER_GRACE
         try:
-            self._request(body, _Request(batch, size, now + refill.expires + ANSWER_GRACE, None))
+            self._request(body, _Request(batch, size, ends_at, None))
         except OutboundBufferLimitError:
             self._again_at(now + RETRY_FIRST)
         except LocalProtocolError as error:
@@ -576,7 +575,7 @@ class PullConsumer(Drainable, Generic[D]):
         else:
             if refill.heartbeat:
                 self._watch_from(now, refill.heartbeat)
-            self._expect_end()
+            self._expect_end(ends_at)
 
     def _request(self, body: dict[str, Any], request: _Request) -> bytes:
         """Send a pull request; its reply subject."""
@@ -619,11 +618,22 @@ class PullConsumer(Drainable, Generic[D]):
             del ledger[reply]
             self._settle(0, 0)
 
-    def _expect_end(self) -> None:
-        """The stream of messages looks at its oldest request again when that must have ended."""
+    def _expect_end(self, when: float) -> None:
+        """The stream of messages looks at its requests when one must have ended."""
+        self._timers.bring_forward(Timer.PULL_OVERDUE, when)
+        self._outbox.rearm(self)
+
+    def _forget_lost(self, now: float) -> None:
+        """Requests that must have ended were served whole, or lost: they may be in the way of others."""
+        for reply in [reply for reply, request in self._ledger.items() if request.expires_at <= now]:
+            del self._ledger[reply]
+        self._settle(0, 0)
+        self._expect_ends()
+        self._fill(now)
+
+    def _expect_ends(self) -> None:
         if self._refill is not None and self._ledger:
-            self._timers.set(Timer.PULL_OVERDUE, next(iter(self._ledger.values())).expires_at)
-            self._outbox.rearm(self)
+            self._expect_end(min(request.expires_at for request in self._ledger.values()))
 
     def _settle(self, messages: int, size: int) -> None:
         """A request has left the ledger with so much not served: what may still come is no more than is in there."""

@@ -749,6 +749,20 @@ def test_a_request_that_was_lost_is_made_again_when_it_must_have_ended() -> None
     assert pulling.events() == []
 
 
+def test_a_long_request_that_was_given_up_hides_no_lost_one() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2, 300), pulling.now)
+    pulling.published()
+    pulling.consumer.start(now=pulling.now, max_msgs=10, heartbeat=0, expires=20)
+    assert pulling.request()["batch"] == 8
+    pulling.advance(20.9)
+    assert pulling.requests() == []
+    pulling.advance(0.1)
+    assert pulling.request()["batch"] == 8
+    pulling.consumer.stop(pulling.now)
+    assert pulling.consumer.deadline() is None
+
+
 def test_a_request_that_was_given_up_and_lost_does_not_hold_up_the_stream_of_messages() -> None:
     pulling = Pulling()
     pulling.consumer.give_back(pulling.fetch(20, 5), pulling.now)
