@@ -15,7 +15,8 @@ Server facts (section 5): nothing is said of a full ``max_ack_pending``, so a re
 after ``patience``, and forgotten by the server because nobody listens to its inbox any more. A partial request that
 would not wait ends with 404.
 
-Not here: which consumer (``subscribe``), acknowledgements (``jsmsg``), push consumers (``push``).
+Not here: which consumer (``subscribe``), acknowledgements (``jsmsg``), push consumers (``push``), how much a stream of
+messages asks for (``refill``).
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.buffer import Buffer, size_of
 from jsproto.client.jsmsg import Acker, Delivery
+from jsproto.client.refill import (
+    BATCH_BY_BYTES,
+    DEFAULT_EXPIRES,
+    DEFAULT_HEARTBEAT,
+    RETRY_FIRST,
+    RETRY_MOST,
+    Limits,
+    Refill,
+)
 from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import (
     ConnectionClosedError,
@@ -55,15 +65,8 @@ D = TypeVar("D", bound=Delivery)
 
 ANSWER_GRACE: Final = 1.0  # seconds behind its expiry until a request counts as not answered at all
 HEARTBEAT_FROM: Final = 10.0  # seconds; requests that wait as long ask for heartbeats by themselves
-DEFAULT_HEARTBEAT: Final = 5.0  # seconds
 HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until it is an alarm (ADR-15)
-RETRY_FIRST: Final = 0.05  # seconds until a refused request is sent again, doubled each time
-RETRY_MOST: Final = 1.0
-RETRY_FOR: Final = 10.0  # seconds of refusals until the stream of messages gives up: an election takes less
 MAX_REQUESTS: Final = 512  # kept in the ledger; nats-server's default for waiting requests
-BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
-DEFAULT_MAX_MSGS: Final = 500
-DEFAULT_EXPIRES: Final = 30.0  # seconds
 _STREAMS: Final = "streams messages already: close() what messages() returned, or use another subscription"
 
 
@@ -107,35 +110,6 @@ class _Request:
         self.expires_at = expires_at
         self.fetch = fetch
         self.pin: bytes | None = None  # the id that it says
-
-
-class _Refill:
-    """How the stream of messages keeps itself filled: by messages, or by bytes."""
-
-    __slots__ = (
-        "again", "expires", "heartbeat", "max_bytes", "max_msgs", "refused_at", "refused_from", "threshold", "whole",
-    )  # fmt: skip
-
-    def __init__(self, max_msgs: int, max_bytes: int, threshold: int, expires: float, heartbeat: float) -> None:
-        self.max_msgs = max_msgs
-        self.max_bytes = max_bytes  # 0: messages count
-        self.threshold = threshold
-        self.expires = expires
-        self.heartbeat = heartbeat
-        self.again = RETRY_FIRST
-        self.refused_from: float | None = None  # when the refusals that follow each other began
-        self.refused_at = 0.0  # when the last one came
-        self.whole = False  # the next message needs all the room there is
-
-    def refused(self, now: float) -> float | None:
-        """A request was refused: seconds until it may be served, None when that has gone on for too long."""
-        if self.refused_from is None or now - self.refused_at > 2 * RETRY_MOST:  # between them one was served
-            self.again, self.refused_from = RETRY_FIRST, now
-        self.refused_at = now
-        if now - self.refused_from >= RETRY_FOR:
-            return None
-        pause, self.again = self.again, min(2 * self.again, RETRY_MOST)
-        return pause
 
 
 class PullConsumer(Drainable, Generic[D]):
@@ -189,7 +163,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._api = api_subject
         self._inbox = inbox
         self._inboxes = 0
-        self._limits = (max_batch or BATCH_BY_BYTES, max_expires or float("inf"), max_request_bytes or 0)
+        self._limits = Limits(max_batch or BATCH_BY_BYTES, max_expires or float("inf"), max_request_bytes or 0)
         self._options = dict(options or {})
         self._group = "group" in self._options
         self._pin: bytes | None = None
@@ -203,7 +177,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._asked_bytes = 0
         self._fetches: deque[Fetch] = deque()
         self._first: Fetch | None = None  # the one that what comes is for
-        self._refill: _Refill | None = None
+        self._refill: Refill | None = None
         self._starts = 0
         self._linked = True
         self._lost: Error | None = None
@@ -310,30 +284,16 @@ class PullConsumer(Drainable, Generic[D]):
             raise LocalProtocolError(f"this subscription {_STREAMS}")
         if self._fetches:
             raise LocalProtocolError("a fetch is under way: wait for it, or use another subscription")
-        if max_msgs is not None and max_bytes is not None:
-            raise LocalProtocolError("give max_msgs or max_bytes, not both")
-        most = DEFAULT_MAX_MSGS if max_msgs is None and max_bytes is None else max_msgs or max_bytes or 0
-        wanted = most // 2 if threshold is None else threshold
-        if most < 1 or not 0 <= wanted < most:
-            raise LocalProtocolError(f"the buffer must hold 1 or more, and its threshold be below: {most}, {wanted}")
-        _, max_expires, max_request_bytes = self._limits
-        expires = min(expires, max_expires)
-        if not 0 < expires < float("inf"):
-            raise LocalProtocolError(f"a request must expire after some seconds, not {expires!r}")
-        beat = min(DEFAULT_HEARTBEAT, expires / 2) if heartbeat is None else heartbeat
-        if not 0 <= beat <= expires / 2:
-            raise LocalProtocolError(f"heartbeats must come twice in {expires:g} s at least, not each {heartbeat!r}")
+        refill = Refill(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
         self._raise_error()
         self._stopped = None
-        if max_bytes is not None:
-            most = min(most, max_request_bytes or most)
-            self._refill = _Refill(BATCH_BY_BYTES, most, min(wanted, most // 2), expires, beat)
-        else:
-            self._refill = _Refill(most, 0, wanted, expires, beat)
+        self._refill = refill
         self._starts += 1
         self._fill(now)
-        if beat and self._asked_msgs and Timer.HEARTBEAT not in self._timers:  # by fetches that were given up
-            self._watch_from(now, beat)
+        if (
+            refill.heartbeat and self._asked_msgs and Timer.HEARTBEAT not in self._timers
+        ):  # by fetches that were given up
+            self._watch_from(now, refill.heartbeat)
         self._expect_ends()
         return self._starts
 
@@ -551,23 +511,12 @@ class PullConsumer(Drainable, Generic[D]):
             return
         self._forget_old(now)
         held = self.pending_bytes + self._asked_bytes if refill.max_bytes else len(self._buffer) + self._asked_msgs
-        if held > (0 if refill.whole else refill.threshold):
+        if not refill.wants_more(held):
             return
-        refill.whole = False
-        most, _, _ = self._limits
-        body: dict[str, Any]
-        if refill.max_bytes:
-            batch, size = min(refill.max_msgs, most), refill.max_bytes - held
-            body = {"batch": batch, "max_bytes": size}
-        else:
-            batch, size = min(refill.max_msgs - held, most), 0
-            body = {"batch": batch}
-        body["expires"] = nanoseconds(refill.expires)
-        if refill.heartbeat:
-            body["idle_heartbeat"] = nanoseconds(refill.heartbeat)
+        body = refill.request(held)
         ends_at = now + refill.expires + ANSWER_GRACE
         try:
-            self._request(body, _Request(batch, size, ends_at, None))
+            self._request(body, _Request(body["batch"], body.get("max_bytes", 0), ends_at, None))
         except OutboundBufferLimitError:
             self._again_at(now + RETRY_FIRST)
         except LocalProtocolError as error:
@@ -700,7 +649,7 @@ class PullConsumer(Drainable, Generic[D]):
         if refill is None:
             return
         if status.meaning is Meaning.HIDDEN:
-            refill.refused_from = None
+            refill.served()
             self._fill(now)
         elif self._unpinned(request, status):
             self._fill(now)

@@ -8,7 +8,8 @@ import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.jsmsg import JSMsg
-from jsproto.client.pull import ANSWER_GRACE, MAX_REQUESTS, RETRY_FOR, Fetch, PullConsumer
+from jsproto.client.pull import ANSWER_GRACE, MAX_REQUESTS, Fetch, PullConsumer
+from jsproto.client.refill import RETRY_FOR
 from jsproto.errors import (
     APIError,
     BadPullError,

@@ -15,7 +15,8 @@ from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.jsmsg import ACK, Delivery, ack_sync, nak, settle, term
 from jsproto.client.priority import Priority
-from jsproto.client.pull import DEFAULT_EXPIRES, HEARTBEATS_MISSED, Fetch, PullConsumer
+from jsproto.client.pull import HEARTBEATS_MISSED, Fetch, PullConsumer
+from jsproto.client.refill import DEFAULT_EXPIRES
 from jsproto.client.subscribe import Wanted
 from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
