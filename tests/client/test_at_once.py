@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jsproto.client.jsmsg import JSMsg
 from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.priority import Priority
 from jsproto.client.pull import PullConsumer
 from jsproto.client.push import PushConsumer
 from jsproto.grammar.consumer import ConsumerConfig
@@ -110,7 +111,8 @@ def test_pulled(
     begun: list[Any] = []
 
     def begin() -> tuple[Harness, Any, list[bytes]]:
-        pulling = Pulling(options={"group": "g"} if grouped else None)
+        group: dict[str, Any] = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
+        pulling = Pulling(priority=Priority("g"), **group) if grouped else Pulling()
         consumer = pulling.consumer
         begun.append([] if streams else [pulling.fetch(batch, max_bytes=size) for batch in fetches])
         if streams:
