@@ -56,6 +56,8 @@ _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking f
 _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
 _FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
+_PIECE: Final = 4_096  # bytes, of _MUCH, in which what was begun nearly always ends
+_MUCH: Final = 16_384
 _ENOUGH_FOR_A_VERB: Final = len(b"CONNECT\r") + 1
 
 
@@ -114,9 +116,21 @@ class Decoder:
     def feed(self, data: bytes) -> list[Frame]:
         """Take ``data`` and return the frames that it completes, in order. Never raises."""
         tail = self._tail
-        if len(tail) + len(data) < self._need:
+        frames: list[Frame] = []
+        position, end = 0, len(data)
+        if len(tail) + end < self._need:
             tail += data
             return []
+        if tail and end >= _MUCH:  # to finish what was begun does not take all of it: so much is not copied
+            frames = self.feed(data[:_PIECE])
+            if self.error is not None:
+                return frames
+            if len(tail) <= _PIECE:
+                position = _PIECE - len(tail)
+                tail.clear()
+                self._need = 0
+            else:  # it is a large one
+                data = data[_PIECE:]
         if tail:
             if not self._need and b"\n" not in data:
                 tail += data
@@ -124,12 +138,11 @@ class Decoder:
                     self._check_unfinished_line()
                 return []
             data = b"".join((tail, data))
+            end = len(data)
             tail.clear()
             self._need = 0
         elif self.error is not None:
             return []
-        frames: list[Frame] = []
-        position, end = 0, len(data)
         at_once = self.rows and self._max_payload >= _SMALL and self._control_line >= _LONGEST_LINE
         try:
             while position < end:

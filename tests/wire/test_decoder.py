@@ -438,6 +438,23 @@ def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
     assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", raws[7][1], None, b"ok")
 
 
+def test_headers_come_along(general: list[int]) -> None:
+    header = b"NATS/1.0\r\nA: b\r\n\r\n"
+    line = b"HMSG s.a 1 $JS.ACK.x %d %d\r\n"
+    good = line % (len(header), len(header) + 2) + header + b"ok\r\n"
+    assert decoder_of_rows().feed(good * 9) == [Delivered(b"1", [(b"s.a", b"$JS.ACK.x", header, b"ok")] * 9)]
+    for odd in (line % (0, 2) + b"ok\r\n", line % (len(header), len(header) + 4) + header + b"\r\nok\r\n"):
+        run, message, rest = decoder_of_rows().feed(good * 9 + odd + good * 9)
+        assert type(run) is type(rest) is Delivered
+        assert [message] == Decoder("client").feed(odd)
+    elsewhere = line % (2, len(header) + 2) + header + b"ok\r\n"  # the header block ends before its last line
+    run, message = decoder_of_rows().feed(good * 9 + elsewhere)
+    assert [message] == Decoder("client").feed(elsewhere)
+    assert general == [9 * len(good)] * 3
+    spoiled = good.replace(b"s.a", b"s\ta")
+    assert len(decoder_of_rows().feed(good * 9 + spoiled)) == 9
+
+
 def test_each_subscription_gets_its_own() -> None:
     sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
     frames = decoder_of_rows().feed(b"".join(delivered(number, sid=sid) for number, sid in enumerate(sids)))
@@ -477,6 +494,17 @@ def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monke
     frames = decoder_of_rows().feed(data)
     assert len(frames) == 500
     assert searched == len(data)
+
+
+@pytest.mark.parametrize(
+    "begun", [b"MSG a 1 2\r\nok\r\n", b"MSG a 1 4096\r\n%b\r\n" % bytes(4096), b"MSG a 1 2\r\nokay\r\n"]
+)
+def test_a_frame_that_was_begun_is_finished_though_much_follows(begun: bytes) -> None:
+    sent = begun + b"".join(delivered(number, bytes(100)) for number in range(200))
+    assert len(sent) > 20_000
+    whole = decode("client", [sent])
+    for place in (1, 8, 12):
+        assert decode("client", [sent[:place], sent[place:]]) == whole
 
 
 def test_a_row_that_ends_costs_no_copy_of_what_follows() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import hypothesis.strategies as st
 from hypothesis import example, given
 
@@ -108,6 +110,16 @@ def test_what_consumers_deliver_is_read_as_it_is_byte_by_byte(sent: bytes, data:
     assert decode("client", one_by_one(sent)) == whole
     assert decode_rows([sent]) == whole
     assert decode_rows(data.draw(cut(sent))) == whole
+
+
+@given(roles, st.data())
+def test_it_makes_no_difference_how_a_frame_that_was_begun_is_finished(role: Role, data: st.DataObject) -> None:
+    sent = data.draw(st.one_of(deliveries(), fragments, damaged(role)))
+    whole = decode(role, [sent])
+    with patch.multiple("jsproto.wire.decoder", _PIECE=data.draw(st.sampled_from([3, 20])), _MUCH=30):
+        assert decode(role, data.draw(cut(sent))) == whole
+        if role == "client":
+            assert decode_rows(data.draw(cut(sent))) == whole
 
 
 @given(st.data())
