@@ -1,7 +1,7 @@
 """A nats-server of one's own, for as long as it is needed: for tests and for ``jsproto demo``.
 
-It listens on a free port of 127.0.0.1, has JetStream on with a store in a temporary directory, and leaves nothing
-behind::
+It listens on a free port of 127.0.0.1, has JetStream on with a store in a temporary directory (unless it is given one),
+and leaves nothing behind::
 
     with NatsServer() as server:
         connect(server.url)
@@ -64,7 +64,8 @@ class NatsServer:
     the configuration's ``jetstream`` block besides the store. ``config`` is appended to the configuration.
     ``tls_first`` says that it makes the server wait for TLS before it greets, so that ``info`` stays empty.
 
-    The store lives until ``close``, which leaving the ``with`` block does too.
+    The store lives until ``close``, which leaving the ``with`` block does too; one of your own, the folder ``store``,
+    stays. No two servers may have it at the same time.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class NatsServer:
         jetstream: bool | str = True,
         config: str = "",
         tls_first: bool = False,
+        store: str | os.PathLike[str] | None = None,
     ) -> None:
         self.binary = find_binary(binary)
         self.port = -1  # -1: the server chooses; kept when it starts again
@@ -81,6 +83,7 @@ class NatsServer:
         self._jetstream = jetstream
         self._config = config
         self._tls_first = tls_first
+        self._store = None if store is None else os.path.abspath(store)
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
@@ -186,7 +189,8 @@ class NatsServer:
         config = [f'listen: "{HOST}:{self.port}"']
         if self._jetstream is not False:
             more = self._jetstream if isinstance(self._jetstream, str) else ""
-            config.append(f"jetstream {{\n  store_dir: {json.dumps(str(directory / 'store'))}\n{more}\n}}")
+            store = self._store or str(directory / "store")
+            config.append(f"jetstream {{\n  store_dir: {json.dumps(store)}\n{more}\n}}")
         path = directory / "server.conf"
         path.write_text("\n".join([*config, self._config, ""]), encoding="utf-8")
         for old in directory.glob("*.ports"):

@@ -137,8 +137,8 @@ def _unzip(raw: io.BufferedReader, name: str, stack: ExitStack) -> tuple[str, Bi
 class Template:
     """A subject with column names in braces, ``flights.{carrier}``; a subject without braces is one too.
 
-    Attributes: ``fields`` (the names, in order), ``pattern`` (the subject with a wildcard for each token that
-    has a field, what a stream must listen to).
+    Attributes: ``text`` (the template), ``fields`` (the names, in order), ``pattern`` (the subject with a wildcard
+    for each token that has a field, what a stream must listen to).
     """
 
     _FIELD: Final = re.compile(r"\{([^{}]*)\}")
@@ -146,6 +146,7 @@ class Template:
 
     def __init__(self, text: str, unsafe: Unsafe = Unsafe.REFUSE) -> None:
         """BadUsage when ``text`` is no subject."""
+        self.text = text
         self.fields: tuple[str, ...] = tuple(self._FIELD.findall(text))
         fixed = self._FIELD.sub("x", text)
         if "" in self.fields or "{" in fixed or "}" in fixed:

@@ -1,0 +1,127 @@
+"""Writing a DataFrame into a stream, and counting what became of its rows.
+
+Rules: rows are counted where they go into the sink, without reading anything twice. What is stored is what the stream
+has grown by, without the sink's markers; it is only right as long as nobody else writes into the stream meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.grammar.config import StreamInfo
+from jsproto_io.cli.records import BadUsage
+from pyspark_jetstream.options import MARKER
+from pyspark_jetstream.pipelines.jobs.arguments import PROMISES, Delivery
+from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run
+from pyspark_jetstream.pipelines.jobs.summary import Summary
+from pyspark_jetstream.planning import Range, count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class Sink:
+    """Where rows go, and how."""
+
+    place: Place
+    stream: str
+    delivery: Delivery
+    marker: str | None
+    run_id: str | None = None
+
+    def existing(self) -> StreamInfo | None:
+        """The stream, if it is there."""
+        try:
+            return self.place.js.stream_info(self.stream)
+        except StreamNotFoundError:
+            return None
+
+    def required(self, create: bool) -> bool:
+        """Whether the stream has to be made. BadUsage when that was not asked for."""
+        if self.existing() is not None:
+            return False
+        if not create:
+            raise BadUsage(f"there is no stream {self.stream}: add --create-stream to make it")
+        return True
+
+    def create(self, subjects: Sequence[str], metadata: dict[str, str] | None = None) -> None:
+        """Make the stream, so that it takes these subjects and the markers, and answers reads."""
+        subjects = list(subjects)
+        if self.delivery is Delivery.ATOMIC:
+            subjects.append(f"{self.marker}.{MARKER}.>")
+        self.place.js.create_stream(
+            self.stream,
+            subjects=subjects,
+            allow_direct=True,
+            allow_batched=True,
+            allow_atomic=True,
+            metadata=metadata or {},
+        )
+
+    def options(self) -> dict[str, str]:
+        """Those of the data source."""
+        options = {**self.place.options, "stream": self.stream, "delivery": self.delivery.value}
+        if self.delivery is Delivery.ATOMIC and self.marker is not None:
+            options["markerSubject"] = self.marker
+        if self.delivery is Delivery.FAST_DEDUP and self.run_id is not None:
+            options["msgIdPrefix"] = self.run_id
+        return options
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write(self, run: Run, rows: DataFrame, total: int | None = None) -> tuple[int, int, int]:
+        """Store all rows: how many there were, their bytes, and the sequence behind which they are."""
+        before = self.place.end(self.stream) - 1
+        seen = Observation()
+        watched = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(F.length("data")).alias("bytes"))
+        writer = watched.write.format(FORMAT).options(**self.options()).mode("append")
+        run.do(f"into {self.stream}", writer.save, lambda: self.place.end(self.stream) - 1 - before, total)
+        counted = seen.get
+        return int(counted["rows"]), int(counted["bytes"] or 0), before
+
+    def follow(self, run: Run, rows: DataFrame, checkpoint: str, *, follow: bool) -> tuple[int, int]:
+        """Store the rows of an endless DataFrame, or what there is of it now: how many it has read, and behind what."""
+        before = self.place.end(self.stream) - 1
+        writer = rows.writeStream.format(FORMAT).options(**self.options()).option("checkpointLocation", checkpoint)
+        query = writer.start() if follow else writer.trigger(availableNow=True).start()
+        read = run.stream(f"into {self.stream}", query, lambda: self.place.end(self.stream) - 1, follow=follow)
+        return read, before
+
+    def account(self, summary: Summary, rows: int, before: int) -> None:
+        """Say what became of ``rows``."""
+        last = self.place.end(self.stream) - 1
+        stored = last - before - self._markers(before, last)
+        summary.add("stored", stored, f"{stored:,}", label="messages stored")
+        if last > before:
+            summary.add("sequences", [before + 1, last], f"{before + 1:,} to {last:,}")
+        if stored >= rows:
+            summary.add("stored_twice", stored - rows)
+        else:
+            summary.add("duplicates_dropped", rows - stored)
+
+    def describe_growth(self, summary: Summary, before: int) -> None:
+        """Say by how much the stream has grown."""
+        last = self.place.end(self.stream) - 1
+        summary.add("stored", last - before - self._markers(before, last), label="messages stored")
+
+    def describe(self, summary: Summary, *, own_ids: bool = False) -> None:
+        """Say where rows go, and with which promise."""
+        summary.add("stream", self.stream, label="into stream")
+        summary.add("server", self.place.text)
+        promise = PROMISES[self.delivery]
+        if own_ids:
+            promise = "each message id once within the duplicate window"
+        summary.add("delivery", self.delivery.value, f"{self.delivery.value}: {promise}")
+
+    def _markers(self, before: int, last: int) -> int:
+        if self.delivery is not Delivery.ATOMIC or last <= before:
+            return 0
+        return count_of(self.place.js, Range(self.stream, 0, before + 1, last + 1, f"{self.marker}.{MARKER}.>"))
