@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
-from pyspark.sql.types import StructType
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+except ModuleNotFoundError as error:  # of this name, so that ``python -m`` makes one line of it
+    what = f"{error.name} is not installed: pip install 'jsproto[spark]', or 'jsproto[pipelines]' for its programs"
+    raise ModuleNotFoundError(what, name=__name__) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -73,7 +73,7 @@ Deliver = Annotated[
 Marker = Annotated[
     str | None,
     typer.Option(
-        help="With atomic: where its markers go, MARKER.$spark.>. Default: the subject's first token.",
+        help="With atomic: its markers go to SUBJECT.$spark.*.*, which the stream must take. Default: what fits.",
         metavar="SUBJECT",
         show_default=False,
     ),

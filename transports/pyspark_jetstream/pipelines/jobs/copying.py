@@ -18,8 +18,6 @@ from pyspark_jetstream.pipelines.jobs.running import Place, Run
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
     from jsproto.grammar.config import StreamInfo
@@ -81,16 +79,7 @@ def sink_for(
         args.wanted_subject(each, "--subjects", wildcards=True)
     if wanted is None:
         wanted = [(prefix or "") + each for each in source.config.subjects or [source.config.name]]
-    if delivery is Delivery.ATOMIC and marker is None:
-        marker = _first_token(wanted)
     sink = Sink(place, name, delivery, args.wanted_subject(marker, "--marker", wildcards=False))
     if sink.required(create):
         sink.create(wanted, source.config.metadata if subjects is None else None)
     return sink
-
-
-def _first_token(subjects: Sequence[str]) -> str:
-    first = subjects[0].partition(".")[0]
-    if first in ("*", ">"):
-        raise BadUsage("--delivery atomic needs --marker SUBJECT: the target's subjects begin with a wildcard")
-    return first

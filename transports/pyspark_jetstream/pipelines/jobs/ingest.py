@@ -220,13 +220,6 @@ def _sink(
     place: Place, template: Template | None, stream: str | None, delivery: Delivery, marker: str | None, run: str | None
 ) -> Sink:
     name = args.stream_name(stream) if stream is not None else template.stream_name() if template is not None else ""
-    if delivery is Delivery.ATOMIC and marker is None and template is not None:
-        first = template.pattern.partition(".")[0]
-        if first == "*":
-            raise BadUsage("--delivery atomic needs --marker: the subject begins with a column")
-        marker = first
-    if delivery is Delivery.ATOMIC and marker is None:
-        raise BadUsage("--delivery atomic needs --marker SUBJECT")
     return Sink(place, name, delivery, args.wanted_subject(marker, "--marker", wildcards=False), run)
 
 

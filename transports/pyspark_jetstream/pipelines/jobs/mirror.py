@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from pyspark.sql import DataFrame
 
 from jsproto_io.cli.records import BadInput, BadUsage
 from pyspark_jetstream.pipelines.jobs import arguments as args
@@ -16,7 +17,7 @@ from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 app = new_app()
 
@@ -137,7 +138,7 @@ def _transformed(
         return spark.sql(sql)
     if transform is not None:
         made = transform(rows)
-        if not hasattr(made, "writeStream"):
+        if not isinstance(made, DataFrame):
             raise BadInput(f"--python: the function gave {type(made).__name__}, not a DataFrame")
         return made
     return as_messages(rows, prefix, delivery).drop("timestamp")

@@ -4,27 +4,27 @@ Rules: a row is due when as much time has passed since the first one as it was t
 leaves together; rows due within a few milliseconds wait for each other, so that a dense stretch is not published one by
 one. Time is monotonic.
 
-Not here: how rows are stored (``delivery``).
+Not here: how rows are stored (``sink``).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from time import monotonic, sleep
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceWriter
+from pyspark.sql.types import StructType
 
-from pyspark_jetstream.connecting import in_task
-from pyspark_jetstream.delivery import Origin, store
-from pyspark_jetstream.options import WriteOptions
-from pyspark_jetstream.rows import Target, lots_of
+from pyspark_jetstream.options import WriteOptions, write_options
+from pyspark_jetstream.sink import JetStreamWriter, Written
 
+FORMAT: Final = "jetstream_paced"
+SPEED: Final = "speed"
 TOGETHER: Final = 0.002  # seconds within which rows leave together
 LONGEST: Final = 1.0  # seconds of sleep at a time
-SCHEMA: Final = "rows bigint, bytes bigint"
 
 
 def paced(
@@ -51,27 +51,26 @@ def paced(
                 rest(min((times[at] - first) / speed / 1e6 - since, LONGEST))
 
 
-@dataclass
-class PacedTask:
-    """What Spark runs: it takes Arrow batches in their order, and gives one row, which counts them."""
+class PacedWriter(JetStreamWriter):
+    """A batch write that takes its time."""
 
-    options: WriteOptions
-    target: Target
-    names: list[str]
-    speed: float
-    run: str
+    def __init__(self, schema: StructType, options: WriteOptions, overwrite: bool, speed: float) -> None:
+        super().__init__(schema, options, overwrite)
+        self._speed = speed
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = 0
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Store the rows of the task, each when it is due."""
+        return super().write(paced(iterator, self._speed))
 
-        def counted() -> Iterator[pa.RecordBatch]:
-            nonlocal size
-            for piece in paced(batches, self.speed):
-                size += piece.column("data").nbytes
-                yield piece
 
-        with in_task(self.options.connecting, reader_thread=True) as (nc, js):
-            target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
-            lots = lots_of(counted(), self.names, None, target)
-            stored = store(nc, js, lots, Origin(self.run, 0, 0), self.options)
-        yield pa.RecordBatch.from_pylist([{"rows": stored.rows, "bytes": size}])
+class PacedDataSource(DataSource):
+    """The sink ``jetstream`` with one option more, ``speed``, and one more column, ``timestamp``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = {name: value for name, value in self.options.items() if name != SPEED}
+        options["ignoreExtraColumns"] = "true"  # the time is for us
+        return PacedWriter(schema, write_options(options), overwrite, float(self.options[SPEED]))

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from jsproto_io.cli.records import BadUsage
-from pyspark_jetstream.options import write_options
 from pyspark_jetstream.pipelines.jobs import arguments as args
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, new_app
 from pyspark_jetstream.pipelines.jobs.copying import as_messages, checked_prefix, other_place, read_options, sink_for
-from pyspark_jetstream.pipelines.jobs.pacing import SCHEMA, PacedTask
-from pyspark_jetstream.pipelines.jobs.running import FORMAT, Run, started
-from pyspark_jetstream.pipelines.jobs.sinks import Sink
+from pyspark_jetstream.pipelines.jobs.pacing import FORMAT as PACED
+from pyspark_jetstream.pipelines.jobs.pacing import SPEED, PacedDataSource
+from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
 from pyspark_jetstream.pipelines.jobs.summary import Summary
-from pyspark_jetstream.sink import checked_target
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 app = new_app()
 
@@ -87,7 +81,9 @@ def replay(
         if factor is None:
             count, size, before = sink.write(run, messages.drop("timestamp"))
         else:
-            count, size, before = _paced(run, sink, messages, factor)
+            spark.dataSource.register(PacedDataSource)
+            paced = {SPEED: str(factor)}
+            count, size, before = sink.write(run, messages.coalesce(1), form=PACED, more=paced)
         summary.add("rows", count, label="rows out")
         summary.add_bytes("bytes", size)
         sink.account(summary, count, before)
@@ -106,15 +102,3 @@ def _factor(speed: str) -> float | None:
     if not 0 < factor < float("inf"):
         raise BadUsage(f"--speed takes original, full or a number above 0, not {speed!r}")
     return factor
-
-
-def _paced(run: Run, sink: Sink, messages: DataFrame, factor: float) -> tuple[int, int, int]:
-    place = sink.place
-    options = write_options(sink.options())
-    target = checked_target(place.js, options)
-    before = place.end(sink.stream) - 1
-    names = [name for name in messages.columns if name != "timestamp"]
-    task = PacedTask(options, target, names, factor, uuid.uuid4().hex)
-    counts = messages.coalesce(1).mapInArrow(task, SCHEMA)
-    (row,) = run.do(f"into {sink.stream}", counts.collect, lambda: place.end(sink.stream) - 1 - before)
-    return int(row["rows"]), int(row["bytes"]), before

@@ -21,7 +21,9 @@ from time import sleep
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from rich.progress import BarColumn, TextColumn
 from rich.text import Text
@@ -49,6 +51,7 @@ LOOK_EVERY: Final = 0.25  # seconds between two looks at how far it is
 FORMAT: Final = "jetstream"
 _OURS: Final = re.compile(r"^(?:pyspark_jetstream|jsproto|jsproto_io)\.[\w.]+: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
 _FRONT: Final = re.compile(r"^:? ?(?:Job aborted due to stage failure: .*?)?(?:org\.[\w.]+: )?")
 
@@ -221,7 +224,7 @@ def _explained() -> Iterator[None]:
 
 def one_line_of(text: str) -> str:
     """What an error of Spark is about: our own error, if one is at its root, or else its first line."""
-    for pattern in (_OURS, _RAISED):
+    for pattern in (_OURS, _RAISED, _PYTHON):
         found = pattern.findall(text)
         if found:
             return str(found[-1]).strip()
@@ -253,16 +256,24 @@ def _new_session(name: str, verbose: bool) -> SparkSession:
     """A session: as spark-submit wants it, or else on this machine."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     builder = SparkSession.builder.appName(f"jetstream {name}").config("spark.ui.showConsoleProgress", "false")
-    if not submitted:
+    if not submitted or _submitted_here():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or tasks run in whatever python3 is
+    if not submitted:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.config("spark.ui.enabled", "false")
     session = builder.getOrCreate() if submitted or verbose else _hushed(builder)
     if not verbose:
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")  # it shows errors that are ours to tell
         with suppress(Exception):  # a remote Spark keeps its own
             session.sparkContext.setLogLevel("OFF")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     return session
+
+
+def _submitted_here() -> bool:
+    """Whether spark-submit wants it on this machine, where it does not say so until a JVM is asked."""
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get("spark.master", "")).startswith("local")
 
 
 def _ended(session: SparkSession) -> None:

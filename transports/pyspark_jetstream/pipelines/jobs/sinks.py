@@ -14,17 +14,27 @@ from pyspark.sql import functions as F
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.subjects import overlaps
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.options import MARKER
 from pyspark_jetstream.pipelines.jobs.arguments import PROMISES, Delivery
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run
 from pyspark_jetstream.pipelines.jobs.summary import Summary
-from pyspark_jetstream.planning import Range, count_of
+from pyspark_jetstream.planning import Range, count_of, covers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
+
+
+def markers(marker: str | None) -> str:
+    """The subjects of the markers behind ``marker``."""
+    return f"{marker}.{MARKER}.*.*"
+
+
+def _takes(subjects: Sequence[str], marker: str | None) -> bool:
+    return any(covers(each, markers(marker)) for each in subjects)
 
 
 @dataclass
@@ -46,7 +56,10 @@ class Sink:
 
     def required(self, create: bool) -> bool:
         """Whether the stream has to be made. BadUsage when that was not asked for."""
-        if self.existing() is not None:
+        existing = self.existing()
+        if existing is not None:
+            if self.delivery is Delivery.ATOMIC:
+                self._choose_marker(existing.config.subjects or [self.stream], lambda _: False)
             return False
         if not create:
             raise BadUsage(f"there is no stream {self.stream}: add --create-stream to make it")
@@ -56,7 +69,9 @@ class Sink:
         """Make the stream, so that it takes these subjects and the markers, and answers reads."""
         subjects = list(subjects)
         if self.delivery is Delivery.ATOMIC:
-            subjects.append(f"{self.marker}.{MARKER}.>")
+            self._choose_marker(subjects, lambda each: not any(overlaps(taken, markers(each)) for taken in subjects))
+            if not _takes(subjects, self.marker):
+                subjects.append(markers(self.marker))
         self.place.js.create_stream(
             self.stream,
             subjects=subjects,
@@ -65,6 +80,14 @@ class Sink:
             allow_atomic=True,
             metadata=metadata or {},
         )
+
+    def _choose_marker(self, subjects: Sequence[str], fits: Callable[[str], bool]) -> None:
+        """Unless it was given: the first token of the subjects, if markers can be behind it."""
+        if self.marker is None:
+            first = subjects[0].partition(".")[0]
+            own = f"{self.stream}_markers"
+            can = first not in ("*", ">") and (fits(first) or _takes(subjects, first))
+            self.marker = first if can else own
 
     def options(self) -> dict[str, str]:
         """Those of the data source."""
@@ -77,13 +100,15 @@ class Sink:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, run: Run, rows: DataFrame, total: int | None = None) -> tuple[int, int, int]:
+    def write(
+        self, run: Run, rows: DataFrame, *, form: str = FORMAT, more: dict[str, str] | None = None
+    ) -> tuple[int, int, int]:
         """Store all rows: how many there were, their bytes, and the sequence behind which they are."""
         before = self.place.end(self.stream) - 1
         seen = Observation()
         watched = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(F.length("data")).alias("bytes"))
-        writer = watched.write.format(FORMAT).options(**self.options()).mode("append")
-        run.do(f"into {self.stream}", writer.save, lambda: self.place.end(self.stream) - 1 - before, total)
+        writer = watched.write.format(form).options(**self.options(), **(more or {})).mode("append")
+        run.do(f"into {self.stream}", writer.save, lambda: self.place.end(self.stream) - 1 - before)
         counted = seen.get
         return int(counted["rows"]), int(counted["bytes"] or 0), before
 
@@ -124,4 +149,4 @@ class Sink:
     def _markers(self, before: int, last: int) -> int:
         if self.delivery is not Delivery.ATOMIC or last <= before:
             return 0
-        return count_of(self.place.js, Range(self.stream, 0, before + 1, last + 1, f"{self.marker}.{MARKER}.>"))
+        return count_of(self.place.js, Range(self.stream, 0, before + 1, last + 1, markers(self.marker)))

@@ -1,0 +1,141 @@
+"""What the programs on Spark are made of, without Spark and without servers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from jsproto_io.cli.records import BadUsage
+from pyspark_jetstream import pipelines
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, bounds, pairs
+from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
+from pyspark_jetstream.pipelines.jobs.pacing import paced
+from pyspark_jetstream.pipelines.jobs.page import page
+from pyspark_jetstream.pipelines.jobs.running import one_line_of
+
+pytestmark = pytest.mark.spark
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.at += seconds
+
+
+def batches(times: list[list[float]]) -> Iterator[pa.RecordBatch]:
+    for some in times:
+        stamps = pa.array([round(each * 1e6) for each in some], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        yield pa.RecordBatch.from_arrays([stamps], names=["timestamp"])
+
+
+@pytest.mark.parametrize("speed", [1.0, 4.0])
+def test_a_row_leaves_when_it_is_due(speed: float) -> None:
+    clock = Clock()
+    left = [
+        (clock.at - 100.0, piece.num_rows)
+        for piece in paced(batches([[50.0, 50.0, 50.5], [50.5, 60.0]]), speed, clock.now, clock.sleep)
+    ]
+    assert [rows for _, rows in left] == [2, 1, 1, 1]
+    assert [at for at, _ in left] == pytest.approx([0.0, 0.5 / speed, 0.5 / speed, 10.0 / speed], abs=0.003)
+
+
+def test_who_is_late_does_not_wait() -> None:
+    clock = Clock()
+    pieces = paced(batches([[1.0], [1.5, 2.0, 9.0]]), 1.0, clock.now, clock.sleep)
+    assert next(pieces).num_rows == 1
+    clock.at += 5.0
+    assert next(pieces).num_rows == 2
+    assert (next(pieces).num_rows, round(clock.at - 100.0, 2)) == (1, 8.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2026-11-21", 0),
+        ("2026-11-21T08:30", 30_600),
+        ("2026-11-21 08:30:15Z", 30_615),
+        ("2026-11-21T08:30:15.5+01:00", 27_015.5),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    midnight = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp())
+    assert Bound.of(text, "--from") == Bound(time=int((midnight + seconds) * 1e9))
+
+
+def test_places_in_a_stream() -> None:
+    assert Bound.of(None, "--from") is None
+    assert bounds("S", Bound.of("7", "--from"), Bound.of("1970-01-01", "--until")) == {
+        "startingOffsets": '{"S": 7}',
+        "endingTimestamp": "1970-01-01T00:00:00Z",
+    }
+    for wrong in ("0", "-1", "noon", "2026-02-30", "²"):
+        with pytest.raises(BadUsage, match="--until takes a sequence, or a time"):
+            Bound.of(wrong, "--until")
+
+
+def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATS_URL", "nats://there")
+    assert Access.of(None, None, "me", None, None, ["jsDomain=hub"]) == Access(
+        "nats://there", None, {"nats.user": "me", "nats.jsDomain": "hub"}
+    )
+    assert Access.of(None, "folder", None, None, None, None).servers is None
+    with pytest.raises(BadUsage, match="exclude each other"):
+        Access.of("nats://here", "folder", None, None, None, None)
+    assert pairs(["a=b=c"], "--option") == {"a": "b=c"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[NOT_FOUND] Path does not exist: /x. SQLSTATE: 42K03\nmore", "[NOT_FOUND] Path does not exist: /x."),
+        (
+            "Job aborted due to stage failure: Task 0 failed: org.apache.spark.x.PythonException: Traceback\n  File\n"
+            "pyspark_jetstream.rows.RowError: row 0 has no subject\n SQLSTATE: 38000\n\tat org.apache",
+            "row 0 has no subject",
+        ),
+        ("An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Task failed\n\tat", "Task failed"),
+        ("x [USER_RAISED_EXCEPTION] column 'a' holds nothing SQLSTATE: P0001\n\tat", "column 'a' holds nothing"),
+        ("[X] Failed: Traceback (most recent call last):\n  File x\n    at y\nOSError: no\n\tat org", "OSError: no"),
+        ("", "Spark failed, and did not say why"),
+    ],
+)  # fmt: skip
+def test_one_line_of_an_error(text: str, line: str) -> None:
+    assert one_line_of(text) == line
+
+
+def test_a_page_of_strange_subjects() -> None:
+    shares = [Share(subject, 2, 10, 5, 5, 0, 4_000_000) for subject in ("$KV.a_b$", "_private", "<i>", "\\")]
+    found = Findings(
+        messages=8, bytes=40, with_id=8, subjects=4, last=4_000_000, missing=3, gaps=1, largest_gaps=[Gap(2, 4)],
+        shares=shares, bins={"$KV.a_b$": [(2, 10)], "_private": [(2, 10)], OTHERS: [(4, 20)]}, sizes=[(3, 8)],
+    )  # fmt: skip
+    text = page("Audit of <x>", [("server", "a & b")], found)
+    assert "Audit of &lt;x&gt;" in text
+    assert "a &amp; b" in text
+    assert "&lt;i&gt;" in text
+    assert "<i>" not in text
+    assert "No message id comes twice (8 messages have one)." in text
+    assert "data:image" not in page("Audit of nothing", [], Findings(missing=0))
+
+
+def test_what_is_missing_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pipelines, "find_spec", lambda name: None if name in ("rich", "matplotlib") else sys)
+    for program, missing in (("export", "rich"), ("audit", "rich, matplotlib")):
+        with pytest.raises(SystemExit) as ended:
+            pipelines.main(program)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == f"{program}: {missing} not installed: pip install 'jsproto[pipelines]'\n"
