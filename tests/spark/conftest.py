@@ -26,11 +26,12 @@ class Skipped(pytest.Module):
     """A module of tests that cannot be imported here."""
 
     def collect(self) -> list[Any]:
-        pytest.skip("pyspark is not installed: pip install 'jsproto[spark]'")
+        pytest.skip("pyspark or matplotlib is not installed: pip install 'jsproto[pipelines]'")
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if find_spec("pyspark") is None:
+    plots = module_path.name.startswith("test_pipelines")
+    if find_spec("pyspark") is None or (plots and find_spec("matplotlib") is None):
         return Skipped.from_parent(parent, path=module_path)
     return None
 
