@@ -180,6 +180,16 @@ def test_server_and_store_go_when_the_parent_is_killed() -> None:
     assert not Path(directory).exists()
 
 
+def test_a_store_of_ones_own_stays(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with NatsServer(store=store) as server:
+        assert "error" not in request(server, "$JS.API.STREAM.CREATE.KEPT", {"name": "KEPT", "subjects": ["kept"]})
+        directory = server.directory
+    assert not directory.exists()
+    with NatsServer(store=store) as server:
+        assert request(server, "$JS.API.STREAM.INFO.KEPT", {})["config"]["name"] == "KEPT"
+
+
 @pytest.mark.versions
 @pytest.mark.parametrize("version", RELEASES)
 def test_every_release(version: str, server_for: Callable[..., NatsServer]) -> None:
