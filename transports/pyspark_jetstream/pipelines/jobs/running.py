@@ -290,7 +290,8 @@ def _hushed(builder: SparkSession.Builder) -> SparkSession:
         except (PySparkException, Py4JError) as error:
             log.seek(0)
             said = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-            raise BadUsage(f"Spark did not start: {said[-1] if said else one_line_of(str(error))}") from None
+            why = next((line for line in said if "java" in line.lower()), said[-1] if said else one_line_of(str(error)))
+            raise BadUsage(f"Spark did not start, which needs Java 17: {why}") from None
 
 
 @contextmanager
