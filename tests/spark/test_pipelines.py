@@ -200,7 +200,7 @@ def test_mirror_by_queries(run: Programs, js: JetStream, stream: Made, tmp_path:
     assert js.get_last_msg(target, f"{target}.13").data == b"3133"
     (tmp_path / "code.py").write_text(
         "from pyspark.sql.functions import expr\n"
-        f"def better(rows): return rows.select(expr(\"'{target}.py' subject\"), 'data').limit(1)\n"
+        f"def better(rows): return rows.select(expr(\"'{target}.py' subject\"), 'data').where('seq = 1')\n"
         "def worse(rows): return 1\n"
     )
     assert run("mirror", name, target, "--python", f"{tmp_path}/code.py:better")["stored"] == 1
@@ -248,8 +248,8 @@ def test_audit(run: Programs, js: JetStream, stream: Made, tmp_path: Path) -> No
     assert (told["missing"], told["gaps"], told["duplicates"]) == (3, 2, 1)
     assert told["messages"] == before.messages - 3
     page = (tmp_path / "bad.html").read_text()
-    assert "3 sequences are missing, in 2 gaps." in page
-    assert "1 message ids come again, 1 messages too many." in page
+    assert "Missing sequences: 3. Gaps: 2." in page
+    assert "Message ids stored more than once: 1. Messages too many: 1." in page
     assert "&lt;b&gt;$" in page
     assert "<b>" not in page
     assert "data:image/png;base64," in page
@@ -353,7 +353,7 @@ def test_by_spark_submit(server: NatsServer, js: JetStream, stream: Made, tmp_pa
     master: list[str | Path] = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     master += ["--conf", "spark.sql.codegen.wholeStage=false"]
     master += ["--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
-    options = ["--subject", f"{name}.x", "--stream", name, "--servers", server.url, "--json"]
+    options = ["--subject", f"{name}.x", "--stream", name, "--servers", server.url, "--json", "--schema", "a INT"]
     command = [submit, *master, program, tmp_path / "in.csv", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr

@@ -65,13 +65,18 @@ def _verdicts(found: Findings) -> str:
     if found.missing is None:
         lines.append(("note", "Gaps were not looked for: a subject was chosen, so sequences are missing anyway."))
     elif found.missing:
-        lines.append(("bad", f"{found.missing:,} sequences are missing, in {found.gaps:,} gaps."))
+        lines.append(("bad", f"Missing sequences: {found.missing:,}. Gaps: {found.gaps:,}."))
     else:
         lines.append(("good", "No sequence is missing."))
     if not found.with_id:
         lines.append(("note", "No message has an id, so duplicates cannot be told."))
     elif found.repeated:
-        lines.append(("bad", f"{found.repeated_ids:,} message ids come again, {found.repeated:,} messages too many."))
+        lines.append(
+            (
+                "bad",
+                f"Message ids stored more than once: {found.repeated_ids:,}. Messages too many: {found.repeated:,}.",
+            )
+        )
     else:
         lines.append(("good", f"No message id comes twice ({found.with_id:,} messages have one)."))
     return "".join(f"<p class='{kind}'>{escape(text)}</p>" for kind, text in lines)
@@ -198,8 +203,9 @@ def _sizes(axes: Axes, found: Findings) -> None:
 
 
 def _missing(axes: Axes, found: Findings) -> None:
-    for gap in found.largest_gaps:
-        axes.plot([gap.first, gap.last + 1], [gap.missing] * 2, color=COLOURS[2], lw=3, marker="|", markersize=6)
+    places, counts = [gap.first for gap in found.largest_gaps], [gap.missing for gap in found.largest_gaps]
+    axes.vlines(places, 0, counts, color=COLOURS[2], lw=2)
+    axes.plot(places, counts, "o", color=COLOURS[2], markersize=4)
     axes.set_ylim(0, None)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
