@@ -188,7 +188,7 @@ def ingest(
             summary.add("source", files.name, f"{files.name} ({files.format.value})", label="from")
             summary.begin()
             if checkpoint is None:
-                count, size, before = sink.write(run, messages)
+                count, size, before = sink.write(run, messages, summary)
                 summary.add("rows", count, label="rows in")
                 summary.add_bytes("bytes", size)
             else:

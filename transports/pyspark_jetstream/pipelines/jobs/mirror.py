@@ -113,7 +113,7 @@ def mirror(
         messages = _transformed(spark, rows, sql, transform, prefix, delivery)
         summary.begin()
         if checkpoint is None:
-            count, size, before = sink.write(run, messages)
+            count, size, before = sink.write(run, messages, summary)
             summary.add("rows", count, label="rows out")
             summary.add_bytes("bytes", size)
             sink.account(summary, count, before)

@@ -79,11 +79,11 @@ def replay(
         messages = as_messages(spark.read.format(FORMAT).options(**options).load(), prefix, delivery)
         summary.begin()
         if factor is None:
-            count, size, before = sink.write(run, messages.drop("timestamp"))
+            count, size, before = sink.write(run, messages.drop("timestamp"), summary)
         else:
             spark.dataSource.register(PacedDataSource)
             paced = {SPEED: str(factor)}
-            count, size, before = sink.write(run, messages.coalesce(1), form=PACED, more=paced)
+            count, size, before = sink.write(run, messages.coalesce(1), summary, form=PACED, more=paced)
         summary.add("rows", count, label="rows out")
         summary.add_bytes("bytes", size)
         sink.account(summary, count, before)

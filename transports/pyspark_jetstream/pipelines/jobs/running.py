@@ -8,6 +8,7 @@ Not here: options (``arguments``), how things are said (``jsproto_io.cli.termina
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -205,7 +206,7 @@ def started(summary: Summary, *, as_json: bool, verbose: bool) -> Iterator[Run]:
     """Run a program: its failures become a line on standard error, and an exit code."""
     screen = Screen(as_json)
     data: Callable[[], dict[str, Any]] = lambda: {"program": summary.program, **summary.data}  # noqa: E731
-    with running(screen, lambda: 0, lambda: "", data) as stop, _explained(), ExitStack() as stack:
+    with running(screen, lambda: 0, lambda: summary.note, data) as stop, _explained(), ExitStack() as stack:
         yield Run(summary.program, screen, stop, stack, verbose)
 
 
@@ -263,6 +264,7 @@ def _new_session(name: str, verbose: bool) -> SparkSession:
         builder = builder.config("spark.ui.enabled", "false")
     session = builder.getOrCreate() if submitted or verbose else _hushed(builder)
     if not verbose:
+        logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())  # Ctrl-C
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")  # it shows errors that are ours to tell
         with suppress(Exception):  # a remote Spark keeps its own
             session.sparkContext.setLogLevel("OFF")

@@ -6,6 +6,7 @@ has grown by, without the sink's markers; it is only right as long as nobody els
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,14 +102,20 @@ class Sink:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(
-        self, run: Run, rows: DataFrame, *, form: str = FORMAT, more: dict[str, str] | None = None
+        self, run: Run, rows: DataFrame, summary: Summary, *, form: str = FORMAT, more: dict[str, str] | None = None
     ) -> tuple[int, int, int]:
         """Store all rows: how many there were, their bytes, and the sequence behind which they are."""
         before = self.place.end(self.stream) - 1
         seen = Observation()
         watched = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(F.length("data")).alias("bytes"))
         writer = watched.write.format(form).options(**self.options(), **(more or {})).mode("append")
-        run.do(f"into {self.stream}", writer.save, lambda: self.place.end(self.stream) - 1 - before)
+        try:
+            run.do(f"into {self.stream}", writer.save, lambda: self.place.end(self.stream) - 1 - before)
+        except BaseException:
+            with suppress(Exception):  # the first error is the one to tell
+                grown = self.place.end(self.stream) - 1 - before
+                summary.note = f"; stream {self.stream} has grown by {grown:,}" if grown else ""
+            raise
         counted = seen.get
         return int(counted["rows"]), int(counted["bytes"] or 0), before
 

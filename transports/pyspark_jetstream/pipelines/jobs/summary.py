@@ -20,6 +20,7 @@ class Summary:
         self.program = program
         self.data: dict[str, Any] = {}
         self.lines: list[tuple[str, str]] = []
+        self.note = ""  # what to add to the line of a failure
         self._began = 0.0
 
     def add(self, name: str, value: Any, text: str | None = None, *, label: str | None = None) -> None:
