@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -21,12 +26,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+import pyspark_jetstream
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.offsets import Position, check_streams, decode_offset, encode_offset
 from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions, read_options, write_options
 from pyspark_jetstream.planning import Range, covers, cut
 from pyspark_jetstream.schema import check_read_schema, check_write_schema
 from pyspark_jetstream.source import share
+from tests.spark.standalone import zipped
 
 pytestmark = pytest.mark.spark
 
@@ -231,3 +238,24 @@ def test_new_streams_begin_with_their_first_message() -> None:
 )  # fmt: skip
 def test_covering(pattern: str, subject: str, expected: bool) -> None:
     assert covers(pattern, subject) is expected
+
+
+def test_a_process_that_is_not_told_of_a_zip_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark tells the driver's process of a streaming read a wrong folder: what is pickled finds its package itself."""
+    code = zipped(tmp_path / "jsproto.zip")
+    monkeypatch.setattr(pyspark_jetstream, "__file__", str(code / "pyspark_jetstream" / "__init__.py"))
+    dumps: Any = cloudpickle.dumps
+    pickled = dumps(JetStreamDataSource({"a": "b"}))
+    there = f"""
+import sys
+sys.path.append({str(Path(pyspark.__file__).parents[1])!r})
+from pyspark import cloudpickle
+for _ in range(2):
+    found = cloudpickle.loads({pickled!r})
+print(type(found).__name__, found.options, sys.modules[type(found).__module__].__file__)
+"""
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", there], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout == f"JetStreamDataSource {{'a': 'b'}} {code}/pyspark_jetstream/__init__.py\n"
+    here = cloudpickle.loads(pickled)
+    assert (type(here), here.options) == (JetStreamDataSource, {"a": "b"})

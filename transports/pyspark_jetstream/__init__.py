@@ -9,9 +9,12 @@ session and hides what goes wrong there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 try:
+    from pyspark import cloudpickle
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 except ModuleNotFoundError as error:  # of this name, so that ``python -m`` makes one line of it
@@ -41,6 +44,16 @@ class JetStreamDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "jetstream"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
+        """As usual, and with the place of this package.
+
+        Spark tells each of its processes where the zip files of a session are, but the one that a streaming read keeps
+        in the driver gets a wrong folder: that one looks here.
+        """
+        place = str(Path(__file__).parents[1])
+        pickled: bytes = cloudpickle.dumps((type(self), self.__dict__))  # type: ignore[no-untyped-call]
+        return _finding(), (place, pickled)
 
     def schema(self) -> str:
         from pyspark_jetstream.buckets import SCHEMA
@@ -85,6 +98,24 @@ class JetStreamDataSource(DataSource):
 
 DefaultSource = JetStreamDataSource
 """The name under which Spark looks for it."""
+
+
+def _finding() -> Callable[[str, bytes], Any]:
+    def find(place: str, pickled: bytes) -> Any:  # as a function in a function it is pickled whole, not by its name
+        import sys
+
+        from pyspark import cloudpickle
+
+        try:
+            kind, attributes = cloudpickle.loads(pickled)
+        except ModuleNotFoundError:
+            sys.path.append(place)
+            kind, attributes = cloudpickle.loads(pickled)
+        found = kind.__new__(kind)
+        found.__dict__.update(attributes)
+        return found
+
+    return find
 
 
 def register(spark: SparkSession) -> None:
