@@ -5,13 +5,22 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from jsproto.errors import ConnectionLostError, IncompleteBatchError, NoServersError, RemoteProtocolError
+from jsproto.errors import (
+    APIError,
+    ConnectionLostError,
+    IncompleteBatchError,
+    NoRespondersError,
+    NoServersError,
+    RemoteProtocolError,
+)
 from jsproto.grammar.columns import StoredColumns
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
@@ -22,7 +31,7 @@ from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.rows import RowError
 from pyspark_jetstream.schema import HEADERS_TYPE
-from tests.spark.conftest import Made, fill
+from tests.spark.conftest import Made, data_of, fill
 from tests.spark.test_options import HEADERS
 
 if TYPE_CHECKING:
@@ -66,10 +75,6 @@ def rows(name: str, first: int, last: int) -> Iterator[pa.RecordBatch]:
         numbers = range(at, min(at + 700, last + 1))
         columns = {"subject": [f"{name}.{n % 10}" for n in numbers], "data": [str(n) for n in numbers]}
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def data_of(js: JetStream, name: str) -> Counter[int]:
-    return Counter(int(message.data) for message in js.get_batch(name) if ".$spark." not in message.subject)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -132,12 +137,14 @@ def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: 
 
 
 class Faults:
-    """Pages of a read that break off, or end too early."""
+    """Pages of a read that break off, or end too early (None), behind the first one, or before that."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, faults: list[Exception | None]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, faults: list[Exception | None], *, behind: int = 1) -> None:
         self.left = faults
+        self._behind = behind
         self._pages = ranges._pages
         monkeypatch.setattr(ranges, "_pages", self)
+        monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
 
     def __call__(self, *arguments: Any) -> Iterator[StoredColumns]:
         pages: Any = self._pages(*arguments)
@@ -145,25 +152,75 @@ class Faults:
             yield from pages
             return
         fault = self.left.pop(0)
-        yield next(pages)
+        yield from islice(pages, self._behind)
         pages.close()
         if fault is not None:
             raise fault
+
+
+UNAVAILABLE = APIError(503, 10008, "JetStream system temporarily unavailable")
 
 
 def test_a_read_that_breaks_off_goes_on(monkeypatch: pytest.MonkeyPatch, stream: Made, source: Any) -> None:
     name = stream(400)
     for subject in ("", f"{name}.*", f"{name}.3"):
         reader = source(name, batchSize=7, minPartitions=2, subject=subject).reader(COLUMNS)
-        faults = Faults(monkeypatch, [IncompleteBatchError("cut off", 1), None, ConnectionLostError("gone")])
+        faults = Faults(
+            monkeypatch, [IncompleteBatchError("cut off", 1), None, ConnectionLostError("gone"), UNAVAILABLE]
+        )
         wanted = range(3, 400, 10) if subject.endswith("3") else range(1, 401)
         assert read(reader, reader.partitions()) == [*wanted]
         assert faults.left == []
         monkeypatch.undo()
-    Faults(monkeypatch, [None] * 5)
-    reader = source(name, batchSize=7, minPartitions=1, **{"fetch.numRetries": 3}).reader(COLUMNS)
-    with pytest.raises(ReadError, match=f"stream {name}, sequences \\d+ to 400: a replica lags behind"):
-        read(reader, [each for each in reader.partitions() if each.wanted.hi == 401])
+
+
+def test_a_read_that_does_not_get_on_fails(monkeypatch: pytest.MonkeyPatch, stream: Made, source: Any) -> None:
+    name = stream(400)
+    reader = source(name, minPartitions=1, **{"fetch.numRetries": 3}).reader(COLUMNS)
+    Faults(monkeypatch, [IncompleteBatchError("cut off", 1)] * 4, behind=0)
+    with pytest.raises(ReadError, match=f"stream {name}, sequences 1 to 400: cut off"):
+        read(reader, reader.partitions())
+    monkeypatch.undo()
+    Faults(monkeypatch, [APIError(400, 10003, "bad request")], behind=0)
+    with pytest.raises(ReadError, match=f"stream {name}, sequences 1 to 400: .*bad request"):
+        read(reader, reader.partitions())
+
+
+def test_a_replica_that_lags_all_the_time(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
+) -> None:
+    """Its leader gives what it does not have, with all columns alike."""
+    name = stream(250)
+    js.publish(f"{name}.é", b"251", headers={"A": "1"})
+    columns = StructType([*COLUMNS.fields, StructField("headers", HEADERS)])
+    reader = source(name, minPartitions=1).reader(columns)
+    (partition,) = reader.partitions()
+    (whole,) = reader.read(partition)
+    faults = Faults(monkeypatch, [None] * 4, behind=0)
+    (again,) = reader.read(partition)
+    assert faults.left == [None]  # a page of the leader is of 100 messages
+    assert again == whole
+    monkeypatch.undo()
+    for subject, numbers in ((f"{name}.3", range(3, 250, 10)), (f"{name}.*", range(1, 252)), ("nothing", ())):
+        Faults(monkeypatch, [None] * 9, behind=0)
+        reader = source(name, subject=subject).reader(COLUMNS)
+        assert read(reader, reader.partitions()) == [*numbers]
+        monkeypatch.undo()
+
+
+def test_a_replica_that_lags_while_messages_go(
+    monkeypatch: pytest.MonkeyPatch, nc: Connection, stream: Made, source: Any
+) -> None:
+    name = stream(100)
+    reader = source(name, minPartitions=1).reader(COLUMNS)
+    partitions = reader.partitions()
+    nc.request(f"$JS.API.STREAM.PURGE.{name}", b'{"seq": 11}')
+    Faults(monkeypatch, [None], behind=0)
+    with pytest.raises(DataLossError, match=f"stream {name}: messages 1 to 10 are not in the stream any more; set"):
+        read(reader, partitions)
+    Faults(monkeypatch, [None], behind=0)
+    lenient = source(name, failOnDataLoss=False).reader(COLUMNS)
+    assert read(lenient, partitions) == [*range(11, 101)]
 
 
 def test_headers_that_cannot_be_read(nc: Connection, stream: Made, source: Any) -> None:
@@ -297,22 +354,36 @@ def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.Monk
     assert len(pauses) == 5
 
 
-def test_a_question_is_asked_a_few_times(server: NatsServer) -> None:
-    asked: list[int] = []
+def test_a_question_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(connecting, "sleep", pauses.append)
+    asked: list[Any] = []
 
-    def question(js: JetStream) -> int:
-        asked.append(1)
-        if len(asked) < 4:
-            raise ConnectionLostError("gone")
+    def question(*_: Any) -> int:
+        if asked:
+            raise asked.pop()
         return 7
 
-    def lost(js: JetStream) -> None:
-        raise ConnectionLostError("gone for good")
+    def never(*_: Any) -> None:
+        raise UNAVAILABLE
 
-    with connecting.Kept(Connecting(server.url)) as kept:
-        assert kept.ask(question) == 7
-        with pytest.raises(ConnectionLostError, match="gone for good"):
-            kept.ask(lost)
+    def wrong(*_: Any) -> None:
+        raise APIError(400, 10003, "bad request")
+
+    with connecting.Kept(Connecting(server.url)) as kept, connecting.opened(Connecting(server.url)) as nc:
+        again = partial(connecting.insist, nc)
+        for ask in (kept.ask, again):
+            asked[:] = [ConnectionLostError("gone"), UNAVAILABLE, NoRespondersError("x")]
+            pauses.clear()
+            assert ask(question) == 7
+            assert pauses == [0.2, 0.5, 1.0]
+            pauses.clear()
+            with pytest.raises(APIError, match="temporarily unavailable"):
+                ask(never)
+            assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0]
+            with pytest.raises(APIError, match="bad request"):
+                ask(wrong)
+            assert len(pauses) == 5
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

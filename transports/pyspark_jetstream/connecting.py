@@ -15,6 +15,7 @@ from time import sleep
 from typing import Any, Final, Self, TypeVar
 
 from jsproto.errors import (
+    APIError,
     AuthorizationError,
     ConnectionClosedError,
     ConnectionLostError,
@@ -35,7 +36,10 @@ WAIT: Final = 20.0  # seconds for a lost connection to come back
 PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
 TRIES: Final = len(PAUSES)
 PASSING: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
-"""What a restarted server, or a new leader, looks like for a while."""
+"""What a restarted server, or a new leader, looks like for a while; an APIError of ``BUSY`` is the same in words."""
+REFUSED: Final = (AuthorizationError, TLSError)  # a kind of those; asking again makes it no better
+BUSY: Final = (429, 500, 503)
+NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the server
 
 
 def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection:
@@ -92,13 +96,11 @@ class Kept:
                 if self._nc is None or self._nc.is_closed:
                     self._nc = opened(self._connecting, reader_thread=True)
                 return question(jetstream_of(self._nc, self._connecting))
-            except (AuthorizationError, TLSError):
-                raise  # asking again makes it no better
-            except PASSING:
-                if not tries:
+            except (*PASSING, APIError) as error:
+                if not tries or not passes(error):
                     raise
             tries -= 1
-            wait_for(self._nc)
+            wait_for(self._nc, tries)
 
     def close(self) -> None:
         """End the connection, if there is one."""
@@ -107,8 +109,34 @@ class Kept:
             self._nc = None
 
 
-def wait_for(nc: Connection | None) -> None:
-    """Until the connection is back, or for a while."""
+def insist(nc: Connection, question: Callable[[], T]) -> T:
+    """The answer; asked again, a few times, when the servers go away meanwhile."""
+    tries = TRIES
+    while True:
+        try:
+            return question()
+        except (*PASSING, APIError) as error:
+            if not tries or not passes(error):
+                raise
+        tries -= 1
+        wait_for(nc, tries)
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same question may be answered a little later."""
+    if isinstance(error, APIError):
+        return error.code in BUSY and error.err_code not in NO_JETSTREAM
+    return isinstance(error, PASSING) and not isinstance(error, REFUSED)
+
+
+def wait_for(nc: Connection | None, tries: int) -> None:
+    """Until the connection is back, and a while longer with each try, of which so many are left: leaders take time."""
+    if nc is not None:
+        wait_until_back(nc)
+    sleep(PAUSES[min(tries, TRIES - 1)])
+
+
+def wait_until_back(nc: Connection) -> None:
+    """Until there is a link again, or for a while."""
     with suppress(Error):
-        if nc is not None:
-            nc.flush(timeout=WAIT)
+        nc.flush(timeout=WAIT)

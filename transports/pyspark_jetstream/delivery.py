@@ -30,7 +30,7 @@ from jsproto.api_errors import (
 from jsproto.errors import APIError, BatchError, BatchMessageError, MessageNotFoundError
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, FastPublisher, JetStream
-from pyspark_jetstream.connecting import TRIES, wait_for
+from pyspark_jetstream.connecting import BUSY, TRIES, insist, wait_for, wait_until_back
 from pyspark_jetstream.options import MARKER, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
@@ -40,7 +40,6 @@ BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the la
 REFUSED_PAUSE: Final = 0.05  # seconds; doubled with each try
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
-_BUSY: Final = (429, 500, 503)
 _PASSING: Final = (
     AtomicPublishIncompleteBatchError,
     StreamWrongLastSequenceConstantError,  # a twin's batch is under way
@@ -153,7 +152,7 @@ class _FastSender:
         if isinstance(error, BatchMessageError) or not self._tries:
             raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
         self._tries = TRIES if batch.acked else self._tries - 1
-        wait_for(self._nc)
+        wait_for(self._nc, self._tries)
 
 
 # -- atomic ------------------------------------------------------------------------------------------------------------
@@ -177,7 +176,7 @@ def _store_atomic(
     nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
 ) -> Stored:
     subject = marker_subject(options, origin)
-    progress = _read_progress(js, options.stream, subject)
+    progress = insist(nc, lambda: _read_progress(js, options.stream, subject))
     rows = sent = 0
     for chunk in _chunks(lots, BATCH_ROWS):
         rows += len(chunk)
@@ -194,8 +193,8 @@ def _store_atomic(
             except (BatchError, APIError) as error:
                 # A twin of this task was faster, or the answer was lost: then the marker has moved. Or it was refused.
                 refused = error if isinstance(error, APIError) else error.__cause__
-                wait_for(nc)
-                before, progress = progress, _read_progress(js, options.stream, subject)
+                wait_until_back(nc)
+                before, progress = progress, insist(nc, lambda: _read_progress(js, options.stream, subject))
                 if progress == before:
                     if not tries or (isinstance(refused, APIError) and not _passes(refused)):
                         raise WriteError(f"rows of {origin} were not stored: {error}") from error
@@ -209,7 +208,7 @@ def _store_atomic(
 
 def _passes(refusal: APIError) -> bool:
     """Whether the same may be taken a little later."""
-    return refusal.code in _BUSY or isinstance(refusal, _PASSING)
+    return refusal.code in BUSY or isinstance(refusal, _PASSING)
 
 
 def _done(progress: _Progress, origin: Origin) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 
 from jsproto.errors import APIError, MessageNotFoundError
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import Position
@@ -123,10 +124,10 @@ def _lost(options: ReadOptions, what: str) -> None:
     warnings.warn(what, stacklevel=3)
 
 
-def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> int | None:
-    """The sequence of the next message from ``seq`` on that matches, as the leader knows it; None: there is none."""
+def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> StoredMsg | None:
+    """The next message from ``seq`` on that matches, as the leader has it; None: there is none."""
     try:
-        return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader").seq
+        return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader")
     except MessageNotFoundError:
         return None
 

@@ -1,8 +1,9 @@
 """Reading one range of a stream, in a task: pages of Direct Gets, as columns.
 
 Rules: a range is read to its end or the task fails. A read that breaks off is resumed behind the last message it gave,
-a few times. A page may end early because a replica lags behind, so the end of the stream is believed only when its
-leader says the same. What has gone from the front of what is still to be read is data loss; what was deleted inside of
+a few times in a row. A page may end early because a replica lags behind, so the end of the stream is believed only when
+its leader says the same; if it does not, it gives the next messages itself, and then the replicas are asked again. What
+has gone from the front of what is still to be read is data loss; what was deleted inside of
 it leaves no trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
@@ -14,15 +15,18 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from jsproto.errors import IncompleteBatchError, MessagesDroppedError
-from jsproto.grammar.columns import StoredColumns
+from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError
+from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import PASSING, wait_for
+from pyspark_jetstream.connecting import PASSING, insist, passes, wait_for
 from pyspark_jetstream.options import MARKER, ReadOptions
-from pyspark_jetstream.planning import HOW_TO_GO_ON, DataLossError, Range, created, next_at_leader
+from pyspark_jetstream.planning import HOW_TO_GO_ON, DataLossError, Range, created, first_of, next_at_leader
 
 _MARKER: Final = f".{MARKER}.".encode()
+
+
+OF_LEADER: Final = 100  # messages, until the replicas are asked again
 
 
 class ReadError(RuntimeError):
@@ -32,8 +36,10 @@ class ReadError(RuntimeError):
 def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOptions) -> Iterator[StoredColumns]:
     """The messages of a range, in order, in pieces of at most ``batchSize``. DataLossError, ReadError."""
     tries = options.retries
-    if options.fail_on_data_loss and created(js.stream_info(wanted.stream)) != wanted.created:
-        raise DataLossError(f"stream {wanted.stream} was made anew while it was read; {HOW_TO_GO_ON}")
+    if options.fail_on_data_loss:
+        info = insist(nc, lambda: js.stream_info(wanted.stream))
+        if created(info) != wanted.created:
+            raise DataLossError(f"stream {wanted.stream} was made anew while it was read; {HOW_TO_GO_ON}")
     at = wanted.lo
     while at < wanted.hi:
         try:
@@ -43,22 +49,25 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                     at = wanted.hi
                     yield inside
                     break
-                at = columns.seqs[-1] + 1
+                at, tries = columns.seqs[-1] + 1, options.retries
                 yield columns
             if at >= wanted.hi:
                 return
-            found = next_at_leader(js, wanted.stream, wanted.subject, at)
-            if found is None or found >= wanted.hi:
+            columns = _of_leader(js, wanted, at, options)
+            if not columns.seqs:
                 return
-            reason: str | Exception = "a replica lags behind"
-        except (*PASSING, IncompleteBatchError) as error:
-            reason = error
-            wait_for(nc)
+            at, tries = columns.seqs[-1] + 1, options.retries
+            yield columns
+        except (*PASSING, IncompleteBatchError, APIError) as error:
+            if not tries or (isinstance(error, APIError) and not passes(error)):
+                text = f"stream {wanted.stream}, sequences {at} to {wanted.hi - 1}: {error}"
+                raise ReadError(text) from error
         except MessagesDroppedError as error:
             raise DataLossError(f"stream {wanted.stream}: {error}; {HOW_TO_GO_ON}") from None
-        if not tries:
-            raise ReadError(f"stream {wanted.stream}, sequences {at} to {wanted.hi - 1}: {reason}")
+        else:
+            continue
         tries -= 1
+        wait_for(nc, tries)
 
 
 def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Iterator[StoredColumns]:
@@ -72,6 +81,23 @@ def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Itera
     )
     with reader:
         yield from reader.columns(options.rows)
+
+
+def _of_leader(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> StoredColumns:
+    """The next messages of the range, if there are any: not many, because they come one by one. DataLossError."""
+    found: list[tuple[bytes, bytes, int]] = []
+    following = at
+    while following < wanted.hi and len(found) < OF_LEADER:
+        message = next_at_leader(js, wanted.stream, wanted.subject, following)
+        if message is None or message.seq >= wanted.hi:
+            break
+        found.append((message.raw_headers, message.data, message.seq))
+        following = message.seq + 1
+    if found and found[0][2] > at and options.fail_on_data_loss:
+        first = first_of(js.stream_info(wanted.stream))
+        if first > at:
+            raise MessagesDroppedError(at, first)
+    return stored_columns(found)
 
 
 def visible(columns: StoredColumns, wanted: Range, options: ReadOptions) -> StoredColumns:

@@ -247,7 +247,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         at = max(known.seq, since.seq) if known.created == since.created else since.seq
         if at < until.seq:
             found = self._kept.ask(lambda js: next_at_leader(js, stream, subject, at))
-            if found is not None and found < until.seq:
+            if found is not None and found.seq < until.seq:
                 return True
             self._nothing_before[stream] = until
         return False
