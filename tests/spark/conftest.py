@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -108,3 +109,8 @@ def fill(js: JetStream, name: str, first: int, last: int) -> None:
         with js.fast_publisher() as batch:
             batch.publish_many((f"{name}.{n % 10}", b"%d" % n) for n in range(first, last + 1))
             batch.commit()
+
+
+def data_of(js: JetStream, name: str) -> Counter[int]:
+    """How often each row is stored, without the sink's markers."""
+    return Counter(int(message.data) for message in js.get_batch(name) if ".$spark." not in message.subject)

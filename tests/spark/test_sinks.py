@@ -7,21 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr, udf
 
 from jsproto_io.sync import JetStream
-from tests.spark.conftest import Made, fill
-from tests.spark.failing import DyingTask, FailingCommits
+from tests.spark.conftest import Made, data_of
+from tests.spark.copying import check_copies, copy_with_faults
 
 if TYPE_CHECKING:
     from jsproto_io.nats_server import NatsServer
 
 pytestmark = pytest.mark.spark
-
-ROWS = 20_000
-A_BATCH = 5_000
 
 
 @pytest.fixture
@@ -31,11 +27,6 @@ def save(server: NatsServer) -> Any:
         writer.options(**options).mode(mode).save()
 
     return save
-
-
-def data_of(js: JetStream, name: str) -> Counter[int]:
-    """How often each row is stored, without markers."""
-    return Counter(int(message.data) for message in js.get_batch(name) if ".$spark." not in message.subject)
 
 
 def rows_of(spark: SparkSession, name: str, count: int = 100) -> DataFrame:
@@ -93,40 +84,13 @@ def test_what_the_sink_leaves_is_not_read(
 
 
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
-def test_a_task_dies_and_a_driver_dies(
-    spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path, delivery: str
+def test_tasks_die_and_a_driver_dies(
+    spark: SparkSession, server: NatsServer, stream: Made, tmp_path: Path, delivery: str
 ) -> None:
-    """20,000 rows in four micro-batches, one failed task, one failed commit, one restart from the checkpoint."""
-    origin, target = stream(A_BATCH), stream()
-    spark.dataSource.register(FailingCommits)
-    read = spark.readStream.format("jetstream").options(
-        servers=server.url, startingOffsets="earliest", minOffsetsPerTrigger=str(A_BATCH), minPartitions="2"
-    )
-    dying = udf(DyingTask(tmp_path / "died", A_BATCH // 4), "binary", useArrow=False)
-    rows = read.load(origin).select(expr(f"concat('{target}.', seq % 7) subject"), dying("data").alias("data"))
-    writer = rows.writeStream.format("failing_commits").options(servers=server.url, stream=target, delivery=delivery)
-    writer = writer.options(markerSubject=target, token=str(tmp_path / "refused"))
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.start()
-    try:
-        for last in range(A_BATCH, ROWS + 1, A_BATCH):
-            fill(js, origin, max(last - A_BATCH, A_BATCH) + 1, last)
-            if last == 3 * A_BATCH:
-                with pytest.raises(StreamingQueryException, match="the driver dies between the write and its commit"):
-                    query.processAllAvailable()
-                query = writer.start()
-            query.processAllAvailable()
-    finally:
-        query.stop()
-    assert (tmp_path / "died").exists()
-    assert (tmp_path / "refused").exists()
-    stored = data_of(js, target)
-    assert sorted(stored) == [*range(1, ROWS + 1)]
-    twice = stored.total() - ROWS
-    if delivery == "fast":  # all of micro-batch 2, and up to half of a partition of micro-batch 1
-        assert A_BATCH <= twice <= A_BATCH + A_BATCH // 4
-    else:
-        assert twice == 0
+    """A failed task, a killed process of Python, a failed commit, and a restart from the checkpoint."""
+    faults = "task@1 worker@2 commit@3"
+    stored = copy_with_faults(spark, server, stream(), stream(), delivery, tmp_path, faults, 4)
+    check_copies(stored, delivery, faults, 4)
 
 
 def test_rows_that_cannot_be_stored(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:

@@ -1,0 +1,146 @@
+"""What takes a cluster: a standalone master and two workers, Spark Connect, and what goes wrong there.
+
+``pytest --no-cov tests/spark/clusters.py`` runs it, in about ten minutes; a run of everything does not. It starts and
+ends the processes of its cluster, on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jsproto_io.sync import connect
+from pyspark_jetstream import register
+from tests.spark import failing, jobs
+from tests.spark.conftest import Made, data_of
+from tests.spark.copying import check_copies, copy_with_faults, small_lots
+from tests.spark.standalone import HOST, ROOT, Standalone, run, zipped
+
+if TYPE_CHECKING:
+    from jsproto_io.nats_server import NatsServer
+    from jsproto_io.sync import JetStream
+
+pytestmark = pytest.mark.spark
+
+JOBS = Path(jobs.__file__)
+FAILING = Path(failing.__file__)
+FAULTS = "worker@0 task@1 executor@2 server@3 commit@4"
+ROWS = 5_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with Standalone(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is shipped."""
+    tests = [FAILING.parents[1] / "__init__.py", FAILING.parent / "__init__.py", FAILING]
+    return zipped(tmp_path_factory.mktemp("code") / "jsproto.zip", *tests)
+
+
+@pytest.fixture
+def session(cluster: Standalone, code: Path) -> Iterator[Callable[..., SparkSession]]:
+    """``session(**config)``: a session of this process on the cluster."""
+    made: list[SparkSession] = []
+
+    def make(**config: Any) -> SparkSession:
+        builder = SparkSession.builder.master(cluster.url).appName("jsproto tests")
+        for name, value in cluster.config(spark_submit_pyFiles=code, **config).items():
+            builder = builder.config(name, value)
+        made.append(builder.getOrCreate())
+        register(made[0])
+        return made[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", HOST)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "transports")]))
+        yield make
+        for each in made:
+            each.stop()
+
+
+def check_jobs(printed: str, js: JetStream, target: str, code: Path) -> dict[str, Any]:
+    """The jobs have read everything, and stored it by each delivery, once from a batch and once from a query."""
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    assert found.pop("read") == [*range(1, ROWS + 1)]
+    ways = [*jobs.DELIVERIES, *(f"stream-{each}" for each in jobs.DELIVERIES)]
+    assert found["written"] == dict.fromkeys(ways, ROWS)
+    assert data_of(js, target) == Counter(dict.fromkeys(range(1, ROWS + 1), len(ways)))
+    assert all(code.name in path for path in found["tasks"]), "tasks found the code elsewhere"
+    return found
+
+
+def test_jobs_with_their_code_in_a_zip(
+    cluster: Standalone, code: Path, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path
+) -> None:
+    origin, target = stream(ROWS), stream()
+    printed = cluster.submit(JOBS, server.url, origin, target, str(tmp_path), py_files=code)
+    found = check_jobs(printed, js, target, code)
+    assert code.name in found["driver"]
+
+
+@pytest.mark.skipif(find_spec("grpc") is None, reason="Spark Connect needs pip install 'pyspark[connect]'")
+def test_jobs_through_spark_connect(
+    cluster: Standalone, code: Path, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path
+) -> None:
+    origin, target = stream(ROWS), stream()
+    with cluster.connect_server() as url:
+        command = [sys.executable, str(JOBS), server.url, origin, target, str(tmp_path), url, str(code)]
+        check_jobs(run(command, PYTHONPATH=str(code)), js, target, code)
+
+
+@pytest.mark.parametrize("delivery", jobs.DELIVERIES)
+def test_faults(
+    session: Any,
+    server_for: Callable[..., NatsServer],
+    tmp_path: Path,
+    delivery: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A process of Python and an executor are killed, a task and a commit fail, the server and the query restart."""
+    server = server_for()
+    with connect(server.url) as nc:
+        for name in ("ORIGIN", "TARGET"):
+            nc.jetstream().create_stream(
+                name, subjects=[f"{name}.>"], allow_direct=True, allow_batched=True, allow_atomic=True
+            )
+    stored = copy_with_faults(session(), server, "ORIGIN", "TARGET", delivery, tmp_path, FAULTS, 5)
+    twice = check_copies(stored, delivery, FAULTS, 5)
+    with capsys.disabled():
+        print(f"\n{delivery}: {len(stored)} rows, {stored.total()} stored, {twice} more often than once ({FAULTS})")
+
+
+@pytest.mark.parametrize("delivery", jobs.DELIVERIES)
+def test_speculation(
+    session: Any, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path, delivery: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A task waits in the middle until its twin is as far: then both store the rest."""
+    target = stream()
+    speculation = {"spark_speculation": "true", "spark_speculation_interval": "100ms"}
+    spark = session(**speculation, spark_speculation_quantile="0.5", spark_speculation_multiplier="1.01")
+    spark.dataSource.register(failing.Failing)
+    rows = spark.range(1, ROWS + 1, 1, 2).selectExpr(f"concat('{target}.', id % 3) subject", "cast(id as string) data")
+    writer = rows.write.format("failing").options(servers=server.url, stream=target, delivery=delivery)
+    with small_lots(spark):
+        writer.options(markerSubject=target, faults="twin@0", seen=str(tmp_path)).mode("append").save()
+    assert (tmp_path / "twin").exists()
+    stored = data_of(js, target)
+    twice = stored.total() - ROWS
+    assert sorted(stored) == [*range(1, ROWS + 1)]
+    assert (twice > 0) == (delivery == "fast")
+    with capsys.disabled():
+        print(f"\n{delivery} with speculation: {ROWS} rows, {stored.total()} stored, {twice} more often than once")
