@@ -13,15 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jsproto_io.sync import connect
 from pyspark_jetstream import register
-from tests.spark import failing, jobs
-from tests.spark.conftest import Made, data_of
+from tests.spark import failing, following, jobs
+from tests.spark.conftest import Made, data_of, fill
 from tests.spark.copying import check_copies, copy_with_faults, small_lots
 from tests.spark.standalone import HOST, ROOT, Standalone, run, zipped
 
@@ -33,6 +36,9 @@ pytestmark = pytest.mark.spark
 
 JOBS = Path(jobs.__file__)
 FAILING = Path(failing.__file__)
+FOLLOWING = Path(following.__file__)
+RESTARTS = 10
+SOON = 0.05  # seconds
 FAULTS = "worker@0 task@1 executor@2 server@3 commit@4"
 ROWS = 5_000
 
@@ -123,6 +129,38 @@ def test_faults(
         print(f"\n{delivery}: {len(stored)} rows, {stored.total()} stored, {twice} more often than once ({FAULTS})")
 
 
+def test_ten_drivers_killed_at_random_moments(
+    cluster: Standalone, code: Path, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A query on the cluster whose driver is killed ten times, while the stream grows: the copy is the stream."""
+    origin, target = stream(), stream()
+    random = Random(6)
+    last, moments = 0, []
+    for number in range(RESTARTS + 1):
+        first, last = last + 1, last + random.randint(500, 2_000)
+        fill(js, origin, first, last)
+        before = js.stream_info(target).state.messages
+        with cluster.driver(FOLLOWING, server.url, origin, target, str(tmp_path), py_files=code) as driver:
+            until = monotonic() + random.uniform(0, 1.5)
+            while (done := js.stream_info(target).state.messages) == before or monotonic() < until:
+                assert driver.poll() is None, "the driver has ended"
+                if done == before:  # it has stored nothing yet
+                    until = monotonic() + random.uniform(0, 1.5)
+                sleep(SOON)
+            moments.append(done)
+            if number == RESTARTS:
+                while len(data_of(js, target)) < last:
+                    assert driver.poll() is None, "the driver has ended"
+                    sleep(SOON)
+    stored = data_of(js, target)
+    assert stored == Counter(range(1, last + 1))
+    contents = {message.data: message.subject.split(".")[1] for message in js.get_batch(target)}
+    assert all(contents[message.data] == str(message.seq % 7) for message in js.get_batch(origin))
+    with capsys.disabled():
+        print(f"\n{RESTARTS} drivers killed with {moments} messages in the copy: {last} rows, {stored.total()} stored")
+
+
 @pytest.mark.parametrize("delivery", jobs.DELIVERIES)
 def test_speculation(
     session: Any, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path, delivery: str,
@@ -144,3 +182,17 @@ def test_speculation(
     assert (twice > 0) == (delivery == "fast")
     with capsys.disabled():
         print(f"\n{delivery} with speculation: {ROWS} rows, {stored.total()} stored, {twice} more often than once")
+
+
+def test_executors_without_pyarrow(session: Any, server: NatsServer, stream: Made, tmp_path: Path) -> None:
+    """The driver has it, and the first task says that it is missing there."""
+    hiding = "if b'CoarseGrainedExecutorBackend' in open(f'/proc/{os.getppid()}/cmdline', 'rb').read():"
+    (tmp_path / "sitecustomize.py").write_text(f"import os, sys\n{hiding}\n    sys.modules['pyarrow'] = None\n")
+    spark = session(**{"spark.executorEnv.PYTHONPATH": tmp_path})
+    name = stream(10)
+    given = {"servers": server.url, "stream": name}
+    with pytest.raises(PySparkException, match="ModuleNotFoundError: .*pyarrow"):
+        spark.read.format("jetstream").options(**given).load().collect()
+    rows = spark.sql("SELECT 'x' data").write.format("jetstream").options(**given, subject=f"{name}.x")
+    with pytest.raises(PySparkException, match="ModuleNotFoundError: .*pyarrow"):
+        rows.mode("append").save()

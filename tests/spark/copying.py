@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
-from tests.spark.conftest import data_of, fill
+from tests.spark.conftest import data_of, fill, started
 from tests.spark.failing import ROW, Failing
 
 ROWS: Final = 20_000
@@ -48,7 +48,7 @@ def copy_with_faults(
     writer = writer.options(markerSubject=target, faults=faults, seen=str(seen))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     with small_lots(spark), restarting(server, seen):
-        query = writer.start()
+        query = started(writer)
         try:
             for batch in range(batches):
                 with connect(server.url) as nc:
@@ -56,7 +56,7 @@ def copy_with_faults(
                 if f"commit@{batch}" in faults.split():
                     with pytest.raises(StreamingQueryException, match="the driver dies between the write and its"):
                         query.processAllAvailable()
-                    query = writer.start()
+                    query = started(writer)
                 query.processAllAvailable()
         finally:
             query.stop()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -25,7 +26,7 @@ from urllib.request import urlopen
 import pyspark
 
 HOST: Final = "127.0.0.1"
-WORKERS: Final = 2
+WORKERS: Final = (HOST, "localhost")  # by their hosts: Spark starts a speculative twin on another host only
 READY_WITHIN: Final = 120.0  # seconds
 ENDED_WITHIN: Final = 30.0
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -59,9 +60,27 @@ class Standalone:
 
     def submit(self, program: Path, *arguments: str, py_files: Path) -> str:
         """Run a program by ``spark-submit``; what it printed. AssertionError when it fails, with what it said."""
+        return run(self._submission(program, arguments, py_files))
+
+    @contextmanager
+    def driver(self, program: Path, *arguments: str, py_files: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """A program that runs by ``spark-submit`` until the end of the block, where it is killed."""
+        log = (self._folder / "driver.log").open("ab")
+        command = self._submission(program, arguments, py_files)
+        driver = subprocess.Popen(
+            command, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            yield driver
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)  # its JVM, and all that has begun
+            driver.wait()
+            log.close()
+
+    def _submission(self, program: Path, arguments: Sequence[str], py_files: Path) -> list[str]:
         options = [f"--conf={name}={value}" for name, value in self.config().items()]
         command = [spark_program("spark-submit"), "--master", self.url, *options, "--py-files", str(py_files)]
-        return run([*command, str(program), *arguments])
+        return [*command, str(program), *arguments]
 
     @contextmanager
     def connect_server(self) -> Iterator[str]:
@@ -95,12 +114,12 @@ class Standalone:
                     return [each for each in json.load(reply)["workers"] if each["state"] == "ALIVE"]
                 return []
 
-            for number in range(WORKERS):
-                folder = self._folder / f"worker{number}"
-                size = ["--host", HOST, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
+            for host in WORKERS:
+                folder = self._folder / f"worker-{host}"
+                size = ["--host", host, "--cores", "1", "--memory", "1g", "--webui-port", "0"]
                 command = [spark_class, f"{deploy}.worker.Worker", *size, "--work-dir", str(folder), self.url]
                 self._start(stack, folder.name, command)
-            self._wait(lambda: len(alive()) == WORKERS, "the cluster", master)
+            self._wait(lambda: len(alive()) == len(WORKERS), "the cluster", master)
             self._stack = stack.pop_all()
         return self
 

@@ -259,3 +259,9 @@ print(type(found).__name__, found.options, sys.modules[type(found).__module__]._
     assert done.stdout == f"JetStreamDataSource {{'a': 'b'}} {code}/pyspark_jetstream/__init__.py\n"
     here = cloudpickle.loads(pickled)
     assert (type(here), here.options) == (JetStreamDataSource, {"a": "b"})
+
+
+def test_a_python_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ModuleNotFoundError, match=f"^pyarrow is missing in {sys.executable}: install it there, or set"):
+        JetStreamDataSource({})

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.conftest import Made, fill
+from tests.spark.conftest import Made, data_of, fill, started
 
 if TYPE_CHECKING:
     from jsproto_io.nats_server import NatsServer
     from jsproto_io.sync import Connection, JetStream
 
 pytestmark = pytest.mark.spark
+RESTARTS = 3
 limited = pytest.mark.skipif(
     find_spec("pyspark.sql.streaming.datasource") is None,
     reason="before Spark 4.2 a query's first micro-batch takes everything",
@@ -43,7 +46,7 @@ class Copying:
 
     def start(self, stream: str, *, availableNow: bool, **options: Any) -> list[dict[str, Any]]:
         writer = self.read(stream, **options).writeStream.format("parquet").option("path", self.table)
-        query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=availableNow).start()
+        query = started(writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=availableNow))
         try:
             query.awaitTermination()
         finally:
@@ -90,12 +93,8 @@ def test_several_streams_share_a_limit_and_more_may_come(js: JetStream, stream: 
 def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copying: Copying) -> None:
     """Unrelated messages make no micro-batches; the offset moves with the first one that matches."""
     name = stream(100)
-    query = (
-        copying.read(name, subject=f"{name}.rare")
-        .writeStream.format("noop")
-        .option("checkpointLocation", copying.checkpoint)
-        .start()
-    )
+    reading = copying.read(name, subject=f"{name}.rare")
+    query = started(reading.writeStream.format("noop").option("checkpointLocation", copying.checkpoint))
     try:
         query.processAllAvailable()
         fill(js, name, 101, 200)
@@ -113,7 +112,7 @@ def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copyi
 def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Copying) -> None:
     name = stream(10)
     reading = copying.read(name, minOffsetsPerTrigger="15", maxTriggerDelay="1h")
-    query = reading.writeStream.format("noop").option("checkpointLocation", copying.checkpoint).start()
+    query = started(reading.writeStream.format("noop").option("checkpointLocation", copying.checkpoint))
     try:
         query.processAllAvailable()
         assert sum(each.numInputRows for each in query.recentProgress) == 0
@@ -122,6 +121,33 @@ def test_a_micro_batch_waits_for_enough(js: JetStream, stream: Made, copying: Co
         assert sum(each.numInputRows for each in query.recentProgress) == 15
     finally:
         query.stop()
+
+
+def test_restarts_at_random_moments(js: JetStream, server: NatsServer, stream: Made, copying: Copying) -> None:
+    """A query is stopped wherever it is, and what its tasks do meanwhile changes nothing: the copy is the stream.
+
+    ``clusters`` has ten restarts, with drivers that are killed.
+    """
+    origin, target = stream(), stream()
+    random = Random(6)
+    rows = copying.read(origin, maxOffsetsPerTrigger="150", minPartitions="2")
+    writer = rows.selectExpr(f"concat('{target}.', seq % 7) subject", "data").writeStream.format("jetstream")
+    writer = writer.options(servers=server.url, stream=target, delivery="atomic", markerSubject=target)
+    writer = writer.option("checkpointLocation", copying.checkpoint)
+    last = 0
+    for moment in [*(random.random() for _ in range(RESTARTS)), None]:
+        first, last = last + 1, last + random.randint(100, 500)
+        fill(js, origin, first, last)
+        early = moment is not None and moment < 0.2
+        query: Any = writer.start() if early else started(writer)
+        try:
+            if moment is None:
+                query.processAllAvailable()
+            else:
+                query.awaitTermination(moment / 2)
+        finally:
+            query.stop()
+    assert data_of(js, target) == Counter(range(1, last + 1))
 
 
 def test_a_purge_between_two_runs(nc: Connection, stream: Made, copying: Copying) -> None:

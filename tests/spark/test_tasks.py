@@ -6,7 +6,9 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -255,7 +257,9 @@ def test_a_streaming_read(js: JetStream, stream: Made, source: Any) -> None:
     reader = source(name, startingOffsets="earliest", maxOffsetsPerTrigger=60).streamReader(COLUMNS)
     start = reader.initialOffset()
     assert reader.initialOffset() == start
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    if find_spec("pyspark.sql.streaming.datasource") is not None:  # before 4.2 Spark has no limits
+        assert reader.getDefaultReadLimit().max_rows == 60
+    end = reader.latestOffset(start, SimpleNamespace(max_rows=60))
     assert read(reader, reader.partitions(start, end)) == [*range(1, 61)]
     assert reader.partitions(end, end) == []
     assert decode_offset(reader.reportLatestOffset())[name].seq == 101

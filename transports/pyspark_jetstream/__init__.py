@@ -9,6 +9,7 @@ session and hides what goes wrong there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,17 @@ class JetStreamDataSource(DataSource):
 
     Options: ``servers`` and ``stream``, always; the others are in the project's README.
     """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow."""
+        super().__init__(options)
+        try:
+            import pyarrow  # noqa: F401
+        except ModuleNotFoundError:
+            text = (
+                f"pyarrow is missing in {sys.executable}: install it there, or set PYSPARK_PYTHON to a Python with it"
+            )
+            raise ModuleNotFoundError(text, name="pyarrow") from None
 
     @classmethod
     def name(cls) -> str:
