@@ -346,6 +346,22 @@ def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
     reader.stop()
 
 
+def test_the_server_restarts_under_a_reading_task(server_for: Any) -> None:
+    server = server_for()
+    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+        nc.jetstream().create_stream("S", subjects=["S.>"], allow_direct=True, allow_batched=True)
+        fill(nc.jetstream(), "S", 1, 5_000)
+    given = {"servers": server.url, "stream": "S", "minPartitions": "1", "batchSize": "10", "maxBytes": "2000"}
+    reader: Any = JetStreamDataSource(given).reader(COLUMNS)
+    task = reader.read(reader.partitions()[0])
+    found = next(task).column("data").to_pylist()
+    server.kill()
+    server.start()
+    for batch in task:
+        found += batch.column("data").to_pylist()
+    assert [int(data) for data in found] == [*range(1, 5_001)]
+
+
 def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(connecting, "sleep", pauses.append)
