@@ -107,6 +107,7 @@ def paused(node: NatsServer) -> Iterator[None]:
     """The node stands still (SIGSTOP), its connections open, and goes on behind the block."""
     pid = node.pid
     os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)  # it takes connections to the last
     try:
         yield
     finally:

@@ -33,6 +33,7 @@ from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.rows import RowError
 from pyspark_jetstream.schema import HEADERS_TYPE
+from tests.integration.cluster import paused
 from tests.spark.conftest import Made, data_of, fill
 from tests.spark.test_options import HEADERS
 
@@ -372,6 +373,18 @@ def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.Monk
     with pytest.raises(NoServersError), connecting.Kept(nowhere) as kept:
         kept.ask(lambda js: js)
     assert len(pauses) == 5
+
+
+def test_a_server_that_stands_still_is_left(
+    monkeypatch: pytest.MonkeyPatch, server: NatsServer, server_for: Any
+) -> None:
+    monkeypatch.setattr(connecting, "PING_INTERVAL", 0.5)
+    first = server_for()
+    options = Connecting(f"{first.url},{server.url}", {"connect_timeout": 1.0}, timeout=1.0)
+    with connecting.Kept(options) as kept:
+        info = kept.ask(lambda js: js.account_info())
+        with paused(first):
+            assert kept.ask(lambda js: js.account_info()) is not info
 
 
 def test_a_question_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:

@@ -32,6 +32,7 @@ from pyspark_jetstream.security import connect_keywords
 T = TypeVar("T")
 
 MAX_RECONNECT_ATTEMPTS: Final = 10
+PING_INTERVAL: Final = 10.0  # seconds; the third one unanswered ends the link to a server that stands still
 WAIT: Final = 20.0  # seconds for a lost connection to come back
 PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
 TRIES: Final = len(PAUSES)
@@ -47,6 +48,7 @@ def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
+        "ping_interval": PING_INTERVAL,
         **connect_keywords(connecting.keywords),
     }
     return connect(connecting.servers, reader_thread=reader_thread, **keywords)
