@@ -1,7 +1,7 @@
 """What takes a cluster: a standalone master and two workers, Spark Connect, and what goes wrong there.
 
-``pytest --no-cov tests/spark/clusters.py`` runs it, in ten to thirty minutes; a run of everything does not. It starts and
-ends the processes of its cluster, on loopback.
+``pytest --no-cov tests/spark/clusters.py`` runs it, in ten to thirty minutes; a run of everything does not. It starts
+and ends the processes of its cluster, on loopback.
 """
 
 from __future__ import annotations
