@@ -15,9 +15,10 @@ Not here: single gets (``gets``), multi-subject reads (``multi``).
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+from jsproto.client.backlog import NONE, Backlog
 from jsproto.client.gets import check_seq, no_direct_get
 from jsproto.client.requests import NO_RESPONDERS, is_no_responders
 from jsproto.errors import (
@@ -36,10 +37,10 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
-from jsproto.grammar.columns import StoredColumns, stored_columns
+from jsproto.grammar.columns import StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo, StreamState
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging, stored_messages
+from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox, RowConversation
@@ -68,8 +69,8 @@ class DirectBatch(RowConversation):
         "_api", "_behind", "_buffer", "_checked", "_floor", "_if_dropped", "_inbox", "_info_subject",
         "_known", "_last_header", "_left", "_outbox", "_over", "_page_asked", "_page_bytes", "_page_count",
         "_page_floor", "_page_messages", "_page_room", "_pages", "_progress_at", "_readable", "_ready", "_reply",
-        "_sid", "_start", "_start_time", "_subject", "_timeout", "_timers", "_told", "_vain", "_waiting", "error",
-        "finished", "stream",
+        "_sid", "_start", "_start_time", "_subject", "_timeout", "_timers", "_told", "_vain", "_waiting",
+        "_wants_columns", "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -127,8 +128,7 @@ class DirectBatch(RowConversation):
         self._page_bytes = page_bytes
         self._timeout = timeout
         self._timers = Timers()
-        # Tuples, because the garbage collector leaves them alone: a page would be walked again and again.
-        self._ready: deque[tuple[bytes, bytes, int]] = deque()  # may be taken
+        self._ready = Backlog()  # may be taken
         self._buffer = self._ready  # where a page goes: the same, unless it is to be approved first
         self._readable: Ticket[None] | None = None
         self._last_header: bytes | None = None
@@ -146,6 +146,7 @@ class DirectBatch(RowConversation):
         self._told = b""  # the last earlier page whose late messages were reported
         self._progress_at = now
         self._waiting = False
+        self._wants_columns = False  # they have been asked for, and will be again
         self._sid = outbox.subscribe(f"{inbox}.*", self)
         self._ask(now)
 
@@ -169,7 +170,7 @@ class DirectBatch(RowConversation):
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
-        messages = stored_messages(self._popped(most))
+        messages = self._ready.pop_messages(most)
         if self._waiting and self._has_room:
             self._ask(now)
         return messages
@@ -179,18 +180,11 @@ class DirectBatch(RowConversation):
 
         RemoteProtocolError when a message has no subject or no time.
         """
-        columns = stored_columns(self._popped(most))
+        self._wants_columns = True
+        columns = self._ready.pop_columns(most)
         if self._waiting and self._has_room:
             self._ask(now)
         return columns
-
-    def _popped(self, most: int) -> list[tuple[bytes, bytes, int]]:
-        ready = self._ready
-        if len(ready) > most:
-            return [ready.popleft() for _ in range(most)]
-        rows = [*ready]
-        ready.clear()
-        return rows
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken or none will come any more; fails with why the read broke off."""
@@ -228,7 +222,7 @@ class DirectBatch(RowConversation):
                 return
             if self._page_count == self._page_asked or self._page_room < 0:
                 raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
-            self._keep([header], [message.payload], [sequence])
+            self._keep(StoredColumns(NONE, [sequence], NONE, [message.payload], [header]))
         except Error as error:
             self._fail(error)
 
@@ -247,23 +241,28 @@ class DirectBatch(RowConversation):
 
     def _take(self, headers: list[bytes], payloads: list[bytes]) -> int:
         """Keep the messages that continue the page, and return how many they are; none if not all of them may come."""
-        sequences = next_sequences(headers, self._floor) if self._page_count else []
+        columns: StoredColumns | None = None
+        sequences: Sequence[int] = ()
+        if self._page_count:
+            if self._wants_columns and len(headers) > 1:
+                columns = next_columns(headers, payloads, self._floor)
+            sequences = next_sequences(headers, self._floor) if columns is None else columns.seqs
         count = len(sequences)
         if not count or self._page_count + count > self._page_asked:
             return 0
         del headers[count:], payloads[count:]
         if self._page_room < sum(map(len, payloads)) - len(payloads[-1]):
             return 0
-        self._keep(headers, payloads, sequences)
+        self._keep(columns or StoredColumns(NONE, sequences, NONE, payloads, headers))
         return count
 
-    def _keep(self, headers: list[bytes], payloads: list[bytes], sequences: list[int]) -> None:
+    def _keep(self, columns: StoredColumns) -> None:
         """These are the next messages of the page."""
-        self._page_room -= sum(map(len, payloads))
-        self._page_count += len(sequences)
-        self._buffer.extend(zip(headers, payloads, sequences, strict=True))
-        self._floor = sequences[-1]
-        self._last_header = headers[-1]
+        self._page_room -= sum(map(len, columns.data))
+        self._page_count += len(columns.seqs)
+        self._buffer.add(columns)
+        self._floor = columns.seqs[-1]
+        self._last_header = columns.raw_headers[-1]
         if self._readable is not None:
             self._tell()
 
@@ -459,7 +458,7 @@ class DirectBatch(RowConversation):
         by_time = self._start_time is not None and not self._page_floor
         if self._if_dropped == "skip" or first == self._page_floor + 1 or by_time:
             return True
-        self._buffer = deque()
+        self._buffer = Backlog()
         return self._ask_state(now)
 
     def _ask_state(self, now: float) -> bool:
@@ -497,7 +496,7 @@ class DirectBatch(RowConversation):
         if state.first_seq > self._page_floor + 1:
             raise MessagesDroppedError(self._page_floor + 1, state.first_seq)
         self._checked = b""
-        self._ready.extend(self._buffer)
+        self._ready.add_all(self._buffer)
         self._buffer = self._ready
         if self._over is not None:
             self._page_over(self._over, now)

@@ -17,10 +17,10 @@ Not here: what is written after the sequence, and what the stream had forgotten 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from jsproto.client.backlog import Backlog
 from jsproto.client.direct import ASK_AGAIN, PAGE_BYTES, DirectBatch
 from jsproto.client.gets import check_seq
 from jsproto.client.multi import MAX_SUBJECTS, checked_subjects
@@ -109,7 +109,7 @@ class Snapshot(DirectBatch):
             self._finish()
             return
         self._floor = 0
-        self._buffer = deque()
+        self._buffer = Backlog()
         self._group = self._next_group()
         super()._ask(now)
         if len(self._group) == 1:
@@ -148,8 +148,8 @@ class Snapshot(DirectBatch):
             self._take_group(now)
 
     def _pending(self, header: bytes) -> int:
-        last = self._buffer[-1] if self._buffer else None  # 2.11 counts one too few at the end of a cut page
-        return super()._pending(header) if last is None else StoredMsg(*last).num_pending or 0
+        # 2.11 counts one too few at the end of a cut page
+        return super()._pending(self._buffer.last_header if self._buffer else header)
 
     def _wait(self, now: float) -> None:
         """The replica that answered is behind."""
@@ -167,7 +167,7 @@ class Snapshot(DirectBatch):
 
     def _take_group(self, now: float) -> None:
         if self._witness[0] not in self._group:
-            self._buffer.pop()
+            self._buffer.drop_last()
         if self._missing() is None:
             self._give_group(now)
         elif self._ask_state(now):
@@ -177,7 +177,7 @@ class Snapshot(DirectBatch):
         """A subject of the group that should have come and did not."""
         if not self._required:
             return None
-        shown = {subject_of(header) for header, _, _ in self._buffer}
+        shown = {subject_of(header) for header in self._buffer.headers()}
         return next((name for name in self._group if name in self._required and name not in shown), None)
 
     def _approve(self, state: StreamState, now: float) -> None:
@@ -189,7 +189,7 @@ class Snapshot(DirectBatch):
     def _give_group(self, now: float) -> None:
         self._timers.clear()
         self._checked = b""
-        self._ready.extend(self._buffer)
+        self._ready.add_all(self._buffer)
         self._done += len(self._group)
         self._size = min(2 * self._size, GROUP)
         self._tries, self._behind, self._waited = 0, 0, 0.0

@@ -1,9 +1,9 @@
 """Stored messages as columns: lists that are as long as there are messages, for whoever reads by the thousand.
 
 Rules: one regular expression over all header blocks at once does what takes a dozen calls for each message. It has to
-find the server's part at the end of each block, and nowhere else; where it does not (a stored header imitates the
-server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way the result
-is what ``StoredMsg`` has.
+find the server's part at the end of each block, and nowhere else; where it does not (a stored header
+imitates the server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way
+the result is what ``StoredMsg`` has.
 
 Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.direct``).
 """
@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress, islice, repeat
+from operator import lt
 from typing import Final, NamedTuple
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.stored import MAX_SEQUENCE_DIGITS, StoredMsg
 
+_PLAIN: Final = b"NATS/1.0"
 _END: Final = b"\r\n\r\n"
+# All but one character is what the engine is quickest at; what the values hold besides is looked at afterwards.
 _SERVER_PART: Final = re.compile(
-    rb"\r\nNats-Stream: [^\r\n]++\r\nNats-Subject: ([^ \t\r\n]++)\r\nNats-Sequence: [0-9]++"
-    rb"\r\nNats-Time-Stamp: ([0-9TZ:.+-]++)\r\nNats-Num-Pending: [0-9]++\r\nNats-Last-Sequence: [0-9]++\r\n\r\n"
+    rb"\r\nNats-Stream: [^\r]++\r\nNats-Subject: ([^\r]++)\r\nNats-Sequence: ([^\r]++)"
+    rb"\r\nNats-Time-Stamp: ([^\r]++)\r\nNats-Num-Pending: [^\r]++\r\nNats-Last-Sequence: ([^\r]++)\r\n\r\n"
 )
 
 
@@ -42,8 +45,14 @@ class StoredColumns(NamedTuple):
 
     def first(self, count: int) -> StoredColumns:
         """The first ``count`` messages alone."""
+        return self.between(0, count)
+
+    def between(self, start: int, stop: int) -> StoredColumns:
+        """The messages from one place to another, counted from 0."""
         subjects, seqs, timestamps, data, raw_headers = self
-        return StoredColumns(subjects[:count], seqs[:count], timestamps[:count], data[:count], raw_headers[:count])
+        return StoredColumns(
+            subjects[start:stop], seqs[start:stop], timestamps[start:stop], data[start:stop], raw_headers[start:stop]
+        )
 
     def where(self, wanted: Sequence[bool]) -> StoredColumns:
         """The messages that are wanted."""
@@ -64,15 +73,60 @@ def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
     if not parts:
         return StoredColumns((), (), (), (), ())
     blocks, data, seqs = zip(*parts, strict=True)
-    text = b"".join(blocks)
-    found = _SERVER_PART.findall(text)
-    # As many ends as blocks, each behind a server's part, and one at the end of each block: so each has one, its own.
-    if len(found) == len(parts) == text.count(_END) and all(block.endswith(_END) for block in blocks):
-        subjects, timestamps = zip(*found, strict=True)
+    found = _found(blocks)
+    if found is not None:
+        subjects, _, timestamps, _ = found
     else:
-        subjects = tuple([_value(block, b"Nats-Subject") for block in blocks])
-        timestamps = tuple([_value(block, b"Nats-Time-Stamp") for block in blocks])
+        subjects = [_value(block, b"Nats-Subject") for block in blocks]
+        timestamps = [_value(block, b"Nats-Time-Stamp") for block in blocks]
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
+
+
+def next_columns(blocks: Sequence[bytes], data: Sequence[bytes], previous: int) -> StoredColumns | None:
+    """The columns of replies that follow ``previous`` in a page, and each other: of all of them, or None.
+
+    It is None, too, when they are not written as servers do: then ``stored.paging`` says what they are.
+    """
+    found = _found(blocks)
+    if found is None:
+        return None
+    subjects, numbers, timestamps, befores = found
+    if befores[0] != b"%d" % previous or befores[1:] != numbers[:-1]:
+        return None
+    if not b"".join(numbers).isdigit() or max(map(len, numbers)) > MAX_SEQUENCE_DIGITS:
+        return None
+    seqs = [*map(int, numbers)]
+    if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):
+        return None
+    return StoredColumns(subjects, seqs, timestamps, data, blocks)
+
+
+def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
+    """One behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    subjects, seqs, timestamps, data, raw_headers = zip(*parts, strict=True)
+    return StoredColumns(
+        [*chain(*subjects)], [*chain(*seqs)], [*chain(*timestamps)], [*chain(*data)], [*chain(*raw_headers)]
+    )
+
+
+def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes], list[bytes]] | None:
+    """Subjects, sequences, times and sequences before them; None if one of the blocks is written otherwise."""
+    text = b"".join(blocks)
+    pieces = _SERVER_PART.split(text)
+    count = len(blocks)
+    # As many server's parts as blocks, nothing behind the last, and as many ends as blocks, one at the end of each: so
+    # each block has its own.
+    if len(pieces) != 5 * count + 1 or pieces[-1] or not all(map(bytes.endswith, blocks, repeat(_END))):
+        return None
+    if pieces[:-1:5].count(_PLAIN) != count and text.count(_END) != count:
+        return None
+    subjects, times = pieces[1::5], pieces[3::5]
+    values = b"".join((*subjects, *times))
+    if b" " in values or b"\t" in values:  # blanks around a value are not part of it
+        return None
+    return subjects, pieces[2::5], times, pieces[4::5]
 
 
 def _value(block: bytes, name: bytes) -> bytes:

@@ -55,6 +55,7 @@ _NUMBERS: Final = {b"%d" % number: number for number in range(_SMALL + 1)}
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
 _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
+MAX_KNOWN_SIZES: Final = 10_000
 _FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
 _PIECE: Final = 4_096  # bytes, of _MUCH, in which what was begun nearly always ends
 _MUCH: Final = 16_384
@@ -82,8 +83,8 @@ class Decoder:
     """
 
     __slots__ = (
-        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_tail", "_verbs", "_watch",
-        "error", "rows",
+        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_sizes", "_tail", "_verbs",
+        "_watch", "error", "rows",
     )  # fmt: skip
 
     def __init__(self, role: Role, limits: Limits | None = None) -> None:
@@ -102,6 +103,7 @@ class Decoder:
         self._beginnings = _BEGINNINGS[role]
         self._tail = bytearray()  # the unfinished frame: compact however small the pieces it came in
         self._need = 0  # how long the tail must get before it is worth another look; 0: until its line ends
+        self._sizes: dict[bytes, tuple[int, int]] = {}  # of header block and message, as written: parsed before
         self._watch = 0  # how long an unfinished line may get before it is checked again
 
     @property
@@ -249,7 +251,9 @@ class Decoder:
         longest, max_payload = self._control_line - len(head), self._max_payload
         head = b"\r\n" + head  # one comparison for how a message ends and how the next one begins
         at, last, start = len(head), len(data) - 2, end
-        known: dict[bytes, tuple[bytes, int, int]] = {}  # the same sizes come again and again
+        known = self._sizes  # the same ones come again and again
+        if len(known) > MAX_KNOWN_SIZES:
+            known.clear()
         line, length, header_size, size = b"\0", 0, 0, 0  # of the message before: CRLF and its control line; none yet
         while True:
             if startswith(line, end):
@@ -262,11 +266,14 @@ class Decoder:
                 text = data[end + at : line_end]
                 sizes = known.get(text)
                 if sizes is None:
-                    if len(text) > longest or (pair := _two_sizes(text)) is None or pair[1] > max_payload:
+                    sizes = _two_sizes(text)
+                    if sizes is None:
                         break
-                    sizes = known[text] = data[end:body], *pair
-                line, header_size, size = sizes
-                length = body - end
+                    known[text] = sizes
+                header_size, size = sizes
+                if len(text) > longest or size > max_payload:
+                    break
+                line, length = data[end:body], body - end
             else:
                 break
             stop = body + size

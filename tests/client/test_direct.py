@@ -84,10 +84,10 @@ def test_messages_as_columns() -> None:
     for seq in range(1, 5):
         read.message(seq, seq - 1, 6 - seq, b"%d" % seq)
     read.status(end(last=4, pending=2))
-    assert read.direct.pop_columns(1, read.h.now).data == (b"1",)
+    assert [*read.direct.pop_columns(1, read.h.now).data] == [b"1"]
     assert read.requests() == []
     columns = read.direct.pop_columns(10, read.h.now)
-    assert (columns.seqs, columns.subjects) == ((2, 3, 4), (b"foo.A",) * 3)
+    assert ([*columns.seqs], [*columns.subjects]) == ([2, 3, 4], [b"foo.A"] * 3)
     assert [request["seq"] for request in read.requests()] == [5]
     assert read.direct.pop_columns(10, read.h.now).seqs == ()
 
@@ -213,8 +213,10 @@ def test_a_page_at_once_is_read_as_message_by_message(
     page: list[tuple[bytes | None, bytes]], messages: int, size: int, cut_at: int
 ) -> None:
     outcomes = []
-    for at_once in (False, True):
+    for at_once, in_columns in ((False, False), (True, False), (True, True)):
         read = Read(page_messages=messages, page_bytes=size)
+        if in_columns:
+            read.direct.pop_columns(1, read.h.now)  # from then on they are made when messages come
         read.requests()
         (sid,) = [sid for sid, subject in read.h.subs.items() if read.reply.startswith(subject[:-1])]
         frames = [encode_msg(read.reply, sid, None, header, payload) for header, payload in page]
@@ -228,10 +230,11 @@ def test_a_page_at_once_is_read_as_message_by_message(
             (taken, readable.done, direct.finished, repr(direct.error), direct.last_seq, direct.num_pending,
              direct.deadline(), read.requests(), read.h.events())
         )  # fmt: skip
-    assert outcomes[0] == outcomes[1]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
-def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_columns", [False, True])
+def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, in_columns: bool) -> None:
     one_by_one: list[Msg] = []
     receive = DirectBatch.receive
 
@@ -244,8 +247,14 @@ def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch
     read.requests()
     headers = [stored(seq, last=seq - 1, pending=1000 - seq, user="X: mine\r\n") for seq in range(1, 1001)]
     headers.append(end(last=1000, pending=0))
+    if in_columns:
+        read.direct.pop_columns(1, read.h.now)
     read.h.feed(b"".join(encode_msg(read.reply, b"1", None, header, b"x") for header in headers))
-    assert read.take() == list(range(1, 1001))
+    if in_columns:
+        columns = read.direct.pop_columns(1000, read.h.now)
+        assert [*map(list, columns[:2])] == [[b"foo.A"] * 1000, list(range(1, 1001))]
+    else:
+        assert read.take() == list(range(1, 1001))
     assert read.direct.finished
     assert len(one_by_one) == 2  # the first one, and the end
 

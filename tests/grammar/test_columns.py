@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.columns import StoredColumns, stored_columns
+from jsproto.grammar.columns import StoredColumns, joined, next_columns, stored_columns
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import StoredMsg, paging
+from jsproto.grammar.stored import StoredMsg, next_sequences, paging
 from jsproto.grammar.times import parse_timestamp
 
 TIME = "2026-11-20T20:36:46.910548879Z"
@@ -51,7 +51,7 @@ def test_no_messages() -> None:
 
 def test_plain_messages() -> None:
     columns = stored_columns([part(7), part(9, subject="foo.B")])
-    assert columns[:4] == ((b"foo.A", b"foo.B"), (7, 9), (TIME.encode(),) * 2, (b"7", b"9"))
+    assert [*map(list, columns[:4])] == [[b"foo.A", b"foo.B"], [7, 9], [TIME.encode()] * 2, [b"7", b"9"]]
     check([part(7), part(9, subject="foo.é")])
 
 
@@ -65,6 +65,14 @@ def test_some_of_them() -> None:
     assert columns.first(2) == stored_columns([part(1), part(2)])
     some = columns.where([False, True, False, False, True])
     assert [list(column) for column in some] == [list(column) for column in stored_columns([part(2), part(5)])]
+
+
+def test_one_behind_the_other() -> None:
+    parts = [part(seq) for seq in range(1, 6)]
+    assert joined([stored_columns(parts)]) == stored_columns(parts)
+    both = joined([stored_columns(parts[:2]), stored_columns(parts[2:])])
+    assert [*map(list, both)] == [*map(list, stored_columns(parts))]
+    assert [*map(list, both.between(1, 3))] == [*map(list, stored_columns(parts[1:3]))]
 
 
 @pytest.mark.parametrize(
@@ -119,3 +127,54 @@ def test_columns_are_the_fields_of_each_message(stored: list[bytes]) -> None:
         assert columns.raw_headers[number] == message.raw_headers
         assert columns.subjects[number].decode("utf-8", "surrogateescape") == message.subject
         assert parse_timestamp(columns.timestamps[number]) == message.timestamp
+
+
+# -- a page ------------------------------------------------------------------------------------------------------------
+
+
+def page(*blocks: bytes, previous: int = 0) -> StoredColumns | None:
+    return next_columns(blocks, [b"%d" % number for number in range(len(blocks))], previous)
+
+
+def test_messages_that_follow_each_other() -> None:
+    columns = page(*(part(seq)[0] for seq in range(4, 8)), previous=3)
+    assert columns is not None
+    assert [*map(list, columns[:2])] == [[b"foo.A"] * 4, [4, 5, 6, 7]]
+    assert [*columns.data] == [b"0", b"1", b"2", b"3"]
+
+
+ODD = [
+    part(3)[0],  # it follows another
+    part(2)[0].replace(b"Nats-Sequence: 2", b"Nats-Sequence: 1"),  # not higher than the one before
+    part(2)[0].replace(b"Nats-Sequence: 2", b"Nats-Sequence: +2"),
+    part(2)[0].replace(b"Nats-Sequence: 2", b"Nats-Sequence: " + b"0" * 20 + b"2"),
+    part(2, time=f" {TIME}")[0],
+    part(2, time=f"{TIME}\t")[0],
+    part(2)[0].replace(b"Nats-Sequence", b"Sequence"),
+    part(2)[0][:-2],
+    part(2)[0] + b"\r\n",
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_is_enough_to_look_at_all_of_them(odd: bytes) -> None:
+    assert page(part(1)[0], odd) is None
+    assert page(part(1)[0], part(2)[0], part(3)[0]) is not None
+
+
+@given(st.lists(st.tuples(users, st.sampled_from([1, 1, 1, 1, 3, 0])), min_size=1, max_size=5), st.integers(0, 2))
+def test_a_page_in_columns_is_what_it_is_message_by_message(stored: list[tuple[bytes, int]], previous: int) -> None:
+    blocks, seq = [], 0
+    for user, step in stored:
+        seq += step
+        blocks.append(user + server_part(seq))
+    columns = page(*blocks, previous=previous)
+    one_by_one = next_sequences(blocks, previous)
+    if columns is not None:
+        assert columns.seqs == one_by_one
+        each = [StoredMsg(block, data, seq) for block, data, seq in zip(blocks, columns.data, one_by_one, strict=True)]
+        assert [subject.decode() for subject in columns.subjects] == [message.subject for message in each]
+        assert [parse_timestamp(time) for time in columns.timestamps] == [message.timestamp for message in each]
+        assert [*columns.raw_headers] == blocks
+    elif len(one_by_one) == len(blocks):
+        assert any(user != b"NATS/1.0\r\n" for user, _ in stored)  # only a stored header is a reason

@@ -99,8 +99,34 @@ def test_a_row_of_messages_is_read_as_each_of_them_alone() -> None:
     for data, error in following.items():
         check("client", first + data, [good] if error else [good, good], error)
         check("client", first + first + data, [good, good] if error else [good, good, good], error)
+    check("client", first + first + b"HMSG b 1 r 1 3\r\nhok\r\n", [good, good, Msg(b"b", b"1", b"r", b"h", b"ok")])
     other = b"HMSG a 1 r " + b"2" * 20 + b" 3\r\n"  # no line end where two sizes would end
     check("client", first + other, [good], NUMBER)
+
+
+def test_the_sizes_of_a_row_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.wire.decoder.MAX_KNOWN_SIZES", 2)
+    row = b"".join(b"HMSG a 1 r 1 %d\r\nh%b\r\n" % (size + 1, b"x" * size) for size in (1, 2, 3, 2, 2, 4))
+    decoder = Decoder("client")
+    for _ in range(3):
+        frames = decoder.feed(row)
+        assert [len(frame.payload) for frame in frames if isinstance(frame, Msg)] == [1, 2, 3, 2, 2, 4]
+        assert len(decoder._sizes) <= 4  # those of one row
+
+
+def test_a_row_that_is_cut_in_a_message_goes_on_with_the_rest_of_it() -> None:
+    message = b"HMSG a 1 r 1 3\r\nhok\r\n"
+    decoder = Decoder("client")
+    assert decoder.feed(3 * message + message[:-4]) == 3 * [Msg(b"a", b"1", b"r", b"h", b"ok")]
+    assert decoder.feed(message[-4:]) == [Msg(b"a", b"1", b"r", b"h", b"ok")]
+
+
+def test_a_message_of_a_row_that_is_too_large_is_refused() -> None:
+    decoder = Decoder("client")
+    decoder.set_max_payload(4)
+    frames = decoder.feed(b"HMSG a 1 r 1 2\r\nhx\r\nHMSG a 1 r 1 4\r\nhxyz\r\nHMSG a 1 r 1 5\r\nhwxyz\r\n")
+    assert len(frames) == 2
+    assert "5 bytes, at most 4" in str(decoder.error)
 
 
 @pytest.mark.parametrize("verb", [b"MSG", b"msg"])

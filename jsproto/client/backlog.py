@@ -1,0 +1,94 @@
+"""Messages of a stream that have come and that nobody has taken yet.
+
+Rules: what came together stays together, in a few long lists: a message costs nothing of its own here, and the garbage
+collector has little to look at. Columns that are known when they come are kept as they are.
+
+Not here: which messages belong to a page (``direct``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from jsproto.grammar.columns import StoredColumns, joined, stored_columns
+from jsproto.grammar.stored import StoredMsg, stored_messages
+
+NONE: Final[tuple[bytes, ...]] = ()
+
+
+class Backlog:
+    """Its length is the number of messages."""
+
+    __slots__ = ("_at", "_blocks", "_count")
+
+    def __init__(self) -> None:
+        self._blocks: deque[StoredColumns] = deque()
+        self._at = 0  # what was taken of the first one
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, columns: StoredColumns) -> None:
+        """These came next; when nobody has looked at their subjects and times, there are ``NONE``."""
+        self._blocks.append(columns)
+        self._count += len(columns.seqs)
+
+    def add_all(self, others: Backlog) -> None:
+        """All of ``others``, of which nothing was taken, came next."""
+        self._blocks += others._blocks
+        self._count += others._count
+
+    def headers(self) -> Iterator[bytes]:
+        """The header blocks, of which none was taken."""
+        return chain.from_iterable(block.raw_headers for block in self._blocks)
+
+    @property
+    def last_header(self) -> bytes:
+        """The header block of the last one."""
+        return self._blocks[-1].raw_headers[-1]
+
+    def drop_last(self) -> None:
+        """Drop the last one."""
+        block = self._blocks.pop()
+        self._count -= 1
+        if len(block.seqs) > 1:
+            self._blocks.append(block.first(len(block.seqs) - 1))
+
+    def clear(self) -> None:
+        """Drop them all."""
+        self._blocks.clear()
+        self._at = self._count = 0
+
+    def pop_messages(self, most: int) -> list[StoredMsg]:
+        """Take up to ``most`` of them, in order."""
+        messages: list[StoredMsg] = []
+        for part in self._popped(most):
+            messages += stored_messages(zip(part.raw_headers, part.data, part.seqs, strict=True))
+        return messages
+
+    def pop_columns(self, most: int) -> StoredColumns:
+        """The same as columns. RemoteProtocolError when a message has no subject or no time."""
+        parts = [
+            part if part.subjects else stored_columns([*zip(part.raw_headers, part.data, part.seqs, strict=True)])
+            for part in self._popped(most)
+        ]
+        return joined(parts) if parts else stored_columns(())
+
+    def _popped(self, most: int) -> Iterator[StoredColumns]:
+        blocks = self._blocks
+        while blocks and most > 0:
+            at, block = self._at, blocks[0]
+            if len(block.seqs) - at <= most:
+                blocks.popleft()
+                self._at = 0
+            else:
+                self._at = at + most
+            if at or self._at:
+                block = block.between(at, at + most)
+            most -= len(block.seqs)
+            self._count -= len(block.seqs)
+            yield block
