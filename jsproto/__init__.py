@@ -32,6 +32,7 @@ from jsproto.client.subscription import Subscription
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import Headers
@@ -63,6 +64,7 @@ __all__ = [
     "JetStream",
     "LastMessages",
     "LocalProtocolError",
+    "MessageColumns",
     "Msg",
     "OrderedConsumer",
     "Outbox",

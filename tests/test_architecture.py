@@ -71,9 +71,9 @@ TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproj
 PUBLIC: Final = {
     "APIError", "Address", "AsyncPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
-    "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "Msg", "OrderedConsumer",
-    "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Row", "RowConversation",
-    "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription",
+    "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
+    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Row",
+    "RowConversation", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo", "Subscription",
     "Ticket", "__version__", "api_errors", "connect_options", "errors", "events", "parse_jsack",
 }  # fmt: skip
 

@@ -27,7 +27,8 @@ Not here: TLS itself, opening sockets.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NoReturn, TypeVar
+from itertools import count
+from typing import Any, Final, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
@@ -47,6 +48,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -64,6 +66,7 @@ MAX_CACHED_SUBJECTS = 10_000  # beyond it the cache of checked subjects starts o
 SPLIT_WRITES_AT = 1_024  # a larger payload is queued beside its head instead of being copied behind it
 LONGEST_LINE = MAX_CONTROL_LINE + SPLIT_WRITES_AT  # bytes of a message that is queued in one piece, about
 MAX_DIGITS = 20  # of a number in a header block
+_ONLY_BYTES: Final = frozenset({bytes})
 DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
 
 
@@ -442,6 +445,8 @@ class Session:
         if room < 0 or self.closed:
             return 0
         largest = min(self._max_payload, SPLIT_WRITES_AT)
+        if type(messages) is MessageColumns and self._publish_columns(messages, forms, reply, first, largest, room):
+            return len(messages)
         lines: list[bytes] = []
         append, get = lines.append, forms.get
         try:
@@ -451,7 +456,7 @@ class Session:
                     heads = self._heads.get(subject)
                     if heads is None:
                         break
-                    form = forms[subject] = heads[0].replace(b"%", b"%%") + reply + b" %d\r\n%b\r\n"
+                    form = forms[subject] = _form(heads[0], reply)
                 size = len(payload)
                 if size > largest or type(payload) is not bytes:
                     break
@@ -461,6 +466,29 @@ class Session:
         self._writes += lines
         self._pending += sum(map(len, lines))
         return len(lines)
+
+    def _publish_columns(
+        self, run: MessageColumns, forms: dict[str, bytes], reply: bytes, first: int, largest: int, room: int
+    ) -> bool:
+        """All of ``run``, which is not empty; False, with nothing queued, when one of them needs a second look."""
+        subjects, payloads = run.subjects, run.payloads
+        try:
+            if not all(map(forms.__contains__, subjects)):
+                for subject in set(subjects).difference(forms):
+                    forms[subject] = _form((self._heads.get(subject) or self._check_head(subject))[0], reply)
+        except (LocalProtocolError, TypeError):
+            return False
+        if not _ONLY_BYTES.issuperset(map(type, payloads)):
+            return False
+        sizes = [*map(len, payloads)]
+        if max(sizes) > largest:
+            return False
+        rows = zip(map(forms.__getitem__, subjects), count(first), sizes, payloads, strict=False)
+        data = b"".join([form % (number, size, payload) for form, number, size, payload in rows])
+        if len(data) > room:
+            return False
+        self._write(data)
+        return True
 
     def publish_numbered(self, messages: Iterable[Any], block: bytes, first: int, subjects: set[str]) -> int:
         """``publish_run`` for messages without replies that are numbered in their header blocks.
@@ -717,6 +745,11 @@ class Session:
         except Error as error:
             ticket.fail(error)
         self.completed(ticket)
+
+
+def _form(head: bytes, reply: bytes) -> bytes:
+    """The format of a message: number, size, payload."""
+    return head.replace(b"%", b"%%") + reply + b" %d\r\n%b\r\n"
 
 
 def _copied(payload: object) -> bytes:

@@ -1,4 +1,4 @@
-"""Stored messages as columns: lists that are as long as there are messages, for whoever reads by the thousand.
+"""Messages as columns: lists that are as long as there are messages, for whoever reads or publishes by the thousand.
 
 Rules: one regular expression over all header blocks at once does what takes a dozen calls for each message. It has to
 find the server's part at the end of each block, and nowhere else; where it does not (a stored header
@@ -11,12 +11,12 @@ Not here: numbers and times as Arrow or NumPy have them; who receives the messag
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, compress, islice, repeat
 from operator import lt
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
-from jsproto.errors import RemoteProtocolError
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.stored import MAX_SEQUENCE_DIGITS, StoredMsg
 
@@ -127,6 +127,38 @@ def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[byte
     if b" " in values or b"\t" in values:  # blanks around a value are not part of it
         return None
     return subjects, pieces[2::5], times, pieces[4::5]
+
+
+class MessageColumns(Sequence[tuple[str, bytes]]):
+    """Messages to publish, without headers: ``(subject, payload)`` of each, kept as two columns.
+
+    Anything that publishes many takes it as it takes a list; a fast-ingest batch is quicker with it, because there is
+    no tuple for each message. The columns are not to be changed.
+    """
+
+    __slots__ = ("payloads", "subjects")
+
+    def __init__(self, subjects: Sequence[str], payloads: Sequence[bytes]) -> None:
+        """LocalProtocolError when one is longer than the other."""
+        if len(subjects) != len(payloads):
+            raise LocalProtocolError(f"there are {len(subjects)} subjects for {len(payloads)} payloads")
+        self.subjects = subjects
+        self.payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        return zip(self.subjects, self.payloads, strict=True)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[str, bytes]: ...
+    @overload
+    def __getitem__(self, place: slice) -> MessageColumns: ...
+    def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
+        if isinstance(place, slice):
+            return MessageColumns(self.subjects[place], self.payloads[place])
+        return self.subjects[place], self.payloads[place]
 
 
 def _value(block: bytes, name: bytes) -> bytes:

@@ -31,6 +31,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, ServerInfoChanged, ServerReportedError
+from jsproto.grammar.columns import MessageColumns
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
 from jsproto.wire.frames import Connect, Ping, Pong, Pub, Sub, Unsub
@@ -350,6 +351,28 @@ def test_a_run_of_plain_messages_is_queued_at_once() -> None:
         Pub(b"a%", None, None, b"first"), Pub(b"a%", b"r%.8", None, b"1"), Pub(b"a%", b"r%.9", None, b""),
         *[Pub(b"a%", b"r%.8", None, b"x")] * 5,
     ]  # fmt: skip
+
+
+def test_a_run_in_columns_is_queued_as_publish_would() -> None:
+    harness = Harness(info={"max_payload": 100}, pending_size=60 * 100)
+    forms: dict[str, bytes] = {}
+
+    def run(first: int, subjects: list[Any], payloads: list[Any]) -> int:
+        return harness.session.publish_run(MessageColumns(subjects, payloads), forms, b"r%%.%d", first)
+
+    assert run(8, ["a%", "b", "a%"], [b"1", b"", b"x" * 100]) == 3
+    assert run(11, ["b", "c"], [b"2", b"3"]) == 2
+    for payload in (b"x" * 101, bytearray(b"x"), "x", None):
+        assert run(1, ["b", "b"], [b"4", payload]) == 1
+    for subject in ("a b", None, ["b"]):
+        assert run(1, ["b", subject], [b"5", b"x"]) == 1
+    assert harness.published() == [
+        Pub(b"a%", b"r%.8", None, b"1"), Pub(b"b", b"r%.9", None, b""), Pub(b"a%", b"r%.10", None, b"x" * 100),
+        Pub(b"b", b"r%.11", None, b"2"), Pub(b"c", b"r%.12", None, b"3"),
+        *[Pub(b"b", b"r%.1", None, b"4")] * 4, *[Pub(b"b", b"r%.1", None, b"5")] * 3,
+    ]  # fmt: skip
+    assert 0 < run(1, ["b"] * 100, [b"x" * 100] * 100) < 100  # no room for all
+    assert harness.session._pending <= 60 * 100
 
 
 def test_a_run_ends_with_the_room_for_it() -> None:

@@ -18,6 +18,7 @@ from jsproto.errors import (
     NoStreamResponseError,
     TimeoutError,
 )
+from jsproto.grammar.columns import MessageColumns
 from jsproto.wire.frames import Pub
 from tests.drivers.conftest import PATIENCE, Connect
 from tests.drivers.fake import FakeServer, Peer
@@ -90,6 +91,21 @@ async def test_leaving_the_block_tells_of_failures_but_not_over_an_error(server:
                 raise KeyError(await publisher.publish_many([(unique("nowhere"), b"")]))
         assert publisher.pending == 0
         assert publisher.failed == 1
+
+
+async def test_messages_in_columns_are_published_as_a_list_of_them(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        messages = MessageColumns(
+            [f"{name}.{n % 7}" for n in range(1_300)], [b"%d" % n + bytes(n % 1_200) for n in range(1_300)]
+        )
+        async with js.fast_publisher() as batch:
+            assert await batch.publish_many(messages) == 1_300
+            await batch.commit()
+        async with js.async_publisher() as publisher:
+            assert await publisher.publish_many(messages[1_200:]) == 100
+        stored = [(message.subject, message.data) for message in await read_all(js.get_batch(name))]
+        assert stored == [*messages, *messages[1_200:]]
 
 
 async def test_an_iterable_that_raises_leaves_what_it_gave_published(server: Any, connect: Connect) -> None:

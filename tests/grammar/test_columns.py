@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.columns import StoredColumns, joined, next_columns, stored_columns
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.columns import MessageColumns, StoredColumns, joined, next_columns, stored_columns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.stored import StoredMsg, next_sequences, paging
 from jsproto.grammar.times import parse_timestamp
@@ -178,3 +178,18 @@ def test_a_page_in_columns_is_what_it_is_message_by_message(stored: list[tuple[b
         assert [*columns.raw_headers] == blocks
     elif len(one_by_one) == len(blocks):
         assert any(user != b"NATS/1.0\r\n" for user, _ in stored)  # only a stored header is a reason
+
+
+# -- to publish --------------------------------------------------------------------------------------------------------
+
+
+def test_messages_to_publish() -> None:
+    messages = MessageColumns(["a", "b", "c"], [b"1", b"2", b"3"])
+    assert len(messages) == 3
+    assert list(messages) == [("a", b"1"), ("b", b"2"), ("c", b"3")]
+    assert messages[-1] == ("c", b"3")
+    assert isinstance(messages[1:], MessageColumns)
+    assert [*messages[1:]] == [*messages][1:]
+    assert not messages[3:]
+    with pytest.raises(LocalProtocolError, match="1 subjects for 2 payloads"):
+        MessageColumns(["a"], [b"1", b"2"])

@@ -47,6 +47,7 @@ READ_AHEAD: Final = 262_144  # the same for a thread that does nothing else, and
 MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
+COLUMNS_CHUNK: Final = 500  # messages taken from columns at once: as many as a server acknowledges at once
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsproto.client.advisories import BatchAdvisories
@@ -32,7 +32,7 @@ class PublishesSome(ABC):
         """The sequence of the last message published."""
 
     @abstractmethod
-    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish of ``chunk`` what there is room for; returns how many."""
 
 
@@ -72,7 +72,7 @@ class AsyncPublisherBase:
                 raise
             return None
 
-    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish of ``chunk`` what there is room for; returns how many."""
         try:
             return self._core.publish_many(chunk, now)

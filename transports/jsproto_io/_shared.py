@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.direct import DirectBatch
@@ -180,7 +180,7 @@ class FastPublisherBase:
                 raise
             return None  # the window is closed, or the batch has ended: ready() knows
 
-    def _publish_some(self, chunk: list[OutgoingMessage], now: float) -> int:
+    def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish of ``chunk`` what there is room for; returns how many."""
         try:
             return self._core.publish_many(chunk, now)

@@ -1,8 +1,8 @@
 """Connections of tasks and of the driver.
 
-Rules: whoever reads pumps the connection itself; whoever writes, or keeps it between questions, has a thread do it,
-which ends with the process. A task begins behind a driver that has reached the servers, so it waits for them a while; a
-driver that cannot reach them says so at once.
+Rules: who is always busy with the connection pumps it itself; who keeps it between questions, or between batches, has a
+thread do it, which ends with the process. A task begins behind a driver that has reached the servers, so it waits for
+them a while; a driver that cannot reach them says so at once.
 
 Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 """

@@ -82,13 +82,9 @@ def store(
     if options.delivery == "fastDedup":
         lots = numbered(lots, options.msg_id_prefix or origin.query, origin)
     sender, rows = _FastSender(nc, js, origin, options), 0
-    try:
-        for lot in lots:
-            rows += len(lot)
-            sender.send(lot)
-        sender.commit()
-    finally:
-        sender.abandon()
+    for lot in lots:
+        rows += len(lot)
+        sender.send(lot)
     return Stored(rows, rows)
 
 
@@ -108,7 +104,10 @@ def _with_header(row: Row, name: str, value: str) -> Row:
 
 
 class _FastSender:
-    """Fast-ingest batches, one after the other: where one breaks off the next begins with what it left."""
+    """Fast-ingest batches, one for each lot, so that none is open, and would expire, while Spark computes the next one.
+
+    Where one breaks off the next begins with what it left.
+    """
 
     def __init__(self, nc: Connection, js: JetStream, origin: Origin, options: WriteOptions) -> None:
         self._nc = nc
@@ -116,39 +115,21 @@ class _FastSender:
         self._origin = origin
         self._options = options
         self._tries = TRIES
-        self._batch: FastPublisher | None = None
 
     def send(self, lot: Sequence[Row]) -> None:
+        flow, outstanding = self._options.flow, self._options.max_outstanding_acks
         todo = lot
         while todo:
-            if self._batch is None:
-                flow, outstanding = self._options.flow, self._options.max_outstanding_acks
-                self._batch = self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding)
-            batch, before = self._batch, self._batch.sequence
-            try:
-                batch.publish_many(todo)
-                return
-            except BatchError as error:
-                todo = [*batch.unacknowledged, *todo[batch.sequence - before :]]
-                self._again(batch, error)
-
-    def commit(self) -> None:
-        while self._batch is not None:
-            batch = self._batch
-            try:
-                batch.commit()
-                self._batch = None
-            except BatchError as error:
-                rest = batch.unacknowledged
-                self._again(batch, error)
-                self.send(rest)
-
-    def abandon(self) -> None:
-        if self._batch is not None:
-            self._batch.abandon()
+            with self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding) as batch:
+                try:
+                    batch.publish_many(todo)
+                    batch.commit()
+                    return
+                except BatchError as error:
+                    todo = [*batch.unacknowledged, *todo[batch.sequence :]]
+                    self._again(batch, error)
 
     def _again(self, batch: FastPublisher, error: BatchError) -> None:
-        self._batch = None
         if isinstance(error, BatchMessageError) or not self._tries:
             raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
         self._tries = TRIES if batch.acked else self._tries - 1

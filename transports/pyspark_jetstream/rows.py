@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
 
 TTL: Final = "Nats-TTL"
+MAX_KNOWN_SUBJECTS: Final = 100_000
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
+_HEADERS: Final = frozenset({"headers", *_IN_HEADERS})
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,39 @@ class RowError(RuntimeError):
 
 def lots_of(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target
-) -> Iterator[list[Row]]:
+) -> Iterator[Sequence[Row]]:
     """The rows of each Arrow batch: (subject, payload), with headers where there are any. RowError."""
     before = 0
+    taken = _Taken(target)
     for batch in batches:
         if batch.num_rows:
-            yield _rows(batch, names, subject, target, before)
+            yield _rows(batch, names, subject, taken, before)
         before += batch.num_rows
 
 
-def _rows(batch: pa.RecordBatch, names: Sequence[str], subject: str | None, target: Target, before: int) -> list[Row]:
+class _Taken:
+    """Subjects that the stream takes, each looked at once."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._known: set[str] = set()
+
+    def first_other(self, subjects: Sequence[str]) -> str | None:
+        """The first one that it does not take."""
+        if len(self._known) > MAX_KNOWN_SUBJECTS:
+            self._known.clear()
+        for subject in subjects:
+            if subject not in self._known:
+                if not any(matches(pattern, subject) for pattern in self.target.subjects):
+                    return subject
+                self._known.add(subject)
+        return None
+
+
+def _rows(
+    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, taken: _Taken, before: int
+) -> Sequence[Row]:
+    target = taken.target
     data = batch.column("data").cast(pa.binary())
     lengths = pc.binary_length(data)
     longest = pc.max(lengths).as_py() or 0
@@ -58,32 +83,35 @@ def _rows(batch: pa.RecordBatch, names: Sequence[str], subject: str | None, targ
     payloads = data.to_pylist()
     if data.null_count:
         payloads = [payload or b"" for payload in payloads]
-    columns = [_subjects(batch, names, subject, target, before), payloads]
+    subjects = _subjects(batch, names, subject, taken, before)
     headers = _headers(batch, names)
-    return list(zip(*columns, strict=False) if headers is None else zip(*columns, headers, strict=False))
+    return MessageColumns(subjects, payloads) if headers is None else [*zip(subjects, payloads, headers, strict=True)]
 
 
 def _subjects(
-    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, target: Target, before: int
-) -> Iterable[str]:
+    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, taken: _Taken, before: int
+) -> list[str]:
     if "subject" not in names:
-        return repeat(str(subject))
+        return [str(subject)] * batch.num_rows
     subjects = batch.column("subject")
     if subjects.null_count:
         if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
             raise RowError(f"row {before + at} has no subject, and the option subject is not set")
         subjects = subjects.fill_null(subject)
-    for each in pc.unique(subjects).to_pylist():
-        if not any(matches(pattern, each) for pattern in target.subjects):
-            at = pc.index(subjects, pa.scalar(each, subjects.type)).as_py()
-            raise RowError(f"row {before + at}: stream {target.stream} does not take subject {each!r}")
-    found: list[str] = subjects.to_pylist()
-    return found
+    encoded = subjects.dictionary_encode()  # there are fewer subjects than rows
+    different: list[str] = encoded.dictionary.to_pylist()
+    other = taken.first_other(different)
+    if other is not None:
+        at = pc.index(subjects, pa.scalar(other, subjects.type)).as_py()
+        raise RowError(f"row {before + at}: stream {taken.target.stream} does not take subject {other!r}")
+    return [*map(different.__getitem__, encoded.indices.to_pylist())]
 
 
 def _headers(batch: pa.RecordBatch, names: Sequence[str]) -> list[Headers | None] | None:
     """The headers of each row; None when there are none."""
+    if _HEADERS.isdisjoint(names):
+        return None
     found: list[list[tuple[str, str]]] = [[] for _ in range(batch.num_rows)]
     if "headers" in names:
         for row, value in zip(found, batch.column("headers").to_pylist(), strict=True):

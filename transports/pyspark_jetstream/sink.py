@@ -58,8 +58,9 @@ class _Writes:
         """Store the rows of a task."""
         context = TaskContext.get()
         origin = Origin(query, batch, context.partitionId() if context is not None else 0)
-        # With a thread of its own the connection keeps a batch alive while Spark computes the next rows.
-        with in_task(self.options.connecting, reader_thread=True) as (nc, js):
+        # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
+        # one that finds it lost is sent again anyway.
+        with in_task(self.options.connecting, reader_thread=self.options.delivery == "atomic") as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             lots = lots_of(iterator, self.names, self.options.subject, target)
             stored = store(nc, js, lots, origin, self.options)

@@ -1,0 +1,50 @@
+"""A fast-ingest batch that is given its messages in columns: what it does with a list of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jsproto.errors import OutboundBufferLimitError
+from jsproto.grammar.columns import MessageColumns
+from tests.client.test_fast import Batch
+from tests.harness import Harness
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["e.a", "e.b", "e.%d", "e.c"]),
+            st.binary(max_size=9) | st.sampled_from([b"x" * 1_100, b"y" * 70]),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    st.sampled_from([1, 4, 50]),
+    st.sampled_from([400, 2_097_152]),
+)
+def test_messages_in_columns_are_published_as_a_list_of_them(
+    messages: list[tuple[str, bytes]], rate: int, pending_size: int
+) -> None:
+    outcomes = []
+    for rows in (messages, MessageColumns(*zip(*messages, strict=True))):
+        batch = Batch(Harness(pending_size=pending_size)).start(rate)
+        done = 0
+        sent: list[Any] = []
+        unknown: list[Any] = []
+        while done < len(rows):
+            try:
+                count = batch.fast.publish_many(rows[done:], batch.h.now)
+            except OutboundBufferLimitError:
+                count = 0
+            done += count
+            sent += batch.h.published()
+            if not count:
+                if pending_size > 400:  # else more or less is queued until there is room again
+                    unknown.append(batch.fast.unacknowledged)
+                if not batch.fast.room:
+                    batch.ack(batch.fast.sequence, rate)
+        outcomes.append((sent, unknown, batch.fast.sequence))
+    assert outcomes[0] == outcomes[1]
