@@ -1,0 +1,16 @@
+"""The benchmark of the Spark source and sink: beside this library without Spark, and beside Spark with tuples.
+
+Run it as ``python -m tests.bench.spark [--quick] [--rows N] [--json FILE]`` where the extra ``spark`` and Java are.
+
+What is compared, always in one run:
+
+``plain``   the library alone, in a process of its own: Direct Get as columns, and fast ingest.
+``spark``   the data source: Arrow batches, both ways.
+``tuples``  the yardstick: the same ranges and the same fast-ingest batches, but a tuple for each row, as a data source
+            is written when one follows Spark's tutorial.
+
+How it measures: each contender runs once in every round, the order rotates, and the figures are medians. CPU is what
+``/proc`` says of three groups of processes: Python (driver, workers, planners, all of them together), the JVM, and
+nats-server. What a job of one row costs is measured too: planning and starting tasks is paid once for each job, not for
+each row. Every run is checked: what was written is in the stream, what was read is all there.
+"""
