@@ -471,24 +471,33 @@ class Session:
         self, run: MessageColumns, forms: dict[str, bytes], reply: bytes, first: int, largest: int, room: int
     ) -> bool:
         """All of ``run``, which is not empty; False, with nothing queued, when one of them needs a second look."""
-        subjects, payloads = run.subjects, run.payloads
-        try:
-            if not all(map(forms.__contains__, subjects)):
-                for subject in set(subjects).difference(forms):
-                    forms[subject] = _form((self._heads.get(subject) or self._check_head(subject))[0], reply)
-        except (LocalProtocolError, TypeError):
-            return False
+        payloads = run.payloads
         if not _ONLY_BYTES.issuperset(map(type, payloads)):
             return False
         sizes = [*map(len, payloads)]
         if max(sizes) > largest:
             return False
-        rows = zip(map(forms.__getitem__, subjects), count(first), sizes, payloads, strict=False)
+        found = self._formats(run.subjects, forms, reply)
+        if found is None:
+            return False
+        rows = zip(found, count(first), sizes, payloads, strict=False)
         data = b"".join([form % (number, size, payload) for form, number, size, payload in rows])
         if len(data) > room:
             return False
         self._write(data)
         return True
+
+    def _formats(self, subjects: Sequence[str], forms: dict[str, bytes], reply: bytes) -> list[bytes] | None:
+        """Of each message; None when one goes nowhere."""
+        try:
+            try:
+                return [*map(forms.__getitem__, subjects)]
+            except KeyError:
+                for subject in set(subjects).difference(forms):
+                    forms[subject] = _form((self._heads.get(subject) or self._check_head(subject))[0], reply)
+            return [*map(forms.__getitem__, subjects)]
+        except (LocalProtocolError, TypeError):
+            return None
 
     def publish_numbered(self, messages: Iterable[Any], block: bytes, first: int, subjects: set[str]) -> int:
         """``publish_run`` for messages without replies that are numbered in their header blocks.
