@@ -53,6 +53,7 @@ _LEAST: Final = len(b"MSG    \r\n\r\n")  # bytes of a message besides what is fo
 _LEAST_WITH_HEADER: Final = len(b"HMSG     \r\n\r\n")
 _NUMBERS: Final = {b"%d" % number: number for number in range(_SMALL + 1)}
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
+_LOOKS: Final = 16  # at all that was fed: what interrupts the messages more often must not have it searched each time
 _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
 MAX_KNOWN_SIZES: Final = 10_000
@@ -146,9 +147,11 @@ class Decoder:
         elif self.error is not None:
             return []
         at_once = self.rows and self._max_payload >= _SMALL and self._control_line >= _LONGEST_LINE
+        looks = _LOOKS * at_once
         try:
             while position < end:
-                if at_once:
+                if looks:
+                    looks -= 1
                     position = self._take_delivered(data, position, frames)
                 elif self._is_client:
                     position = self._take_deliveries(data, position, frames)

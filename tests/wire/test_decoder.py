@@ -525,6 +525,33 @@ def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monke
 
 
 @pytest.mark.parametrize(
+    "frame",
+    [
+        b"MSG s\t 1 $JS.ACK.S.C.1.1.1.1.0 2\r\nok\r\n",
+        b"HMSG s 1 $JS.ACK.S.C.1.1.1.1.0 10 12\r\nNATS/1.0\r\nok\r\nPING\r\n",
+    ],
+    ids=["tabs", "endless header blocks"],
+)
+def test_what_is_not_what_it_looks_like_is_not_searched_for_each_frame(
+    frame: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = 0
+
+    class Pattern:
+        def findall(self, data: bytes, position: int) -> list[tuple[bytes, ...]]:
+            nonlocal searched
+            searched += len(data) - position
+            return _DELIVERED.findall(data, position)
+
+    monkeypatch.setattr("jsproto.wire.decoder._DELIVERED", Pattern())
+    data = frame * 200
+    frames = decoder_of_rows().feed(data)
+    assert frames == Decoder("client").feed(data)
+    assert len(frames) >= 200
+    assert searched < 20 * len(data)
+
+
+@pytest.mark.parametrize(
     "begun", [b"MSG a 1 2\r\nok\r\n", b"MSG a 1 4096\r\n%b\r\n" % bytes(4096), b"MSG a 1 2\r\nokay\r\n"]
 )
 def test_a_frame_that_was_begun_is_finished_though_much_follows(begun: bytes) -> None:
