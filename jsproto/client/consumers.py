@@ -132,7 +132,8 @@ class Consumers(Api):
             self.session, self.acker(config, message_class, facade), info.stream_name, info.name,
             api_subject=self.api.consumer_next(info.stream_name, info.name), inbox=self.session.new_inbox(),
             max_batch=config.max_batch, max_expires=most_seconds(config), max_request_bytes=config.max_bytes,
-            options=place.to_json(), heartbeats_missed=heartbeats_missed,
+            options=place.to_json(), pins=config.priority_policy == "pinned_client",
+            heartbeats_missed=heartbeats_missed,
             look=lambda pull, at: self.session.run(_look_for(self, pull, at)),
         )  # fmt: skip
 

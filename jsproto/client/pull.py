@@ -120,9 +120,9 @@ class PullConsumer(Drainable, Generic[D]):
     """
 
     __slots__ = (
-        "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full", "_group",
-        "_heard_at", "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_look", "_looking", "_lost", "_missed",
-        "_options", "_outbox", "_pin", "_readable", "_refill", "_requests", "_sid", "_starts", "_stopped", "_timers",
+        "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full", "_heard_at",
+        "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_look", "_looking", "_lost", "_missed", "_options",
+        "_outbox", "_pin", "_pins", "_readable", "_refill", "_requests", "_sid", "_starts", "_stopped", "_timers",
         "acker", "consumer", "dropped", "error", "stream",
     )  # fmt: skip
 
@@ -139,6 +139,7 @@ class PullConsumer(Drainable, Generic[D]):
         max_expires: float | None = None,
         max_request_bytes: int | None = None,
         options: Mapping[str, Any] | None = None,
+        pins: bool = False,
         heartbeats_missed: float = HEARTBEATS_MISSED,
         look: Callable[[PullConsumer[D], float], object] | None = None,
         pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
@@ -147,9 +148,10 @@ class PullConsumer(Drainable, Generic[D]):
         """Pull from ``consumer`` of ``stream`` by asking ``api_subject``.
 
         ``max_batch``, ``max_expires`` (seconds) and ``max_request_bytes`` are the consumer's limits, which the stream
-        of messages respects by itself. ``options``: further fields of the requests, such as ``group``.
-        ``heartbeats_missed``: how many intervals of silence are an alarm. ``look``: called, with the time, when nobody
-        answers, and to be followed by ``looked``. The limits bound what comes unasked.
+        of messages respects by itself. ``options``: further fields of the requests, such as ``group``. ``pins``: the
+        consumer pins clients, and tells them in its messages. ``heartbeats_missed``: how many intervals of silence are
+        an alarm. ``look``: called, with the time, when nobody answers, and to be followed by ``looked``. The limits
+        bound what comes unasked.
         """
         self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)  # what is in there, nobody asked for
         if not heartbeats_missed > 0:
@@ -165,7 +167,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._inboxes = 0
         self._limits = Limits(max_batch or BATCH_BY_BYTES, max_expires or float("inf"), max_request_bytes or 0)
         self._options = dict(options or {})
-        self._group = "group" in self._options
+        self._pins = pins
         self._pin: bytes | None = None
         self._missed = heartbeats_missed
         self._look = look
@@ -363,7 +365,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._receive_other(message, now)
             return
         self._heard_at = now
-        if self._group:
+        if self._pins:
             self._look_for_pin(message)
         raws = ((message.subject, reply, message.header, message.payload),)
         if self._asked_msgs or self._first is not None or self._has_room(raws):
@@ -375,7 +377,7 @@ class PullConsumer(Drainable, Generic[D]):
         count = min(len(raws), self._asked_msgs)
         if first is not None:
             count = min(count, first._batch - len(first._raws))
-        if not count or self._group:
+        if not count or self._pins:
             return 0
         self._heard_at = now
         self._keep(raws if count == len(raws) else raws[:count])

@@ -120,6 +120,17 @@ def test_a_stream_of_messages_keeps_its_pin() -> None:
     assert pulling.events() == []
 
 
+@pytest.mark.parametrize("policy", ["overflow", "prioritized"])
+def test_where_nobody_is_pinned_a_message_that_says_a_pin_was_published_so(policy: str) -> None:
+    pulling = Pulling(priority=Priority("g"), priority_groups=["g"], priority_policy=policy)
+    fetch = pulling.fetch(1)
+    pulling.messages(b"1", header=b"NATS/1.0\r\nNats-Pin-Id: abc\r\n\r\n")
+    assert pulling.taken(fetch) == [b"1"]
+    pulling.published()
+    pulling.fetch(1)
+    assert "id" not in pulling.request()  # which the server would refuse
+
+
 def test_how_long_a_request_may_wait() -> None:
     overflow = {"priority_policy": "overflow", "priority_groups": ["g"], "priority_timeout": 5}
     for config, expires in (({}, 60), ({"max_expires": 50_000_000_000}, 50), (overflow, 60)):
