@@ -444,6 +444,8 @@ class Session:
         room = self.options.pending_size - self._pending
         if room < 0 or self.closed:
             return 0
+        if len(forms) >= MAX_CACHED_SUBJECTS:
+            forms.clear()
         largest = min(self._max_payload, SPLIT_WRITES_AT)
         if type(messages) is MessageColumns and self._publish_columns(messages, forms, reply, first, largest, room):
             return len(messages)

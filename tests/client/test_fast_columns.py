@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +49,16 @@ def test_messages_in_columns_are_published_as_a_list_of_them(
                     batch.ack(batch.fast.sequence, rate)
         outcomes.append((sent, unknown, batch.fast.sequence))
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("kind", [list, MessageColumns])
+def test_what_is_kept_for_each_subject_is_bounded(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.client.session.MAX_CACHED_SUBJECTS", 20)
+    batch = Batch(Harness()).start(1_000)
+    for lot in range(30):
+        rows = [(f"e.{lot}.{number}", b"") for number in range(10)]
+        for _ in range(2):
+            messages = rows if kind is list else MessageColumns(*zip(*rows, strict=True))
+            assert batch.fast.publish_many(messages, batch.h.now) == 10
+    assert len(batch.fast._forms) < 20 + 10
+    assert [pub.subject for pub in batch.h.published()][-10:] == [b"e.29.%d" % number for number in range(10)]
