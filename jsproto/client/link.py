@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from jsproto._version import __version__
@@ -118,6 +119,8 @@ class Link:
         self.decoder = Decoder("client")
         self.phase = LinkPhase.EXPECT_INFO
         if self.server is not None:
+            # Who changed what was said in the open must not choose where we go next. From 2.12 on servers say it again.
+            self.server = replace(self.server, connect_urls=None)
             self._connect(self.server, now)
 
     def insecure(self, reason: str) -> None:

@@ -47,7 +47,7 @@ from jsproto.errors import (
     PermissionsViolationError,
     UnsupportedByServerError,
 )
-from jsproto.events import Connected, Disconnected, Event, ServerInfoChanged
+from jsproto.events import Connected, Disconnected, Event
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
@@ -629,11 +629,13 @@ class Session:
             events, link.events = link.events, []
             self._events += events
             for event in events:
-                if isinstance(event, Connected | ServerInfoChanged):
-                    self._learn(event.server)
                 if isinstance(event, Connected):
+                    self._learn(event.server)
                     self._opened(link, event.server, now)
-        self._server = link.server or self._server
+        if link.server is not None and link.server is not self._server:
+            self._server = link.server
+            if link.was_open:
+                self._learn(link.server)
         if link.ponged:
             ponged, link.ponged = link.ponged, []
             for ticket in ponged:

@@ -269,6 +269,23 @@ def test_what_is_smuggled_in_before_tls_does_not_count() -> None:
     assert harness.session.connected.done
 
 
+def test_what_servers_are_named_before_tls_does_not_count() -> None:
+    """Who gets between could name one with a good certificate of its own, to be given the credentials."""
+    harness = dialled(tls=True, password=SECRET, user="u", max_reconnect_attempts=5)
+    harness.feed(info(tls_required=True, connect_urls=["evil.example:4222"]))
+    harness.session.tls_made(harness.now)
+    harness.feed(PONG)
+    harness.lose()
+    assert harness.session.connect_to is not None
+    assert harness.session.connect_to.host == "localhost"
+    harness = dialled(tls_handshake_first=True, max_reconnect_attempts=5)
+    harness.session.tls_made(harness.now)
+    harness.feed(info(tls_required=True, connect_urls=["other.example:4222"]) + PONG)
+    harness.lose()
+    assert harness.session.connect_to is not None
+    assert harness.session.connect_to.host == "other.example"
+
+
 def test_a_server_without_room_says_so_without_tls() -> None:
     harness = dialled(tls=True)
     harness.feed(info(tls_required=True) + encode_err(b"'maximum connections exceeded'"))
@@ -328,11 +345,11 @@ def test_servers_of_a_cluster_have_its_name(servers: str, told: list[str], names
 
     def dial() -> None:
         session.connection_made(harness.now)
-        harness.feed(info(connect_urls=told, tls_required=True))
+        harness.feed(info(tls_required=True))
 
     dial()
     session.tls_made(harness.now)
-    harness.feed(PONG)
+    harness.feed(PONG + info(connect_urls=told, connect_info=True))
     harness.lose()
     found = []
     for _ in told:
