@@ -115,6 +115,16 @@ def test_one_page_is_all() -> None:
     assert [type(frame) for frame in read.h.sent()] == [Unsub]
 
 
+def test_how_much_is_left_may_be_no_number() -> None:
+    read = Read(seq=1)
+    read.requests()
+    read.message(1, 0, 6)
+    read.h.deliver(read.reply, b"x", stored(2, last=1, pending=5).replace(b"Pending: 5", b"Pending: five"))
+    assert read.direct.num_pending is None
+    read.h.advance(6.0)
+    assert [request["seq"] for request in read.requests()] == [3]
+
+
 def test_pages_follow_each_other_without_a_hole() -> None:
     read = Read(page_messages=4)
     assert read.requests() == [{"seq": 1, "batch": 4, "max_bytes": 8_388_608}]
