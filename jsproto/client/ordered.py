@@ -214,6 +214,7 @@ class OrderedConsumer(Inflow[D]):
             return False
         last, count = self.last_seq, self._count
         try:
+            restating = self._restating and parse_jsack(reply).num_pending > 0
             broken = count.delivered(reply)
         except NotJSMessageError as error:
             self._ignore(str(error))
@@ -225,7 +226,7 @@ class OrderedConsumer(Inflow[D]):
         self._floor = last
         self._attempts = 0
         if self._restating:
-            self._restating = parse_jsack(reply).num_pending > 0
+            self._restating = restating
             count.following = NEVER
         return count.stream_seq > last
 

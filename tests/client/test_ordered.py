@@ -431,6 +431,15 @@ def test_the_last_of_each_subject_is_asked_for_again_until_all_have_come() -> No
     assert empty.config["opt_start_seq"] == 6
 
 
+def test_a_delivery_that_does_not_say_what_is_pending_is_none() -> None:
+    reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy="last_per_subject"))
+    reply = ack_subject(reading.config["name"], 1, 4, pending=2).removesuffix(b"2") + b"x"
+    reading.h.push(reading.config["deliver_subject"], reply)
+    assert [type(event) for event in reading.h.events()] == [UnexpectedMessage]
+    reading.push(4, pending=1)
+    assert reading.take() == [4]
+
+
 def test_no_room_to_ask_is_no_end() -> None:
     reading = Reading(session={"pending_size": 2_000})
     session = reading.h.session
