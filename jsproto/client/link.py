@@ -223,7 +223,8 @@ class Link:
         if violation is not None:
             self.violations.append(violation)
         if lowered.startswith(_AUTHORIZATION):
-            self.refused = not lowered.endswith("timeout")
+            # Before CONNECT there is nothing to refuse; and somebody else may say so in the open.
+            self.refused = self.phase in (LinkPhase.EXPECT_PONG, LinkPhase.OPEN) and not lowered.endswith("timeout")
             self._end(AuthorizationError(text))
         elif fatal:
             self._reported = text  # the end of the stream follows and says so

@@ -162,6 +162,21 @@ def test_what_is_no_refusal_is_tried_again(text: bytes) -> None:
     assert not harness.session.closed
 
 
+def test_who_has_said_nothing_yet_is_not_refused() -> None:
+    """Anybody on the way can write so before TLS begins."""
+    harness = Harness(reconnect_time_wait=1.0, max_reconnect_attempts=-1, tls=True, connected=False)
+    harness.session.connection_made(harness.now)
+    harness.feed(info(tls_required=True))
+    harness.session.tls_made(harness.now)
+    harness.feed(PONG)
+    harness.lose()
+    for _ in range(5):
+        harness.session.connection_made(harness.now)
+        harness.feed(info(tls_required=True) + REFUSED)
+        harness.advance(2.0)
+    assert not harness.session.closed
+
+
 @pytest.mark.parametrize("what", [b"User", b"Account"])
 def test_credentials_that_expire_may_have_been_renewed(what: bytes) -> None:
     harness = Harness(reconnect_time_wait=1.0, max_reconnect_attempts=-1)
