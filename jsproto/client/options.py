@@ -186,7 +186,7 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     """Options from what a user writes: one URL, a comma-separated list, or a sequence of them.
 
     A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``; a user without a password
-    is a token.
+    is a token. In a comma-separated list a comma in credentials is written ``%2C``.
     LocalProtocolError, naming the URL without its credentials, when it is none.
     """
     given = _split(servers)
@@ -207,7 +207,13 @@ def _split(servers: object) -> list[str]:
     for url in urls:
         if not isinstance(url, str):
             raise LocalProtocolError(f"servers must be URLs as str, not {type(url).__name__}")
-    return [url for url in urls if url.strip()] if isinstance(servers, str) else urls
+    if not isinstance(servers, str):
+        return urls
+    if any("@" in url and "://" not in url for url in urls[1:]):  # else half a password is taken for a port, and shown
+        raise LocalProtocolError(
+            "a comma in credentials is written %2C; of several URLs, those with credentials need ://"
+        )
+    return [url for url in urls if url.strip()]
 
 
 def parse_address(url: str) -> Address:

@@ -117,6 +117,15 @@ def test_secrets_show_nowhere(user: str, password: str) -> None:
         assert secret not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["nats://u:s3cr3t,x@h", "u:s3cr3t,x@h:1", "nats://a,nats://u:1234,s3cr3t@h"])
+def test_a_comma_in_a_password_is_refused_without_a_part_of_it(url: str) -> None:
+    with pytest.raises(LocalProtocolError, match="is written %2C") as caught:
+        connect_options(url)
+    assert "s3cr3t" not in str(caught.value)
+    assert connect_options(["nats://u:a,b@h"]).servers[0].password == "a,b"
+    assert connect_options("nats://a:1,nats://u:a%2Cb@h").servers[1].password == "a,b"
+
+
 def test_an_address_in_brackets() -> None:
     assert Address("::1", 4222).url == "nats://[::1]:4222"
     assert Address("h", 4222, tls=True).url == "tls://h:4222"
