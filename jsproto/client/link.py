@@ -254,4 +254,4 @@ def _called(name: str, callback: Callable[..., str | bytes | bytearray], *args: 
     except CredentialsError:
         raise
     except Exception as error:  # whose words may hold a secret
-        raise CredentialsError(f"{name} failed: {type(error).__name__}") from error
+        raise CredentialsError(f"{name} failed: {type(error).__name__}") from None

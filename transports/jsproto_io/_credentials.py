@@ -31,7 +31,7 @@ USER_SEED: Final = b"\x95\x00"  # the first two bytes of every seed of a user: i
 USER: Final = b"\xa0"  # the first byte of every public key of a user: it begins with "U"
 MAX_FILE: Final = 1_048_576  # bytes
 
-_BLOCK: Final = r"-{3,} *BEGIN %s *-{3,}\s+(\S+)\s+-{3,} *END %s *-{3,}"
+_BLOCK: Final = r"(?<!-)-{3,} *BEGIN %s *-{3,}\s+(\S+)\s+-{3,} *END %s *-{3,}"
 _JWT: Final = re.compile(_BLOCK % ("NATS USER JWT", "NATS USER JWT"))
 _SEED: Final = re.compile(_BLOCK % ("USER NKEY SEED", "USER NKEY SEED"))
 _SECRET: Final = re.compile(r"\s*S[A-Z][A-Z2-7]{40}|\s*eyJ|.*\n")  # what may not be taken for a path, and shown
