@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from jsproto.errors import Error
+from jsproto.errors import Error, MessageNotFoundError
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
-from pyspark_jetstream import JetStreamDataSource, ranges
+from pyspark_jetstream import JetStreamDataSource, planning, ranges
 from pyspark_jetstream.planning import Range
 from pyspark_jetstream.source import RangePartition
 from tests.integration.cluster import Cluster, paused
-from tests.spark.conftest import fill
+from tests.spark.conftest import Made, fill
 from tests.spark.test_tasks import COLUMNS, WRITTEN, read, rows
 
 pytestmark = pytest.mark.spark
@@ -104,3 +104,22 @@ def test_a_follower_stands_still(cluster: Cluster) -> None:
         assert writer.write(rows("STILL", 1, 2_500)).rows == 2_500
         reader = source(servers, "STILL", **options, **{"fetch.numRetries": "100"}).reader(COLUMNS)
         assert read(reader, reader.partitions()) == [*range(1, 2_501)]
+
+
+def test_a_time_that_a_replica_does_not_have_yet(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, server: NatsServer
+) -> None:
+    """Where a time is, is asked of the leader: a Direct Get may be answered by a replica that ends before it."""
+    name = stream(100)
+    wanted = js.get_msg(name, 50).timestamp
+    get_msg = JetStream.get_msg
+
+    def lagging(self: JetStream, *arguments: Any, level: str = "direct", **keywords: Any) -> Any:
+        if level == "direct":
+            raise MessageNotFoundError(404, "Message Not Found")
+        return get_msg(self, *arguments, level="leader", **keywords)
+
+    monkeypatch.setattr(JetStream, "get_msg", lagging)
+    first = planning.first_at(js, js.stream_info(name), wanted)
+    assert 1 <= first <= 50
+    assert planning.first_at(js, js.stream_info(name), wanted + 3_600 * 10**9) == 101

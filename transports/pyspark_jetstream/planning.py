@@ -94,9 +94,12 @@ def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], t
 
 
 def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
-    """The sequence of the first message stored at ``time`` or later; the end when there is none."""
+    """The sequence of the first message stored at ``time`` or later; the end when there is none.
+
+    As the leader has it: a replica that lags behind would say that there is none yet.
+    """
     try:
-        return js.get_msg(info.config.name, subject=">", next=True, start_time=time).seq
+        return js.get_msg(info.config.name, subject=">", next=True, start_time=time, level="leader").seq
     except MessageNotFoundError:
         return end_of(info)
 
