@@ -202,6 +202,15 @@ def test_filters_narrow_a_read(stream: Made, server: NatsServer, filters: list[A
     assert set(read(reader, reader.partitions())) >= set(expected) & set(range(7, 101, 10))
 
 
+def test_a_filter_never_widens_a_read(js: JetStream, stream: Made, server: NatsServer) -> None:
+    name = stream(10)
+    js.publish(f"{name}.1.deep", b"11")
+    for subject in (f"{name}.*", f"{name}.1"):
+        reader = pushing(server, name, subject=subject)
+        reader.pushFilters([StringStartsWith(("subject",), f"{name}.")])
+        assert read(reader, reader.partitions()) == ([*range(1, 11)] if "*" in subject else [1])
+
+
 def test_times_are_pushed_with_a_margin(js: JetStream, stream: Made, server: NatsServer) -> None:
     name = stream(100)
     now = datetime.fromtimestamp(js.get_msg(name, 50).timestamp / 1e9, UTC)

@@ -25,10 +25,10 @@ from pyspark.sql.datasource import (
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamInfo
-from jsproto.grammar.subjects import check_subject, matches
+from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import instant
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.planning import first_at
+from pyspark_jetstream.planning import covers, first_at
 from pyspark_jetstream.source import JetStreamReader
 
 MARGIN: Final = 60 * 10**9  # nanoseconds between the clocks of two leaders of a stream, at most
@@ -92,7 +92,7 @@ class PushingReader(JetStreamReader):
         except LocalProtocolError:  # nothing that a message can have, or not as a pattern
             return
         known = self.options.subject
-        if known is None or matches(known, pattern):
+        if known is None or covers(known, pattern):
             self.options = replace(self.options, subject=pattern)
 
 
