@@ -332,6 +332,27 @@ def test_a_stream_that_lost_its_end(nc: Connection, stream: Made, source: Any) -
     reader.stop()
 
 
+def test_a_micro_batch_of_a_stream_that_was_made_anew(js: JetStream, stream: Made, source: Any) -> None:
+    """It was planned before, and is planned again after a restart: nothing of it is there, and what is comes once."""
+    name = stream(100)
+    strict = source(name, startingOffsets="earliest").streamReader(COLUMNS)
+    start = strict.initialOffset()
+    planned = strict.latestOffset(start, None)
+    config = js.stream_info(name).config
+    js.delete_stream(name)
+    js.create_stream(config)
+    fill(js, name, 1, 50)
+    with pytest.raises(DataLossError, match=f"stream {name} was made anew"):
+        strict.partitions(start, planned)
+    reader = source(name, failOnDataLoss=False).streamReader(COLUMNS)
+    with pytest.warns(UserWarning, match="was made anew"):
+        assert read(reader, reader.partitions(start, planned)) == []
+    with pytest.warns(UserWarning, match="was made anew"):
+        assert read(reader, reader.partitions(planned, reader.latestOffset(planned, None))) == [*range(1, 51)]
+    for each in (strict, reader):
+        each.stop()
+
+
 def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
     server = server_for()
     with connecting.opened(Connecting(server.url), reader_thread=True) as nc:

@@ -207,6 +207,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         for stream, end in until.items():
             info = look_up(js, stream)
             begin = check_loss(info, since.get(stream, Position(end.created, first_of(info))), self.options)
+            if end.created != begin.created:  # planned before the stream was made anew: nothing of that is there
+                continue
             found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq))
         return found
 
