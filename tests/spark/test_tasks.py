@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from jsproto.errors import (
     APIError,
+    BatchLostError,
     ConnectionLostError,
     IncompleteBatchError,
     NoRespondersError,
@@ -24,7 +25,8 @@ from jsproto.errors import (
     RemoteProtocolError,
 )
 from jsproto.grammar.columns import StoredColumns
-from jsproto_io.sync import JetStream
+from jsproto.grammar.headers import Headers
+from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
 from pyspark_jetstream.delivery import Origin, WriteError, store
 from pyspark_jetstream.offsets import decode_offset
@@ -528,6 +530,41 @@ def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
             assert sorted(stored) == [*range(1, 5_001)]
             if delivery != "fast":
                 assert stored.total() == 5_000
+
+
+def test_each_lot_has_its_own_tries(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer
+) -> None:
+    """A connection that nobody reads while Spark computes may be lost before any lot, however many there are."""
+    monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
+    publish_many = FastPublisher.publish_many
+    begun: list[FastPublisher] = []
+
+    def broken(batch: FastPublisher, messages: Any) -> int:
+        begun.append(batch)
+        if len(begun) % 2:
+            raise BatchLostError("stale", batch_id="x", sequence=0, acked=0, ack=None)
+        return publish_many(batch, messages)
+
+    monkeypatch.setattr(FastPublisher, "publish_many", broken)
+    name = stream()
+    lots = [[(f"{name}.1", b"%d" % n)] for n in range(connecting.TRIES + 2)]
+    options = write_options({"servers": server.url, "stream": name})
+    assert store(nc, js, lots, Origin("q", 0, 0), options).rows == len(lots)
+    assert data_of(js, name) == Counter(range(len(lots)))
+
+
+def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    """``fastDedup`` numbers rows itself: two of them with one id, copied from another stream, are two rows."""
+    name = stream()
+    headers = Headers([("Nats-Msg-Id", "same"), ("A", "1")])
+    lot = [(f"{name}.1", b"%d" % n, headers) for n in range(3)]
+    options = write_options({"servers": server.url, "stream": name, "delivery": "fastDedup"})
+    for _ in range(2):
+        store(nc, js, [lot], Origin("q", 7, 1), options)
+    assert data_of(js, name) == Counter(range(3))
+    found = [[*message.headers.items()] for message in js.get_batch(name)]
+    assert found == [[("A", "1"), ("Nats-Msg-Id", f"q.7.1.{n}")] for n in range(3)]
 
 
 def test_a_row_that_the_server_refuses(js: JetStream, stream: Made, source: Any) -> None:

@@ -29,7 +29,7 @@ from jsproto.api_errors import (
 )
 from jsproto.errors import APIError, BatchError, BatchMessageError, MessageNotFoundError
 from jsproto.grammar.headers import Headers
-from jsproto_io.sync import Connection, FastPublisher, JetStream
+from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import BUSY, TRIES, insist, wait_for, wait_until_back
 from pyspark_jetstream.options import MARKER, WriteOptions
 
@@ -100,7 +100,8 @@ def numbered(lots: Iterable[Sequence[Row]], prefix: str, origin: Origin) -> Iter
 def _with_header(row: Row, name: str, value: str) -> Row:
     if len(row) == 2 or row[2] is None:
         return row[0], row[1], {name: value}
-    return row[0], row[1], Headers([*row[2].items(), (name, value)])
+    others = (pair for pair in row[2].items() if pair[0] != name)  # a server takes the first one
+    return row[0], row[1], Headers([*others, (name, value)])
 
 
 class _FastSender:
@@ -114,11 +115,10 @@ class _FastSender:
         self._js = js
         self._origin = origin
         self._options = options
-        self._tries = TRIES
 
     def send(self, lot: Sequence[Row]) -> None:
         flow, outstanding = self._options.flow, self._options.max_outstanding_acks
-        todo = lot
+        todo, tries = lot, TRIES
         while todo:
             with self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding) as batch:
                 try:
@@ -126,14 +126,11 @@ class _FastSender:
                     batch.commit()
                     return
                 except BatchError as error:
+                    if isinstance(error, BatchMessageError) or not tries:
+                        raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
                     todo = [*batch.unacknowledged, *todo[batch.sequence :]]
-                    self._again(batch, error)
-
-    def _again(self, batch: FastPublisher, error: BatchError) -> None:
-        if isinstance(error, BatchMessageError) or not self._tries:
-            raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
-        self._tries = TRIES if batch.acked else self._tries - 1
-        wait_for(self._nc, self._tries)
+                    tries = TRIES if batch.acked else tries - 1
+                    wait_for(self._nc, tries)
 
 
 # -- atomic ------------------------------------------------------------------------------------------------------------
