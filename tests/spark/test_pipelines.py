@@ -163,6 +163,12 @@ def test_what_export_writes(run: Programs, spark: SparkSession, js: JetStream, s
     told = run("export", name, tmp_path / "csv", "--format", "csv", "--tokens", 1, "--subject", f"{name}.3")
     assert told["rows"] == 10
     assert (tmp_path / "csv" / f"subject_prefix={name}").is_dir()
+    spark.conf.set("spark.sql.adaptive.enabled", "true")  # as everywhere but here
+    try:
+        told = run("export", name, tmp_path / "none", "--subject", f"{name}.none")
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+    assert (told["rows"], told["bytes"], (tmp_path / "none" / "_SUCCESS").exists()) == (0, 0, True)
     js.publish(f"{name}.x", b"\xff")
     failed = run("export", name, tmp_path / "text", "--data", "text", code=1)
     assert failed["error"] == "a message is not UTF-8: use --data base64, or binary with parquet"

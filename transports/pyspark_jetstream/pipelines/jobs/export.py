@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 app = new_app()
 
 MOST_FOLDERS: Final = 2_000
+EXCLUDED: Final = "spark.sql.adaptive.optimizer.excludedRules"
+LEAVES_OUT: Final = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+"""Where nothing is to be written this rule drops the rest of the plan, and with it the counting of rows."""
 FRONT: Final = "nats_"  # before our own columns where the message's have names of their own
 
 
@@ -188,6 +191,9 @@ def export(
         summary.add("server", place.text)
         summary.begin()
         if parts:
+            excluded = spark.conf.get(EXCLUDED, None) or ""
+            if LEAVES_OUT not in excluded:
+                spark.conf.set(EXCLUDED, f"{excluded},{LEAVES_OUT}".removeprefix(","))
             order = "revision" if what.bucket else "seq"
             names_now = [*parts, order if form is not Data.COLUMNS else FRONT + order]
             table = table.hint("rebalance", *parts).sortWithinPartitions(*names_now)
