@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -292,6 +293,29 @@ def test_a_limit_where_spark_has_none(js: JetStream, stream: Made, source: Any) 
     assert again.partitions(second, second) == []
     assert read(again, again.partitions(second, again.latestOffset())) == [*range(161, 171)]
     again.stop()
+
+
+def test_a_micro_batch_is_cut_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, source: Any
+) -> None:
+    """Sinks know a row by its task and its number: it must have both again, with other CPUs or options."""
+    name = stream(100)
+    first = source(name, startingOffsets="earliest", minPartitions=2).streamReader(COLUMNS)
+    start = first.initialOffset()
+    end = first.latestOffset(start, None)
+    planned = first.partitions(start, end)
+    assert len(planned) == 2
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    fewer = source(name, maxRecordsPerPartition=10).streamReader(COLUMNS)
+    again = source(name).streamReader(COLUMNS)
+    for each in (again, fewer):
+        assert each.partitions(start, json.loads(json.dumps(end))) == planned
+        assert each.latestOffset(end, None) == each.latestOffset() == end  # nothing is new
+    fill(js, name, 101, 200)
+    assert len(again.partitions(end, again.latestOffset(end, None))) == 7
+    assert len(fewer.partitions(end, fewer.latestOffset(end, None))) == 10
+    for each in (first, again, fewer):
+        each.stop()
 
 
 def test_available_now_ends_where_the_stream_ended(js: JetStream, stream: Made, source: Any) -> None:

@@ -2,7 +2,9 @@
 
 Rules: an offset is, for each stream, the sequence to read next, and when the stream was created, so that a stream that
 was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys
-are in a fixed order, and values are integers and strings alone.
+are in a fixed order, and values are integers and strings alone. With the end of a micro-batch goes how it is cut into
+tasks: sinks know a row by its task and its number there, so a micro-batch that is planned again, on another machine or
+with other options, has to be cut as it was.
 
 Not here: which sequences there are (``planning``).
 """
@@ -24,12 +26,28 @@ class Position(NamedTuple):
     seq: int
 
 
-def encode_offset(positions: Mapping[str, Position]) -> dict[str, Any]:
+class Cut(NamedTuple):
+    """Into how many tasks a stream's part of a micro-batch is cut, at least, and how many sequences one has at most."""
+
+    parts: int
+    most: int
+
+
+def encode_offset(positions: Mapping[str, Position], cut: Cut | None = None) -> dict[str, Any]:
     """As Spark is to keep it."""
     streams = {
         name: {"created": str(positions[name].created), "seq": positions[name].seq} for name in sorted(positions)
     }
-    return {"v": VERSION, "streams": streams}
+    return {"v": VERSION, **({} if cut is None else cut._asdict()), "streams": streams}
+
+
+def decode_cut(offset: Mapping[str, Any]) -> Cut | None:
+    """How a micro-batch that ends there is cut; None when the offset does not say."""
+    try:
+        cut = Cut(int(offset["parts"]), int(offset["most"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return cut if min(cut) > 0 else None
 
 
 def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:

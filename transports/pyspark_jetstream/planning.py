@@ -21,7 +21,7 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.offsets import Position
+from pyspark_jetstream.offsets import Cut, Position
 from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
 
 STREAM_NOT_FOUND: Final = 10059
@@ -135,13 +135,12 @@ def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) ->
         return None
 
 
-def cut(whole: Range, options: ReadOptions, parallelism: int) -> Sequence[Range]:
+def cut(whole: Range, how: Cut) -> Sequence[Range]:
     """The range as tasks of about equal length, none of them empty."""
     span = whole.hi - whole.lo
     if span <= 0:
         return []
-    wanted = options.min_partitions or parallelism
-    parts = min(max(wanted, -(-span // options.max_per_partition)), span)
+    parts = min(max(how.parts, -(-span // how.most)), span)
     edges = [whole.lo + span * number // parts for number in range(parts + 1)]
     return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
 

@@ -25,7 +25,7 @@ from jsproto_io.sync import JetStream
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import Kept, in_task
-from pyspark_jetstream.offsets import Position, check_streams, decode_offset, encode_offset
+from pyspark_jetstream.offsets import Cut, Position, check_streams, decode_cut, decode_offset, encode_offset
 from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
@@ -78,12 +78,19 @@ class _Reads:
         with in_task(options.connecting) as (nc, js):
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
-    def tasks(self, js: JetStream, info: StreamInfo, whole: Range) -> Sequence[RangePartition]:
+    def tasks(
+        self, js: JetStream, info: StreamInfo, whole: Range, as_before: Cut | None = None
+    ) -> Sequence[RangePartition]:
         """The tasks of a range."""
         if whole.hi <= whole.lo:
             return []
         filtered_range = filtered(js, info, self.options.subject, whole)
-        return [RangePartition(wanted) for wanted in cut(filtered_range, self.options, os.cpu_count() or 1)]
+        return [RangePartition(wanted) for wanted in cut(filtered_range, as_before or self.how_to_cut)]
+
+    @property
+    def how_to_cut(self) -> Cut:
+        """How the options, and this machine, have it."""
+        return Cut(self.options.min_partitions or os.cpu_count() or 1, self.options.max_per_partition)
 
 
 def batches(
@@ -142,14 +149,14 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         super().__init__(schema, options)
         self._kept = Kept(options.connecting)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
-        self._begun: dict[str, Position] | None = None  # where the next micro-batch begins, as far as is known
+        self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
         self._nothing_before: dict[str, Position] = {}  # no message from the offset to there matches
         self._infos: dict[str, StreamInfo] = {}  # as last seen
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        return encode_offset(self._kept.ask(self._initial))
+        return self._encoded(self._kept.ask(self._initial))
 
     def _initial(self, js: JetStream) -> dict[str, Position]:
         options = self.options
@@ -168,15 +175,20 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """
         self._look()
         latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
-        since = self._begun if start is None else decode_offset(start)
-        if since is None:
-            return encode_offset(latest)
+        begin = self._begun if start is None else start
+        if begin is None:
+            return self._encoded(latest)
+        since = decode_offset(begin)
         check_streams(since, self.options.streams)
         most = self.options.max_per_trigger if start is None else getattr(limit, "max_rows", None)
         firsts = {name: first_of(info) for name, info in self._infos.items()}
         if self._until is None and self._hold(since, latest):
-            return encode_offset(since)
-        return encode_offset(share(since, latest, firsts, most))
+            return begin
+        end = share(since, latest, firsts, most)
+        return begin if end == since else self._encoded(end)  # as it was cut, or Spark would take it for a new one
+
+    def _encoded(self, positions: Mapping[str, Position]) -> dict[str, Any]:
+        return encode_offset(positions, self.how_to_cut)
 
     def getDefaultReadLimit(self) -> Any:
         """``maxOffsetsPerTrigger`` as Spark has it."""
@@ -190,26 +202,28 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """The end of the streams as last seen, for the query's progress."""
-        return encode_offset({name: Position(created(info), end_of(info)) for name, info in self._infos.items()})
+        return self._encoded({name: Position(created(info), end_of(info)) for name, info in self._infos.items()})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. OptionError, DataLossError in the driver."""
         since, until = decode_offset(start), decode_offset(end)
         check_streams(until, self.options.streams)
-        self._begun = until
+        self._begun = end
         if since == until:  # a query that begins again, before 4.2
             return []
         self._moved_at = monotonic()
-        return self._kept.ask(lambda js: self._planned(js, since, until))
+        return self._kept.ask(lambda js: self._planned(js, since, until, decode_cut(end)))
 
-    def _planned(self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position]) -> list[Any]:
+    def _planned(
+        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], how: Cut | None
+    ) -> list[Any]:
         found: list[InputPartition] = []
         for stream, end in until.items():
             info = look_up(js, stream)
             begin = check_loss(info, since.get(stream, Position(end.created, first_of(info))), self.options)
             if end.created != begin.created:  # planned before the stream was made anew: nothing of that is there
                 continue
-            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq))
+            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq), how)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
