@@ -615,6 +615,7 @@ def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
     [
         ({"mirror": {"name": "other"}, "subjects": None}, "is a mirror, which only copies its origin"),
         ({"sealed": True}, "is sealed"),
+        ({"retention": "interest"}, r"keeps only what consumers wait for \(retention interest\), so it would lose the"),
     ],
 )
 def test_a_stream_that_takes_nothing(
@@ -624,6 +625,7 @@ def test_a_stream_that_takes_nothing(
         name = stream()
         js.update_stream(name, sealed=True)
     else:
-        name = stream(**config, allow_batched=False, allow_atomic=False)
+        atomic = "retention" in config
+        name = stream(**config, allow_batched=False, allow_atomic=atomic)
     with pytest.raises(OptionError, match=f"stream {name} {message}"):
-        source(name).writer(WRITTEN, False)
+        source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)

@@ -117,6 +117,9 @@ def checked_target(js: JetStream, options: WriteOptions) -> Target:
             raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
         if options.marker_subject is None:
             raise OptionError("delivery atomic needs option markerSubject: a subject of the stream for its markers")
+        if config.retention == "interest":
+            text = f"stream {stream} keeps only what consumers wait for (retention interest)"
+            raise OptionError(f"{text}, so it would lose the markers of delivery atomic: take fastDedup")
         if not any(covers(each, f"{options.marker_subject}.{MARKER}.*.*") for each in subjects):
             text = (
                 f"markers go to {options.marker_subject}.{MARKER}.QUERY.PARTITION, which stream {stream} does not take"
