@@ -27,7 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Msg, Pub, Unsub
+from jsproto.wire.frames import Msg, Pub, Row, Unsub
 from tests.client.replicas import Stream, read_through
 from tests.harness import Harness
 
@@ -267,6 +267,24 @@ def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch
         assert read.take() == list(range(1, 1001))
     assert read.direct.finished
     assert len(one_by_one) == 2  # the first one, and the end
+
+
+def test_a_row_of_an_earlier_page_changes_nothing() -> None:
+    read = Read(page_messages=1)
+    read.requests()
+    early = read.reply
+    read.message(1, 0, 2)
+    read.status(end(last=1, pending=2))
+    assert read.take() == [1]
+    assert [request["seq"] for request in read.requests()] == [2]
+    headers = [stored(seq, last=seq - 1, pending=3 - seq) for seq in (2, 3)]
+    read.direct.receive_row(Row(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
+    assert [type(event) for event in read.h.events()] == [UnexpectedMessage]
+    assert read.take() == []
+    read.message(2, 0, 1)
+    read.direct.receive_row(Row(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
+    read.status(end(last=2, pending=1))
+    assert read.take() == [2]
 
 
 # -- pages that break --------------------------------------------------------------------------------------------------
