@@ -20,7 +20,7 @@ from typing import Final
 from jsproto_io import sync
 from jsproto_io.nats_server import NatsServer
 from tests.bench.table import CORE, DISTRIBUTIONS, JOBS
-from tests.bench.task import WARM_UP_STREAM, Sample, cpu_seconds, subject_of
+from tests.bench.task import FLOW, WARM_UP, WARM_UP_STREAM, Sample, cpu_seconds, subject_of
 
 RUN_WITHIN: Final = 120.0  # seconds
 CORE_CLIENTS: Final = {"calibration": "python"}  # the others are the library's
@@ -94,7 +94,7 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
     with NatsServer() as server, sync.connect(server.url) as nc:
         js = nc.jetstream()
         create(js, WARM_UP_STREAM)
-        fill(js, WARM_UP_STREAM, 10_000, plan.size)
+        fill(js, WARM_UP_STREAM, max(FLOW, *(plan.count(job) // WARM_UP for job in plan.jobs)), plan.size)
         reading = [job for job in plan.jobs if JOBS[job].reads]
         for size in {plan.bytes_of(job) for job in reading}:
             create(js, read_stream(size))

@@ -76,7 +76,7 @@ JOBS: Final = {
     ),
     "atomic": Job(
         "atomic batches of 1000, one call for each batch",
-        50_000,
+        100_000,
         {
             "jsproto-sync": ours.sync_atomic,
             "jsproto-asyncio": ours.on_asyncio(ours.atomic),
@@ -88,7 +88,7 @@ JOBS: Final = {
     ),
     "atomic-single": Job(
         "atomic batches of 1000, one call for each message",
-        50_000,
+        100_000,
         {
             "jsproto-sync": ours.sync_atomic_single,
             "jsproto-asyncio": ours.on_asyncio(ours.atomic_single),
@@ -138,7 +138,7 @@ JOBS: Final = {
     ),
     "direct-get-1k": Job(
         "the same with 1 KiB in each message",
-        30_000,
+        60_000,
         {
             "jsproto-sync": ours.sync_direct_get,
             "jsproto-asyncio": ours.on_asyncio(ours.direct_get),

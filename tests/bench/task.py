@@ -1,8 +1,8 @@
 """What a client is asked to do, and the stopwatch around it.
 
 A runner is a function that takes a ``Task``, connects, does the job once for each ``Run`` of ``task.runs()`` and
-disconnects. The first run is the warm-up; the second is measured, from the moment it is handed out to the moment the
-runner asks for the next.
+disconnects. The first run is the warm-up, long enough for caches and memory to be as they will stay; the second is
+measured, from the moment it is handed out to the moment the runner asks for the next.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 WARM_UP_STREAM: Final = "WARM"
+WARM_UP: Final = 5  # the measured run is so many times as long as the warm-up
 FLOW: Final = 500  # messages for each acknowledgement of a fast-ingest batch
 WINDOW: Final = 1_000  # publishes without an acknowledgement yet
 BATCH: Final = 1_000  # messages of an atomic batch; no server takes more unless it is configured to
@@ -60,7 +61,7 @@ class Task:
     def runs(self) -> Iterator[Run]:
         """The warm-up, then the measured run."""
         payload = bytes(self.size)
-        yield Run(WARM_UP_STREAM, subject_of(WARM_UP_STREAM), max(self.count // 20, FLOW), payload)
+        yield Run(WARM_UP_STREAM, subject_of(WARM_UP_STREAM), max(self.count // WARM_UP, FLOW), payload)
         run = Run(self.stream, subject_of(self.stream), self.count, payload)
         gc.collect()
         started, cpu = time.perf_counter(), cpu_seconds()
