@@ -404,20 +404,23 @@ class ConsistentSession(Conversation):
 
     def _source(self, stream: str, level: SessionLevel | None) -> str:
         """The stream whose Direct Get is asked."""
-        if (level or self.level) != "mirror":
+        if self._level(level) != "mirror":
             return stream
         if stream not in self._mirrors:
             raise LocalProtocolError(f"level 'mirror' needs a mirror of stream {stream}: mirrors={{{stream!r}: ...}}")
         return self._mirrors[stream]
 
     def _not_leader(self, level: SessionLevel | None) -> SessionLevel:
-        level = _checked(level or self.level)
+        level = self._level(level)
         if level == "leader":
             raise LocalProtocolError("the leader gives one message at a time: read many at level 'direct' or 'mirror'")
         return level
 
     def _first(self, level: SessionLevel | None) -> Phase:
-        return Phase.STATE if _checked(level or self.level) == "leader" else Phase.DIRECT
+        return Phase.STATE if self._level(level) == "leader" else Phase.DIRECT
+
+    def _level(self, level: SessionLevel | None) -> SessionLevel:
+        return self.level if level is None else _checked(level)
 
     def _start(self, read: _Read, now: float, timeout: float | None) -> Ticket[Any]:
         self._check_open()

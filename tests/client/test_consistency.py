@@ -287,12 +287,20 @@ def test_old_servers_have_no_form_that_proves_anything() -> None:
     assert reader.asked == LEADER
 
 
-@pytest.mark.parametrize("level", ["Direct", "follower", 1])
+@pytest.mark.parametrize("level", ["linearizable", "Direct", "follower", "", 1])
 def test_a_level_that_is_none(level: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="a level is"):
-        Harness().js.consistent_session(level=level)
-    with pytest.raises(LocalProtocolError, match="a level is"):
-        Harness().js.consistent_session().get_msg("S", 1, now=0.0, level=level)
+    reader = Reader(Replicas("a"))
+    session, words = reader.session, f"a level is 'direct', 'leader' or 'mirror', not {level!r}"
+    for ask in (
+        lambda: reader.h.js.consistent_session(level=level),
+        lambda: session.get_msg("S", 1, now=0.0, level=level),
+        lambda: session.get_last_msg("S", "a", now=0.0, level=level),
+        lambda: session.get_batch("S", now=0.0, level=level),
+        lambda: session.get_last_msgs_for("S", ["a"], now=0.0, level=level),
+    ):
+        with pytest.raises(LocalProtocolError, match=words):
+            ask()
+    assert reader.h.published() == []
 
 
 # -- who does not answer -----------------------------------------------------------------------------------------------

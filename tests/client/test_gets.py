@@ -108,6 +108,7 @@ def test_the_last_message_of_a_subject_is_asked_for_below_it() -> None:
         ({"start_time": 10**21}, "years 1678 to 2261"),
         ({"subject": "a..b"}, "a..b"),
         ({"seq": 1, "level": "mirror"}, "'direct' or 'leader'"),
+        ({"seq": 1, "level": "linearizable"}, "level is 'direct' or 'leader', not 'linearizable'"),
     ],
 )
 def test_what_no_server_would_answer_is_not_asked(options: dict[str, Any], words: str) -> None:

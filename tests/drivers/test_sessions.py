@@ -110,6 +110,30 @@ async def test_what_a_session_refuses(server: Any, connect: Connect) -> None:
                 session.merge(b"{}")
 
 
+async def test_what_no_server_promises_is_not_pretended(server: Any, connect: Connect) -> None:
+    """There are no linearizable reads: who asks for them is told which levels there are."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.publish(f"{name}.a", b"1")
+        level = {"level": "linearizable"}
+        with pytest.raises(LocalProtocolError, match="'direct' or 'leader', not 'linearizable'"):
+            await js.get_msg(name, 1, **level)
+        with pytest.raises(LocalProtocolError, match="'direct' or 'leader', not 'linearizable'"):
+            await js.get_last_msg(name, f"{name}.a", **level)
+        of_a_session = "'direct', 'leader' or 'mirror', not 'linearizable'"
+        with pytest.raises(LocalProtocolError, match=of_a_session):
+            js.session(**level)
+        async with js.session() as session:
+            with pytest.raises(LocalProtocolError, match=of_a_session):
+                await session.get_msg(name, 1, **level)
+            with pytest.raises(LocalProtocolError, match=of_a_session):
+                await session.get_last_msg(name, f"{name}.a", **level)
+            with pytest.raises(LocalProtocolError, match=of_a_session):
+                session.get_batch(name, **level)
+            with pytest.raises(LocalProtocolError, match=of_a_session):
+                session.get_last_msgs_for(name, [f"{name}.a"], **level)
+
+
 async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
     """A key-value bucket is a stream: a session reads its own puts, and deletions, which are messages."""
     async with connect(server.url) as nc:
