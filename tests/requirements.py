@@ -1,8 +1,8 @@
 """Which tests show which requirement: the 106 rows about publishing of ADR-50, by their number.
 
 Numbers 1 to 41 are atomic batches, 42 to 93 fast ingest, 94 to 106 acknowledgements, advisories, configuration and
-mirrors. A row is in ``SHOWN`` with the tests that fail without it, or in ``OPEN`` with why there are none. The names
-are pytest's node ids below ``tests/``; ``test_requirements`` checks that each of them exists.
+mirrors. Each row is in ``SHOWN`` with the tests that fail without it. The names are pytest's node ids below ``tests/``;
+``test_requirements`` checks that each of them exists.
 """
 
 from __future__ import annotations
@@ -326,6 +326,11 @@ SHOWN: Final[dict[int, Row]] = {
         "any iterable, with back-pressure",
         FACADE + "the_main_job", FACADE + "an_iterable_that_raises_leaves_the_batch_usable",
     ),
+    93: row(
+        "objects are put by fast ingest where the bucket allows",
+        "drivers/test_objects.py::test_an_object_is_put_by_fast_ingest_where_its_bucket_allows",
+        "drivers/test_objects.py::test_an_object_that_broke_off_has_no_meta",
+    ),
     # -- acknowledgements, advisories, configuration, mirrors ----------------------------------------------------------
     94: row("batch and count of an acknowledgement", ACKS + "pub_acks", ACKS + "pub_acks_survive"),
     95: row(
@@ -375,7 +380,3 @@ SHOWN: Final[dict[int, Row]] = {
         "integration/test_copies.py::test_mirrors_and_sources_copy_without_the_headers_of_the_publish",
     ),
 }  # fmt: skip
-
-OPEN: Final[dict[int, str]] = {
-    93: "object stores are not part of the library yet",
-}

@@ -27,6 +27,10 @@ SHOWN: Final[dict[int, Row]] = {
         JETSTREAM + "features_that_the_server_is_too_old_for",
     ),
     244: row("the risk is told", DRIVERS + "asynchronous_persistence_is_warned_of"),
+    245: row(
+        "asynchronous persistence overrides sync: always",
+        "integration/test_persistence.py::test_asynchronous_persistence_overrides_sync_always",
+    ),
     246: row(
         "asynchronous: no atomic batches, but fast ingest",
         SETTINGS + "what_is_refused", SETTINGS + "an_asynchronous_stream_takes_fast_ingest",
@@ -72,6 +76,10 @@ SHOWN: Final[dict[int, Row]] = {
         CORE + "a_mirror_is_asked_by_its_own_name", DRIVERS + "a_mirror_can_be_asked",
         SESSIONS + "a_token_goes_to_another_client_of_a_mirror",
     ),
+    254: row(
+        "a fresh consumer may not see all at once, and sees all",
+        SESSIONS + "a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once",
+    ),
     255: row(
         "the level is chosen for each call",
         CORE + "the_leader_can_be_asked_first", CORE + "a_level_that_is_none", DRIVERS + "a_session_on_a_real_server",
@@ -84,11 +92,10 @@ SHOWN: Final[dict[int, Row]] = {
         STALE + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
         STALE + "batches_of_a_session_do_not_end_early",
     ),
+    257: row(
+        "no linearizable reads: none are pretended",
+        CORE + "a_level_that_is_none", "client/test_gets.py::test_what_no_server_would_answer_is_not_asked",
+        DRIVERS + "what_no_server_promises_is_not_pretended",
+    ),
     258: row("the same for key-value buckets, which are streams", DRIVERS + "the_revisions_of_a_bucket"),
 }  # fmt: skip
-
-OPEN: Final[dict[int, str]] = {
-    245: "what a server does with its disk cannot be seen from outside; the README says what it means",
-    254: "no server promises it: the README and the text of client.consistency say so",
-    257: "no server has linearizable reads, and the proposal says nothing that could be tested",
-}

@@ -198,5 +198,3 @@ SHOWN: Final[dict[int, Row]] = {
         GETS + "both_ways_give_the_same_message", READING + "one_message",
     ),
 }  # fmt: skip
-
-OPEN: Final[dict[int, str]] = {}

@@ -301,5 +301,3 @@ SHOWN: Final[dict[int, Row]] = {
         PULL_STATEFUL,
     ),
 }
-
-OPEN: Final[dict[int, str]] = {}

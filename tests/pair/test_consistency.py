@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from jsproto.client.jsmsg import JSMsg
 from jsproto.client.options import connect_options
 from jsproto.errors import MessageNotFoundError, StaleReadError
 from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.replicas import Lag
 from jsproto.testing.network import Network, Weather
 from jsproto.testing.pair import Pair
@@ -72,11 +74,13 @@ def test_what_a_lagging_replica_lacks() -> None:
             run(session.get_last_msg("S", "s.9", now=pair.now))
 
 
+MIRROR = StreamConfig("M", storage="memory", allow_direct=True, mirror={"name": "S"})
+
+
 def test_a_token_goes_to_another_client_of_a_mirror() -> None:
     pair = paired(num_replicas=1)
     js, run = pair.js, pair.run_until
-    mirror = StreamConfig("M", storage="memory", allow_direct=True, mirror={"name": "S"})
-    run(js.create_stream(mirror, now=pair.now))
+    run(js.create_stream(MIRROR, now=pair.now))
     pair.server.mirror("M").lag = Lag(seconds=NEVER)
     writer = js.consistent_session()
     ack = run(writer.publish("s.a", b"1", now=pair.now))
@@ -97,3 +101,24 @@ def test_a_sequence_that_the_stream_never_had() -> None:
         pair.run_until(session.get_last_msg("S", "s.a", now=pair.now))
     assert (found.value.wanted, found.value.found) == (5, 0)
     assert pair.now - started >= 1.0
+
+
+def test_a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once() -> None:
+    pair = paired(num_replicas=1)
+    js, run = pair.js, pair.run_until
+    run(js.create_stream(MIRROR, now=pair.now))
+    mirror = pair.server.mirror("M")
+    mirror.lag = Lag(messages=6)
+    for number in range(10):
+        run(js.publish("s.a", b"%d" % number, now=pair.now))
+    info = run(js.create_consumer("M", ConsumerConfig.from_options(durable_name="C"), now=pair.now))
+    consumer = js.pull_consumer(info, JSMsg)
+    seen: list[list[int]] = []
+    for lag in (6, 6, 5, 0):
+        mirror.lag = Lag(messages=lag)
+        mirror.catch_up(pair.now)
+        fetch = consumer.fetch(20, now=pair.now, expires=0.5)
+        run(fetch.done)
+        seen.append([message.metadata.sequence.stream for message in consumer.take(fetch)])
+    assert info.num_pending == 4  # of ten that were acknowledged before it was created
+    assert seen == [[1, 2, 3, 4], [], [5], [6, 7, 8, 9, 10]]

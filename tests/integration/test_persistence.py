@@ -1,0 +1,43 @@
+"""What a real server does with its disk: ``sync_interval: always``, and streams that persist asynchronously.
+
+That a server has synced a message cannot be seen from outside; that it has not even written it can.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from jsproto_io import DurabilityWarning
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import connect
+from tests import servers
+
+ASYNCHRONOUS_SINCE = "2.12.8"
+TRIES = 1_000  # messages, of which one must be acknowledged before it is written: nearly each of them is
+
+
+@pytest.mark.parametrize("release", [ASYNCHRONOUS_SINCE, servers.NEWEST])
+def test_asynchronous_persistence_overrides_sync_always(server_for: Callable[..., NatsServer], release: str) -> None:
+    server = server_for(release, jetstream="sync_interval: always")
+    with connect(server.url) as nc:
+        js = nc.jetstream()
+
+        def is_written(stream: str, payload: bytes) -> bool:
+            """Whether the server has handed a message that it has acknowledged to the system."""
+            js.publish(stream.lower(), payload)
+            blocks = list(server.directory.glob(f"store/**/streams/{stream}/msgs/*.blk"))
+            assert blocks
+            return any(payload in block.read_bytes() for block in blocks)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            js.create_stream("SYNCED", subjects=["synced"], storage="file")
+        with pytest.warns(DurabilityWarning, match="LATER acknowledges messages before they are on disk"):
+            later = js.create_stream("LATER", subjects=["later"], storage="file", persist_mode="async")
+        assert later.config.persist_mode == js.stream_info("LATER").config.persist_mode == "async"
+        assert js.stream_info("SYNCED").config.persist_mode is None
+        assert all(is_written("SYNCED", b"payload %d." % number) for number in range(20))
+        assert not all(is_written("LATER", b"payload %d." % number) for number in range(TRIES))
