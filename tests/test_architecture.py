@@ -33,6 +33,9 @@ ALLOWED: Final = frozenset(
 )  # fmt: skip
 ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
 
+# Those two are values that callers hand in: what asks a clock, or the machine's time zone, is not for the core.
+ASKS_A_CLOCK: Final = frozenset({"fromtimestamp", "now", "today", "utcfromtimestamp", "utcnow"})
+
 # What the standard library gives without an import and a pure core has no use for.
 IMPURE_BUILTINS: Final = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"})
 
@@ -155,6 +158,16 @@ def test_the_core_imports_only_what_is_pure(path: Path) -> None:
 def test_the_core_calls_no_impure_builtin(path: Path) -> None:
     calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
     assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == []
+
+
+@pytest.mark.parametrize("path", CORE, ids=module_name)
+def test_the_core_asks_no_clock(path: Path) -> None:
+    calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+    assert [func.attr for func in calls if isinstance(func, ast.Attribute) and func.attr in ASKS_A_CLOCK] == []
+    values = {name for _, module, name in ALLOWED_NAMES if module == "datetime"}
+    owners = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute))
+    assert [owner.lineno for owner in owners if isinstance(owner, ast.Name) and owner.id in values] == []
+    assert "time" not in {found.module.split(".")[0] for found in imports(path)}
 
 
 def test_the_core_works_where_everything_impure_is_poisoned() -> None:
