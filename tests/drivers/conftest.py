@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trustme
 
 import jsproto_io.asyncio
 import jsproto_io.trio
@@ -79,6 +81,20 @@ def own_server() -> Iterator[NatsServer]:
     """A server that the test may stop."""
     with NatsServer(config=servers.config()) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """Who vouches for servers and clients that talk TLS."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """A client's side of TLS: it trusts the authority."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
 
 
 @pytest.fixture

@@ -68,21 +68,8 @@ def operated() -> Iterator[NatsServer]:
 
 
 @pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    """The client's side of TLS: it trusts the authority."""
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
-
-
-@pytest.fixture(scope="module")
 def known(authority: trustme.CA) -> ssl.SSLContext:
-    """The same, and the client has a certificate."""
+    """As ``trusting``, of a client that has a certificate."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     authority.issue_cert("client").configure_cert(context)

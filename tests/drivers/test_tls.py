@@ -76,21 +76,8 @@ class Peer:
 
 
 @pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def context(authority: trustme.CA) -> ssl.SSLContext:
-    """A client's, that trusts the authority."""
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
-
-
-@pytest.fixture(scope="module")
 def served(authority: trustme.CA) -> ssl.SSLContext:
-    """A server's."""
+    """A server's side of TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     return context
@@ -109,8 +96,8 @@ def error_of(session: SecureSession) -> Error:
 
 @pytest.mark.parametrize("step", [5, 1_000_000])
 @pytest.mark.parametrize("first", [False, True])
-def test_everything_is_inside_tls(context: ssl.SSLContext, served: ssl.SSLContext, first: bool, step: int) -> None:
-    session = dialled(tls=context, tls_handshake_first=first)
+def test_everything_is_inside_tls(trusting: ssl.SSLContext, served: ssl.SSLContext, first: bool, step: int) -> None:
+    session = dialled(tls=trusting, tls_handshake_first=first)
     peer = Peer(session, served, step)
     if first:
         peer.carry()
@@ -149,9 +136,9 @@ def test_everything_is_inside_tls(context: ssl.SSLContext, served: ssl.SSLContex
     ],
 )
 def test_a_server_that_is_not_who_it_should_be(
-    context: ssl.SSLContext, served: ssl.SSLContext, options: dict[str, Any], words: str
+    trusting: ssl.SSLContext, served: ssl.SSLContext, options: dict[str, Any], words: str
 ) -> None:
-    session = dialled(**{"tls": context} if "tls_hostname" in options else {}, **options)
+    session = dialled(**{"tls": trusting} if "tls_hostname" in options else {}, **options)
     peer = Peer(session, served)
     with suppress(ssl.SSLError):  # it is told why
         peer.greet()
@@ -161,17 +148,17 @@ def test_a_server_that_is_not_who_it_should_be(
     assert SECRET.encode() not in peer.raw
 
 
-def test_a_server_that_talks_no_tls(context: ssl.SSLContext, served: ssl.SSLContext) -> None:
-    session = dialled(tls=context, tls_handshake_first=True)
+def test_a_server_that_talks_no_tls(trusting: ssl.SSLContext, served: ssl.SSLContext) -> None:
+    session = dialled(tls=trusting, tls_handshake_first=True)
     Peer(session, served).send(b"INFO {}\r\n")
     assert str(error_of(session)) == "TLS failed: wrong version number"
-    session = dialled(tls=context, tls_handshake_first=True)
+    session = dialled(tls=trusting, tls_handshake_first=True)
     session.receive_eof(0.0)
     assert isinstance(error_of(session), ConnectionLostError)
 
 
-def test_each_link_has_its_own_tls(context: ssl.SSLContext, served: ssl.SSLContext) -> None:
-    session = dialled(tls=context, max_reconnect_attempts=5)
+def test_each_link_has_its_own_tls(trusting: ssl.SSLContext, served: ssl.SSLContext) -> None:
+    session = dialled(tls=trusting, max_reconnect_attempts=5)
     for _ in range(2):
         peer = Peer(session, served)
         peer.greet()
@@ -189,8 +176,8 @@ def test_each_link_has_its_own_tls(context: ssl.SSLContext, served: ssl.SSLConte
     assert peer.inside.startswith(b"CONNECT {")
 
 
-def test_what_came_before_tls_broke_counts(context: ssl.SSLContext, served: ssl.SSLContext) -> None:
-    session = dialled(tls=context)
+def test_what_came_before_tls_broke_counts(trusting: ssl.SSLContext, served: ssl.SSLContext) -> None:
+    session = dialled(tls=trusting)
     peer = Peer(session, served)
     peer.greet()
     peer.say(PONG)
@@ -203,8 +190,8 @@ def test_what_came_before_tls_broke_counts(context: ssl.SSLContext, served: ssl.
     assert str(lost.error).startswith("TLS failed: ")
 
 
-def test_closing_before_tls_has_begun(context: ssl.SSLContext) -> None:
-    session = dialled(tls=context, tls_handshake_first=True)
+def test_closing_before_tls_has_begun(trusting: ssl.SSLContext) -> None:
+    session = dialled(tls=trusting, tls_handshake_first=True)
     session.data_to_send()
     session.close(0.0)
     assert SECRET.encode() not in b"".join(session.data_to_send())
