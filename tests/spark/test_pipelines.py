@@ -166,9 +166,15 @@ def test_what_export_writes(run: Programs, spark: SparkSession, js: JetStream, s
     spark.conf.set("spark.sql.adaptive.enabled", "true")  # as everywhere but here
     try:
         told = run("export", name, tmp_path / "none", "--subject", f"{name}.none")
+        assert spark.conf.get(export.EXCLUDED, None) is None
+        spark.conf.set(export.EXCLUDED, "some.rule")
+        told_again = run("export", name, tmp_path / "none", "--subject", f"{name}.none", "--mode", "overwrite")
+        assert spark.conf.get(export.EXCLUDED) == "some.rule"  # the session is not the program's own
     finally:
+        spark.conf.unset(export.EXCLUDED)
         spark.conf.set("spark.sql.adaptive.enabled", "false")
     assert (told["rows"], told["bytes"], (tmp_path / "none" / "_SUCCESS").exists()) == (0, 0, True)
+    assert told_again["rows"] == 0
     js.publish(f"{name}.x", b"\xff")
     failed = run("export", name, tmp_path / "text", "--data", "text", code=1)
     assert failed["error"] == "a message is not UTF-8: use --data base64, or binary with parquet"

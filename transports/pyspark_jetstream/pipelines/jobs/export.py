@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,7 +24,7 @@ from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 app = new_app()
 
@@ -191,16 +192,14 @@ def export(
         summary.add("server", place.text)
         summary.begin()
         if parts:
-            excluded = spark.conf.get(EXCLUDED, None) or ""
-            if LEAVES_OUT not in excluded:
-                spark.conf.set(EXCLUDED, f"{excluded},{LEAVES_OUT}".removeprefix(","))
             order = "revision" if what.bucket else "seq"
             names_now = [*parts, order if form is not Data.COLUMNS else FRONT + order]
             table = table.hint("rebalance", *parts).sortWithinPartitions(*names_now)
         writer = table.write.format(kind.value).mode(mode.value).partitionBy(*parts)
         if kind is Format.CSV:
             writer = writer.option("header", "true")
-        run.do(f"to {folder}", lambda: writer.save(target))
+        with _whole_plans(spark):
+            run.do(f"to {folder}", lambda: writer.save(target))
         count = int(seen.get["rows"])
         summary.add("rows", count)
         summary.add_bytes("bytes", int(seen.get["bytes"] or 0))
@@ -209,6 +208,20 @@ def export(
             _measure(summary, Path(target), kind)
         summary.add_rate(count)
         run.tell(summary)
+
+
+@contextmanager
+def _whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Count rows also where there are none."""
+    before = spark.conf.get(EXCLUDED, None)
+    spark.conf.set(EXCLUDED, LEAVES_OUT if not before else f"{before},{LEAVES_OUT}")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(EXCLUDED)
+        else:
+            spark.conf.set(EXCLUDED, before)
 
 
 def _what(
