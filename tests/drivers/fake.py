@@ -13,6 +13,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -94,6 +95,16 @@ class Peer:
 
 
 Script = Callable[[Peer], object]
+
+
+def until_the_end(script: Script) -> Script:
+    """The script, which ends when the client hangs up."""
+
+    def run(peer: Peer) -> None:
+        with suppress(Hangup):
+            script(peer)
+
+    return run
 
 
 class FakeServer:

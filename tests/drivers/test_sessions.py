@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -19,25 +16,15 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.position import SessionToken
-from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Pub, Sub
+from jsproto.wire.frames import Pub
 from jsproto_io import DurabilityWarning
 from tests.client.lagging import Replicas
 from tests.drivers.conftest import Connect
-from tests.drivers.fake import FakeServer, Hangup, Peer
+from tests.drivers.fake import FakeServer, Peer, until_the_end
+from tests.drivers.replicated import replicated
 from tests.drivers.test_facade import make_stream, read_all
 
 pytestmark = pytest.mark.anyio
-
-
-def until_the_end(script: Callable[[Peer], None]) -> Callable[[Peer], None]:
-    """A script that ends when the client hangs up."""
-
-    def run(peer: Peer) -> None:
-        with suppress(Hangup):
-            script(peer)
-
-    return run
 
 
 async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None:
@@ -165,21 +152,7 @@ async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
 async def test_a_lagging_replica_shows_in_plain_reads_only(connect: Connect) -> None:
     replicas = Replicas("s.a", "s.a", positions=(1,))
 
-    @until_the_end
-    def script(peer: Peer) -> None:
-        peer.handshake()
-        inboxes: dict[bytes, bytes] = {}
-        while True:
-            frame = peer.next()
-            if isinstance(frame, Sub):
-                inboxes[frame.subject[:-1]] = frame.sid
-            elif isinstance(frame, Pub):
-                assert frame.reply is not None
-                sid = inboxes[frame.reply[: frame.reply.rindex(b".") + 1]]
-                for payload, header in replicas.answers(_as_body(frame)):
-                    peer.send(encode_msg(frame.reply, sid, None, header, payload))
-
-    with FakeServer(script) as server:
+    with FakeServer(replicated(replicas)) as server:
         async with connect(server.url, max_reconnect_attempts=0) as nc:
             js = nc.jetstream()
             assert (await js.get_last_msg("S", "s.a")).seq == 1
@@ -187,15 +160,6 @@ async def test_a_lagging_replica_shows_in_plain_reads_only(connect: Connect) -> 
                 assert (await session.get_last_msg("S", "s.a")).seq == 2
                 assert [m.seq for m in await read_all(session.get_batch("S"))] == [1, 2]
             assert "leader" in replicas.asked
-
-
-def _as_body(pub: Pub) -> Pub:
-    """The form of a Direct Get with the subject appended, as the one with a body."""
-    prefix = b"$JS.API.DIRECT.GET.S."
-    if not pub.subject.startswith(prefix):
-        return pub
-    body = json.dumps({"last_by_subj": pub.subject[len(prefix) :].decode()}).encode()
-    return Pub(prefix[:-1], pub.reply, pub.header, body)
 
 
 async def test_asynchronous_persistence_is_warned_of(server: Any, connect: Connect) -> None:

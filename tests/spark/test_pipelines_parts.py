@@ -1,4 +1,4 @@
-"""What the programs on Spark are made of, without Spark and without servers."""
+"""What the programs on Spark are made of, without Spark and without real servers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ import pyarrow as pa
 import pytest
 
 from jsproto_io.cli.records import BadUsage
+from jsproto_io.sync import connect
 from pyspark_jetstream import pipelines
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, bounds, pairs
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, bounds, pairs
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
 from pyspark_jetstream.pipelines.jobs.page import page
-from pyspark_jetstream.pipelines.jobs.running import one_line_of
+from pyspark_jetstream.pipelines.jobs.running import Place, one_line_of
+from pyspark_jetstream.pipelines.jobs.sinks import Sink
+from pyspark_jetstream.pipelines.jobs.summary import Summary
+from tests.client.lagging import Replicas
+from tests.drivers.fake import FakeServer
+from tests.drivers.replicated import replicated
 
 pytestmark = pytest.mark.spark
 
@@ -113,6 +119,18 @@ def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 )  # fmt: skip
 def test_one_line_of_an_error(text: str, line: str) -> None:
     assert one_line_of(text) == line
+
+
+@pytest.mark.parametrize("position", [3, 6, 8], ids=["behind", "level", "ahead"])
+def test_what_is_stored_is_told_by_the_leader(position: int) -> None:
+    """Markers that a replica does not have yet are no messages that were stored twice, and later ones do not count."""
+    marker = "m.$spark.query.0"
+    replicas = Replicas("s.a", "s.a", marker, "s.a", "s.a", marker, marker, "s.a", positions=(position,))
+    replicas.leader = 6  # when it is asked; what else the replica has is stored a moment later
+    with FakeServer(replicated(replicas)) as server, connect(server.url, max_reconnect_attempts=0) as nc:
+        sink, summary = Sink(Place(nc, nc.jetstream(), {}, ""), "S", Delivery.ATOMIC, "m"), Summary("ingest")
+        sink.account(summary, rows=4, before=0)
+    assert summary.data == {"stored": 4, "sequences": [1, 6], "stored_twice": 0}
 
 
 def test_a_page_of_strange_subjects() -> None:

@@ -1,7 +1,8 @@
 """Writing a DataFrame into a stream, and counting what became of its rows.
 
 Rules: rows are counted where they go into the sink, without reading anything twice. What is stored is what the stream
-has grown by, without the sink's markers; it is only right as long as nobody else writes into the stream meanwhile.
+has grown by, as its leader says, without the sink's markers; it is only right as long as nobody else writes into the
+stream meanwhile, and the stream drops none of the markers.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pyspark.sql import functions as F
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.position import SessionToken
 from jsproto.grammar.subjects import overlaps
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.options import MARKER
 from pyspark_jetstream.pipelines.jobs.arguments import PROMISES, Delivery
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run
 from pyspark_jetstream.pipelines.jobs.summary import Summary
-from pyspark_jetstream.planning import Range, count_of, covers
+from pyspark_jetstream.planning import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,6 +156,11 @@ class Sink:
         summary.add("delivery", self.delivery.value, f"{self.delivery.value}: {promise}")
 
     def _markers(self, before: int, last: int) -> int:
+        """How many markers are behind ``before``, up to ``last``, also those that a replica does not have yet."""
         if self.delivery is not Delivery.ATOMIC or last <= before:
             return 0
-        return count_of(self.place.js, Range(self.stream, 0, before + 1, last + 1, markers(self.marker)))
+        with (
+            self.place.js.session(token=SessionToken({self.stream: (last, 0)})) as session,
+            session.get_batch(self.stream, seq=before + 1, subject=markers(self.marker)) as reader,
+        ):
+            return sum(message.seq <= last for message in reader)
