@@ -196,6 +196,13 @@ def bounds(stream: str, begin: Bound | None, end: Bound | None) -> dict[str, str
     return options
 
 
+def stretch(stream: str, subject: str | None, begin: str | None, until: str | None) -> dict[str, str]:
+    """The data source's options for what --subject, --from and --until choose of a stream. BadUsage."""
+    options = {"stream": stream, **bounds(stream, Bound.of(begin, "--from"), Bound.of(until, "--until"))}
+    wanted = wanted_subject(subject, "--subject", wildcards=True)
+    return options if wanted is None else {**options, "subject": wanted}
+
+
 def stream_name(text: str) -> str:
     """A stream's name. BadUsage."""
     try:

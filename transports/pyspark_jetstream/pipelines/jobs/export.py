@@ -249,10 +249,7 @@ def _what(
     if at is not None or keys is not None:
         raise BadUsage("--at and --keys are for --bucket: use --until and --subject")
     stream = args.stream_name(names[0])
-    wanted = args.wanted_subject(subject, "--subject", wildcards=True)
-    options = {"stream": stream, **bounds(stream, Bound.of(begin, "--from"), Bound.of(until, "--until"))}
-    if wanted is not None:
-        options["subject"] = wanted
+    options = args.stretch(stream, subject, begin, until)
     if headers:
         options["includeHeaders"] = "true"
     return What(stream, False, options), names[1]

@@ -188,16 +188,12 @@ def ingest(
             summary.add("source", files.name, f"{files.name} ({files.format.value})", label="from")
             summary.begin()
             if checkpoint is None:
-                count, size, before = sink.write(run, messages, summary)
-                summary.add("rows", count, label="rows in")
-                summary.add_bytes("bytes", size)
+                count = sink.write(run, messages, summary, label="rows in")
             else:
                 endless = _messages(
                     files.follow(spark, rows), template, subject_column, unsafe, data, msg_id, headers, named
                 )
-                count, before = sink.follow(run, endless, checkpoint, follow=follow)
-                summary.add("rows", count, label="rows in")
-            sink.account(summary, count, before)
+                count = sink.follow(run, endless, checkpoint, summary, follow=follow, as_many=True)
             summary.add_rate(count)
         run.tell(summary)
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from jsproto_io.cli.records import BadInput, BadUsage
 from pyspark_jetstream.pipelines.jobs import arguments as args
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, new_app
-from pyspark_jetstream.pipelines.jobs.copying import as_messages, checked_prefix, other_place, read_options, sink_for
+from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 
@@ -93,17 +93,11 @@ def mirror(
         if checkpoint is not None and until is not None:
             raise BadUsage("--checkpoint and --until exclude each other")
         transform = _function(python) if python is not None else None
-        checked_prefix(prefix)
-        place = run.reach(access)
-        name = args.stream_name(source)
-        options = read_options(place, name, subject, begin, until)
-        there = other_place(run, place, to_servers, access)
-        same = to_servers is None
-        sink = sink_for(
-            there, place.info(name), target, prefix, subjects, delivery, marker, create=create_stream, same=same
-        )
-        summary.add("source", name, f"stream {name}" + ("" if subject is None else f", {subject}"), label="from")
-        sink.describe(summary)
+        copy = Copy(
+            source=source, subject=subject, begin=begin, until=until, target=target, prefix=prefix, subjects=subjects,
+            delivery=delivery, marker=marker, create=create_stream,
+        )  # fmt: skip
+        options, sink = copy.prepared(run, access, to_servers, summary)
         spark = run.spark()
         if checkpoint is None:
             rows = spark.read.format(FORMAT).options(**options).load()
@@ -113,14 +107,9 @@ def mirror(
         messages = _transformed(spark, rows, sql, transform, prefix, delivery)
         summary.begin()
         if checkpoint is None:
-            count, size, before = sink.write(run, messages, summary)
-            summary.add("rows", count, label="rows out")
-            summary.add_bytes("bytes", size)
-            sink.account(summary, count, before)
+            count = sink.write(run, messages, summary)
         else:
-            count, before = sink.follow(run, messages, checkpoint, follow=follow)
-            summary.add("rows", count, label="rows in")
-            sink.describe_growth(summary, before)
+            count = sink.follow(run, messages, checkpoint, summary, follow=follow, as_many=False)
         summary.add_rate(count)
         run.tell(summary)
 

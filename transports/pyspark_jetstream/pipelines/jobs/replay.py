@@ -9,7 +9,7 @@ import typer
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.pipelines.jobs import arguments as args
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, new_app
-from pyspark_jetstream.pipelines.jobs.copying import as_messages, checked_prefix, other_place, read_options, sink_for
+from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
 from pyspark_jetstream.pipelines.jobs.pacing import FORMAT as PACED
 from pyspark_jetstream.pipelines.jobs.pacing import SPEED, PacedDataSource
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
@@ -62,16 +62,11 @@ def replay(
         factor = _factor(speed)
         if factor is not None and delivery is Delivery.ATOMIC:
             raise BadUsage("--delivery atomic needs --speed full: it stores a thousand messages at a time")
-        checked_prefix(prefix)
-        place = run.reach(access)
-        name = args.stream_name(source)
-        options = read_options(place, name, subject, begin, until)
-        there = other_place(run, place, to_servers, access)
-        same = to_servers is None
-        info = place.info(name)
-        sink = sink_for(there, info, target, prefix, None, delivery, marker, create=create_stream, same=same)
-        summary.add("source", name, f"stream {name}" + ("" if subject is None else f", {subject}"), label="from")
-        sink.describe(summary)
+        copy = Copy(
+            source=source, subject=subject, begin=begin, until=until, target=target, prefix=prefix, subjects=None,
+            delivery=delivery, marker=marker, create=create_stream,
+        )  # fmt: skip
+        options, sink = copy.prepared(run, access, to_servers, summary)
         summary.add("speed", speed, "as fast as it goes" if factor is None else f"{factor:g} times the original")
         spark = run.spark()
         if factor is not None:
@@ -79,14 +74,11 @@ def replay(
         messages = as_messages(spark.read.format(FORMAT).options(**options).load(), prefix, delivery)
         summary.begin()
         if factor is None:
-            count, size, before = sink.write(run, messages.drop("timestamp"), summary)
+            count = sink.write(run, messages.drop("timestamp"), summary)
         else:
             spark.dataSource.register(PacedDataSource)
             paced = {SPEED: str(factor)}
-            count, size, before = sink.write(run, messages.coalesce(1), summary, form=PACED, more=paced)
-        summary.add("rows", count, label="rows out")
-        summary.add_bytes("bytes", size)
-        sink.account(summary, count, before)
+            count = sink.write(run, messages.coalesce(1), summary, form=PACED, more=paced)
         summary.add_rate(count)
         run.tell(summary)
 

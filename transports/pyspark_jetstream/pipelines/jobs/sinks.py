@@ -104,9 +104,16 @@ class Sink:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def write(
-        self, run: Run, rows: DataFrame, summary: Summary, *, form: str = FORMAT, more: dict[str, str] | None = None
-    ) -> tuple[int, int, int]:
-        """Store all rows: how many there were, their bytes, and the sequence behind which they are."""
+        self,
+        run: Run,
+        rows: DataFrame,
+        summary: Summary,
+        *,
+        label: str = "rows out",
+        form: str = FORMAT,
+        more: dict[str, str] | None = None,
+    ) -> int:
+        """Store all rows, and say what became of them; how many there were."""
         before = self.place.end(self.stream) - 1
         seen = Observation()
         watched = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(F.length("data")).alias("bytes"))
@@ -118,33 +125,42 @@ class Sink:
                 grown = self.place.end(self.stream) - 1 - before
                 summary.note = f"; stream {self.stream} has grown by {grown:,}" if grown else ""
             raise
-        counted = seen.get
-        return int(counted["rows"]), int(counted["bytes"] or 0), before
+        count = int(seen.get["rows"])
+        summary.add("rows", count, label=label)
+        summary.add_bytes("bytes", int(seen.get["bytes"] or 0))
+        self.account(summary, count, before)
+        return count
 
-    def follow(self, run: Run, rows: DataFrame, checkpoint: str, *, follow: bool) -> tuple[int, int]:
-        """Store the rows of an endless DataFrame, or what there is of it now: how many it has read, and behind what."""
+    def follow(
+        self, run: Run, rows: DataFrame, checkpoint: str, summary: Summary, *, follow: bool, as_many: bool
+    ) -> int:
+        """Store the rows of an endless DataFrame, or what there is of it now, and say so; how many it has read.
+
+        ``as_many``: that many come out, so that what is missing, or too much, can be told.
+        """
         before = self.place.end(self.stream) - 1
         writer = rows.writeStream.format(FORMAT).options(**self.options()).option("checkpointLocation", checkpoint)
         query = writer.start() if follow else writer.trigger(availableNow=True).start()
         read = run.stream(f"into {self.stream}", query, lambda: self.place.end(self.stream) - 1, follow=follow)
-        return read, before
+        summary.add("rows", read, label="rows in")
+        if as_many:
+            self.account(summary, read, before)
+        else:
+            last = self.place.end(self.stream) - 1
+            summary.add("stored", self._stored(before, last), label="messages stored")
+        return read
 
     def account(self, summary: Summary, rows: int, before: int) -> None:
         """Say what became of ``rows``."""
         last = self.place.end(self.stream) - 1
-        stored = last - before - self._markers(before, last)
-        summary.add("stored", stored, f"{stored:,}", label="messages stored")
+        stored = self._stored(before, last)
+        summary.add("stored", stored, label="messages stored")
         if last > before:
             summary.add("sequences", [before + 1, last], f"{before + 1:,} to {last:,}")
         if stored >= rows:
             summary.add("stored_twice", stored - rows)
         else:
             summary.add("duplicates_dropped", rows - stored)
-
-    def describe_growth(self, summary: Summary, before: int) -> None:
-        """Say by how much the stream has grown."""
-        last = self.place.end(self.stream) - 1
-        summary.add("stored", last - before - self._markers(before, last), label="messages stored")
 
     def describe(self, summary: Summary, *, own_ids: bool = False) -> None:
         """Say where rows go, and with which promise."""
@@ -155,12 +171,15 @@ class Sink:
             promise = "each message id once within the duplicate window"
         summary.add("delivery", self.delivery.value, f"{self.delivery.value}: {promise}")
 
-    def _markers(self, before: int, last: int) -> int:
-        """How many markers are behind ``before``, up to ``last``, also those that a replica does not have yet."""
+    def _stored(self, before: int, last: int) -> int:
+        """How many messages are behind ``before``, up to ``last``, without markers.
+
+        Markers are counted wherever they are: a replica may not have the last of them yet.
+        """
         if self.delivery is not Delivery.ATOMIC or last <= before:
-            return 0
+            return last - before
         with (
             self.place.js.session(token=SessionToken({self.stream: (last, 0)})) as session,
             session.get_batch(self.stream, seq=before + 1, subject=markers(self.marker)) as reader,
         ):
-            return sum(message.seq <= last for message in reader)
+            return last - before - sum(message.seq <= last for message in reader)
