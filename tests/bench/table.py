@@ -51,6 +51,16 @@ DISTRIBUTIONS: Final = {
 
 PEERS: Final = ("nats-py", "nats-py-callback", "nats-jetstream-extra", "raw-socket")
 
+DIRECT_GET: Final = {
+    "jsproto-sync": ours.sync_direct_get,
+    "jsproto-asyncio": ours.on_asyncio(ours.direct_get),
+    "jsproto-trio": ours.on_trio(ours.direct_get),
+    "nats-py": peers.nats_py_direct_get,
+    "nats-py-callback": peers.nats_py_direct_get_callback,
+    "nats-jetstream-extra": peers.extra_direct_get,
+    "raw-socket": raw.direct_get,
+}
+
 JOBS: Final = {
     "fast-ingest": Job(
         "fast ingest, flow 500",
@@ -122,35 +132,8 @@ JOBS: Final = {
             ("async-publish", "raw-socket"),
         ),
     ),
-    "direct-get": Job(
-        "Direct Get of a whole stream, payload and sequence",
-        60_000,
-        {
-            "jsproto-sync": ours.sync_direct_get,
-            "jsproto-asyncio": ours.on_asyncio(ours.direct_get),
-            "jsproto-trio": ours.on_trio(ours.direct_get),
-            "nats-py": peers.nats_py_direct_get,
-            "nats-py-callback": peers.nats_py_direct_get_callback,
-            "nats-jetstream-extra": peers.extra_direct_get,
-            "raw-socket": raw.direct_get,
-        },
-        reads=True,
-    ),
-    "direct-get-1k": Job(
-        "the same with 1 KiB in each message",
-        60_000,
-        {
-            "jsproto-sync": ours.sync_direct_get,
-            "jsproto-asyncio": ours.on_asyncio(ours.direct_get),
-            "jsproto-trio": ours.on_trio(ours.direct_get),
-            "nats-py": peers.nats_py_direct_get,
-            "nats-py-callback": peers.nats_py_direct_get_callback,
-            "nats-jetstream-extra": peers.extra_direct_get,
-            "raw-socket": raw.direct_get,
-        },
-        reads=True,
-        size=1024,
-    ),
+    "direct-get": Job("Direct Get of a whole stream, payload and sequence", 60_000, DIRECT_GET, reads=True),
+    "direct-get-1k": Job("the same with 1 KiB in each message", 60_000, DIRECT_GET, reads=True, size=1024),
     "direct-get-fields": Job(
         "Direct Get, and every field of every message is looked at",
         60_000,
