@@ -79,6 +79,7 @@ SHOWN: Final[dict[int, Row]] = {
     254: row(
         "a fresh consumer may not see all at once, and sees all",
         SESSIONS + "a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once",
+        REPLICAS + "time_alone_brings_a_copy_nearer",
     ),
     255: row(
         "the level is chosen for each call",

@@ -29,6 +29,7 @@ from jsproto.server.stream import Stored, Stream
 
 QUEUE: Final = "_sys_"
 """The queue group of everybody who answers Direct Get."""
+_NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,23 @@ class Follower:
         """Come as near to the origin as the lag allows."""
         while self._changes:
             when, change = self._changes[0]
-            if now - when < self.lag.seconds:
+            if now < when + self.lag.seconds or self._is_kept_back(change):
                 return
             if isinstance(change, int):
                 self.stream.remove(change)
-            elif change.seq > self.origin.last_seq - self.lag.messages:
-                return
             else:
                 self._copy(change)
             self._changes.popleft()
+
+    def deadline(self) -> float | None:
+        """When time alone brings it nearer to the origin."""
+        if not self._changes or self.lag.seconds == _NEVER or self._is_kept_back(self._changes[0][1]):
+            return None
+        return self._changes[0][0] + self.lag.seconds
+
+    def _is_kept_back(self, change: Stored | int) -> bool:
+        """Whether it is among the last messages, which the copy lacks."""
+        return not isinstance(change, int) and change.seq > self.origin.last_seq - self.lag.messages
 
     def stop(self) -> None:
         """Follow no more; the copy stays as it is."""
@@ -152,6 +161,12 @@ class Copies:
             self.mirror.catch_up(now)
         for replica in self.replicas:
             replica.catch_up(now)
+
+    def deadline(self) -> float | None:
+        """When ``catch_up`` has something to do."""
+        followers = self.replicas if self.mirror is None else [self.mirror, *self.replicas]
+        deadlines = (follower.deadline() for follower in followers)
+        return min((when for when in deadlines if when is not None), default=None)
 
     def close(self) -> None:
         """The stream is deleted: nobody answers for it any more. Mirrors of it go on."""

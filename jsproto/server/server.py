@@ -159,6 +159,7 @@ class Server:
         for inlet in list(self.api.streams.values()):
             self._in_stream = True
             inlet.handle_timeout(now)
+            self.api.copies[inlet.stream.config.name].catch_up(now)
             self._in_stream = False
         for conversation in self._deadlines.due(now):
             if not self._is_silent(conversation):
@@ -173,6 +174,7 @@ class Server:
         deadlines = [self._now if self._queue else None, self._deadlines.next()]
         deadlines.append(None if self._backbone is None else self._backbone.deadline())
         deadlines += [inlet.deadline() for inlet in self.api.streams.values()]
+        deadlines += [copies.deadline() for copies in self.api.copies.values()]
         deadlines += [session.deadline() for session in self.sessions]
         return min((when for when in deadlines if when is not None), default=None)
 

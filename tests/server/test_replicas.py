@@ -72,6 +72,32 @@ def test_a_replica_that_lags_by_time() -> None:
     assert seen(reader) == {1, 2}
 
 
+def test_time_alone_brings_a_copy_nearer() -> None:
+    """Nobody has to ask: a consumer of a mirror gets what arrives there."""
+    reader = replicated()
+    reader.make("M", mirror={"name": "S"})
+    server, idle = reader.server, reader.server.deadline()
+    one, other = server.replicas("S")
+    one.lag, other.lag, server.mirror("M").lag = Lag(seconds=2.0), Lag(seconds=3.0), Lag(seconds=1.0)
+    reader.store("s.a")
+    found = []
+    for _ in range(3):
+        when = server.deadline()
+        assert when is not None
+        server.handle_timeout(when)
+        found.append((when, len(server.mirror("M").stream), len(one.stream), len(other.stream)))
+    assert found == [(1.0, 1, 0, 0), (2.0, 1, 1, 0), (3.0, 1, 1, 1)]
+    for lag in (STOPPED, Lag(messages=1)):
+        one.lag = lag
+        reader.store("s.a")
+        other.catch_up(9.0)
+        server.mirror("M").catch_up(9.0)
+        assert server.deadline() == idle  # which time alone does not bring it
+    one.lag, other.lag = STOPPED, Lag(messages=1, seconds=2.0)
+    reader.api("STREAM.PURGE.S")
+    assert server.deadline() == 2.0  # what is removed is not among the last messages
+
+
 def test_a_copy_that_has_stopped_and_goes_on() -> None:
     reader = replicated()
     (one, other) = reader.server.replicas("S")
