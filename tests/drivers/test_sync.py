@@ -42,6 +42,11 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came about")
 
 
+def waiting(nc: Connection, threads: list[threading.Thread]) -> bool:
+    """Whether all of ``threads`` do, one of them perhaps as the pump."""
+    return {thread.ident for thread in threads} <= {nc._turns.pump, *nc._turns.parked}
+
+
 def serve(peer: Peer) -> None:
     peer.handshake()
     peer.serve()
@@ -122,9 +127,9 @@ def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
             return data
 
         first = pool.submit(ask, "first")
-        until(lambda: nc._pump_by is not None and nc._asleep_until > 0)
+        until(lambda: nc._turns.pump is not None and nc._asleep_until > 0)
         second = pool.submit(ask, "second")
-        until(lambda: len(nc._parked) == 1)
+        until(lambda: len(nc._turns.parked) == 1)
         parked.set()
         assert first.result(10) == b"first"
         assert second.result(10) == b"second"
@@ -136,7 +141,7 @@ def test_what_another_thread_ends_is_heard_of_at_once(server: Any, reader_thread
         subscription = nc.subscribe(unique())
         nc.flush()
         waiting = pool.submit(list, subscription)
-        until(lambda: nc._pump_by is not None and nc._asleep_until > monotonic() + 5)
+        until(lambda: nc._turns.pump is not None and nc._asleep_until > monotonic() + 5)
         subscription.unsubscribe()
         assert waiting.result(2) == []
 
@@ -175,7 +180,7 @@ def test_close_ends_the_waits_of_other_threads(reader_thread: bool) -> None:
         threads = [threading.Thread(target=wait) for _ in range(3)]
         for thread in threads:
             thread.start()
-        until(lambda: len(nc._parked) == 3 - (not reader_thread))
+        until(lambda: waiting(nc, threads))
         nc.close()
         for thread in threads:
             thread.join(10)
@@ -239,6 +244,7 @@ def test_an_event_callback_that_exits_its_thread_hangs_nobody() -> None:
 
     with FakeServer(script) as server, connect(server.url, event_cb=leave) as nc:
         nc.publish("go")
+        until(lambda: nc._ended.done)
         with pytest.raises(ConnectionLostError):
             nc.flush(timeout=10)
 
@@ -254,22 +260,113 @@ def test_a_connection_works_without_with(server: Any) -> None:
 
 
 @MODES
-def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool) -> None:
+@pytest.mark.parametrize("parked", [False, True], ids=["pump", "parked"])
+def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool, parked: bool) -> None:
     with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
-        sub = nc.subscribe("a")
+        sub, other = nc.subscribe("a"), nc.subscribe("b")
 
         def strike() -> None:
-            until(lambda: bool(nc._parked) if reader_thread else nc._asleep_until > 0)
+            until(lambda: len(nc._turns.parked) == parked and nc._asleep_until > 0)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-        thread = threading.Thread(target=strike)
-        thread.start()
+        with ThreadPoolExecutor(2) as pool:
+            if parked:
+                pool.submit(list, other)
+                until(lambda: nc._turns.pump is not None and nc._asleep_until > 0)
+            struck = pool.submit(strike)
+            with pytest.raises(KeyboardInterrupt):
+                sub.next_msg()
+            struck.result()
+            assert not nc._turns.parked
+            assert nc.flush() >= 0
+            nc.close()
+
+
+@MODES
+def test_ctrl_c_strikes_when_the_state_is_whole(
+    server: Any, reader_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while the thread that waits takes in what was received: nothing of that is lost, and all goes on."""
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        subject = unique()
+        sub = nc.subscribe(subject)
+        receive_data = nc._session.receive_data
+
+        def interrupted(data: bytes, now: float) -> None:
+            if b"MSG" in data and threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGINT)
+            receive_data(data, now)
+
+        monkeypatch.setattr(nc._session, "receive_data", interrupted)
+        nc.publish(subject, b"x")
+
+        def round_and_round() -> None:
+            while True:  # until it is not the reader thread that takes it in
+                nc.publish(subject, sub.next_msg().data)
+
         with pytest.raises(KeyboardInterrupt):
-            sub.next_msg()
-        thread.join()
-        assert not nc._parked
+            round_and_round()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert sub.next_msg(timeout=5).data == b"x"
         assert nc.flush() >= 0
-        nc.close()
+
+
+@pytest.fixture
+def handlers(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, set[object]]]:
+    """A connection, and the handlers of Ctrl-C that are seen while it waits."""
+    with connect(server.url, reader_thread=False) as nc:
+        seen: set[object] = set()
+        pump = nc._pump
+
+        def watched(until: float) -> None:
+            seen.add(signal.getsignal(signal.SIGINT))
+            pump(until)
+
+        monkeypatch.setattr(nc, "_pump", watched)
+        yield nc, seen
+
+
+def test_an_application_s_handler_of_ctrl_c_is_left_alone(handlers: tuple[Connection, set[object]]) -> None:
+    nc, seen = handlers
+
+    def mine(number: int, frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, mine)
+    try:
+        nc.flush()
+    finally:
+        assert signal.signal(signal.SIGINT, before) is mine
+    assert seen == {mine}
+
+
+def test_no_handler_changes_for_another_thread(handlers: tuple[Connection, set[object]]) -> None:
+    nc, seen = handlers
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(nc.flush).result()
+    assert seen == {signal.default_int_handler}
+
+
+def test_a_handler_that_was_set_during_a_wait_stays(
+    handlers: tuple[Connection, set[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nc, seen = handlers
+
+    def mine(number: int, frame: object) -> None: ...
+
+    seen.clear()
+    pump = nc._pump
+
+    def changing(until: float) -> None:
+        pump(until)
+        signal.signal(signal.SIGINT, mine)
+
+    monkeypatch.setattr(nc, "_pump", changing)
+    try:
+        nc.flush()
+        assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert signal.default_int_handler not in seen
 
 
 @MODES
@@ -342,7 +439,7 @@ def test_a_defect_fails_everybody_instead_of_hanging_them(
         threads = [threading.Thread(target=wait) for _ in range(2)]
         for thread in threads:
             thread.start()
-        until(lambda: len(nc._parked) == 2 - (not reader_thread))
+        until(lambda: waiting(nc, threads))
         for name in broken:
             monkeypatch.setattr(nc._session, name, bug)
         for thread in threads:

@@ -42,8 +42,6 @@ EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 Timeout: TypeAlias = float | timedelta
 
-READ_SIZE: Final = 131_072  # bytes asked of the socket at once: enough for a page of messages, small enough to share
-READ_AHEAD: Final = 524_288  # the same for a thread that does nothing else, and so finds more there
 MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once

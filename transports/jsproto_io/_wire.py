@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import selectors
 import socket
-import threading
 from collections import deque
 from contextlib import suppress
 from errno import EINPROGRESS, EWOULDBLOCK
@@ -20,8 +19,10 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.client.options import Address
 from jsproto.client.session import Session
-from jsproto.ticket import Ticket
-from jsproto_io._common import DIAL_ERRORS, READ_SIZE, reason
+from jsproto_io._common import DIAL_ERRORS, reason
+
+READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
+ROUSED_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
@@ -51,12 +52,17 @@ class Sleeper:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self._roused, _READ)
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a wire that is not being dialled any more."""
+        return self.wire is not None and not self.wire.dialling
+
     def sleep(self, timeout: float) -> bool:
         """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""
         readable = False
         for key, events in self.selector.select(timeout):
             if key.data is None:
-                self._roused.recv(READ_SIZE)
+                self._roused.recv(ROUSED_SIZE)
             else:
                 readable = bool(events & _READ)
                 if events & _WRITE:
@@ -204,11 +210,3 @@ class Wire:
         if self._socket.fileno() >= 0:
             self._selector.unregister(self._socket)
             self._socket.close()
-
-
-def event_of(ticket: Ticket[Any]) -> threading.Event:
-    """What whoever waits for ``ticket`` sleeps on. One that is set without an answer only asked for a new pump."""
-    event = ticket.event
-    if not isinstance(event, threading.Event) or event.is_set():
-        ticket.event = event = threading.Event()
-    return event

@@ -5,18 +5,20 @@
     with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-A connection and everything made from it may be used from any thread. By default a reader thread serves the server's
-PINGs and timers while the application is busy elsewhere. With ``reader_thread=False`` there is none: whoever waits
-moves the bytes, and dials again after a lost link. While nobody waits nothing is read then, so an application that
-stays away for minutes is cut off by the server. Small messages leave at once, unless ``linger`` is given; what the
-socket does not take at once leaves with the next wait, such as ``flush()``.
+A connection and everything made from it may be used from any thread. Whoever waits moves the bytes. By default a reader
+thread does, as soon as nobody has waited for a moment: it serves the server's PINGs and timers, and dials again after a
+lost link, while the application is busy elsewhere. With ``reader_thread=False`` there is none: while nobody waits
+nothing is read then, so an application that stays away for minutes is cut off by the server. Small messages leave at
+once, unless ``linger`` is given; what the socket does not take at once leaves with the next wait, such as ``flush()``.
 
 How it works. One lock guards the session. It is held for changes of state only: never in ``send``, never while the
 application's iterator or callback runs. Whoever causes output sends it, one thread at a time; what the socket does not
-take is left to the pump. The pump is the one thread that sleeps in ``select``: the reader thread, or one that waits.
+take is left to the pump. The pump is the one thread that sleeps in ``select``: one that waits, or the reader thread, a
+moment after the last wait (``_turns``); until then, what lingers may linger as long as that. The reader thread alone
+dials: to look up a name may take longer than anybody wants to wait.
 
-Ctrl-C while waiting, or in the application's own code, changes nothing. If it strikes in the instant in which this
-module changes the state or sends, nobody can tell how far that got: the connection then ends with an error.
+Ctrl-C while waiting, or in the application's own code, changes nothing (``_interrupts``). If it strikes in the instant
+in which a verb changes the state or sends, nobody can tell how far that got: the connection then ends with an error.
 
 Not here: protocol. Forking with an open connection is not supported.
 """
@@ -43,8 +45,10 @@ from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, Pen
 from jsproto_io._blocking_reading import BatchReader
 from jsproto_io._blocking_sessions import ConsistentSession
 from jsproto_io._blocking_subscribing import PushSubscription
-from jsproto_io._common import READ_AHEAD, READ_SIZE, EventCallback, log_crash, nap, new_session
-from jsproto_io._wire import Sleeper, Wire, event_of, look_up
+from jsproto_io._common import EventCallback, log_crash, nap, new_session
+from jsproto_io._interrupts import Postponed
+from jsproto_io._turns import Turns
+from jsproto_io._wire import READ_SIZE, Sleeper, Wire, look_up
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -82,10 +86,9 @@ class Connection(_blocking.Connection):
         self._lock = threading.Lock()  # guards the session and all that follows
         self._sleeper = Sleeper()
         self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
-        self._pump_by: int | None = None  # the thread that is the pump
+        self._turns = Turns(self._lock)
         self._asleep_until = -inf  # when the pump wakes by itself
-        self._parked: dict[int, threading.Event] = {}  # by thread: those who wait while another one is the pump
-        self._ended: Ticket[None] = Ticket()  # completed when nothing will be received any more
+        self._ended = self._turns.ended
         self._thread: threading.Thread | None = None
 
     def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
@@ -111,7 +114,9 @@ class Connection(_blocking.Connection):
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Park: asleep on an event, or as the pump when nobody else is."""
         until = inf if timeout is None else monotonic() + timeout
-        me, took_over = threading.get_ident(), False
+        me, turns = threading.get_ident(), self._turns
+        is_pump = turns.pump == me  # already: an event's callback waits, which the pump has called
+        postponed: Postponed | None = None
         try:
             while True:
                 event: threading.Event | None = None
@@ -120,37 +125,35 @@ class Connection(_blocking.Connection):
                         return ticket.result()
                     if self._ended.done:
                         self._refuse()
-                    if self._pump_by is None:
-                        self._pump_by = me
-                        took_over = True
-                    elif self._pump_by != me:
-                        event = self._parked[me] = event_of(ticket)
-                if event is None:
-                    self._pump(until)
-                else:
+                    if not is_pump and not turns.take(me, may=self._sleeper.connected):
+                        event = turns.park(me, ticket)
+                if event is not None:
                     event.wait(nap(until - monotonic()))
+                else:
+                    postponed = postponed or Postponed(self._sleeper.rouse)
+                    self._pump(until)
+                    postponed.check()
                 if monotonic() >= until and not ticket.done:
                     raise TimeoutError(f"nothing came within {timeout:g} s")
         finally:
-            self._leave(me, took_over)
+            if not is_pump:
+                self._leave(me)
+            if postponed is not None:
+                postponed.end()
 
-    def _leave(self, me: int, took_over: bool) -> None:
-        """The end of a wait. Without a reader thread somebody else who waits becomes the pump."""
-        if not took_over and me not in self._parked:
-            return
-        with self._lock:
-            self._parked.pop(me, None)
-            if took_over:
-                self._pump_by = None
-            if self._pump_by is None and self._ended.done:
-                self._sleeper.close()
-            elif self._pump_by is None and self._parked:
-                next(iter(self._parked.values())).set()
+    def _leave(self, me: int) -> None:
+        """The end of a wait, or of the reader thread."""
+        turns = self._turns
+        if turns.pump == me or me in turns.parked or self._ended.done:
+            with self._lock:
+                turns.leave(me)
+                if turns.pump is None and self._ended.done:
+                    self._sleeper.close()
 
     def _open(self, reader_thread: bool) -> None:
         """Pump until the session is connected."""
-        session = self._session
-        self._pump_by = threading.get_ident()
+        session, turns = self._session, self._turns
+        turns.pump = threading.get_ident()
         try:
             while not session.connected.done:
                 self._pump()
@@ -158,22 +161,24 @@ class Connection(_blocking.Connection):
         except BaseException:
             self._sleeper.close()
             raise
-        self._pump_by = None
+        turns.pump = None
         if reader_thread:
             self._thread = threading.Thread(target=self._read, name="jsproto-reader", daemon=True)
-            with self._lock:  # which the thread needs before it does anything
-                self._thread.start()
-                self._pump_by = self._thread.ident
+            self._thread.start()
 
     def _read(self) -> None:
+        turns = self._turns
+        me = turns.reader = threading.get_ident()
         try:
-            while not self._ended.done:
-                self._pump()
-        except BaseException as bug:  # a callback's SystemExit, too: nobody else moves the bytes
+            while turns.stand_by():
+                while turns.pump == me and not self._ended.done:
+                    self._pump()
+        except BaseException as bug:  # a callback's SystemExit, too
             with self._lock:
                 self._crash(bug)
         finally:
-            self._sleeper.close()
+            turns.reader = None
+            self._leave(me)
 
     def _close(self) -> None:
         limit = self._session.options.timeout
@@ -184,11 +189,10 @@ class Connection(_blocking.Connection):
             self._sleeper.hang_up()
             with suppress(TimeoutError):
                 self._wait(self._ended, limit)
-        if self._thread is None:
-            with self._lock:
-                if self._pump_by is None:  # else the pump does it when it leaves
-                    self._sleeper.close()
-        elif self._thread.ident != threading.get_ident():
+        with self._lock:
+            if self._turns.pump is None:  # else the pump does it when it leaves
+                self._sleeper.close()
+        if self._thread is not None and self._thread.ident != threading.get_ident():
             self._thread.join(limit)
 
     def _pump(self, until: float = inf) -> None:
@@ -211,10 +215,9 @@ class Connection(_blocking.Connection):
             if self._ended.done or (session.connect_to is not None and (wire is None or not wire.dialling)):
                 self._asleep_until = 0.0  # over, or there is something to dial as soon as nobody sends: only look
             timeout = nap(self._asleep_until - monotonic())
-        readable = sleeper.sleep(timeout)  # Ctrl-C strikes here, where it does no harm
+        readable = sleeper.sleep(timeout)
         try:
-            size = READ_SIZE if self._thread is None else READ_AHEAD
-            data = wire.receive(size) if readable and wire is not None else None
+            data = wire.receive(READ_SIZE) if readable and wire is not None else None
             with self._lock:
                 self._asleep_until = -inf
                 now = monotonic()
@@ -224,7 +227,7 @@ class Connection(_blocking.Connection):
                 elif data is not None and wire is not None:
                     session.receive_eof(now, wire.why)
                     if session.closed:
-                        self._end()
+                        self._turns.end()
                 if deadline is not None and deadline <= now:
                     session.handle_timeout(now)
         except BaseException as bug:
@@ -249,7 +252,7 @@ class Connection(_blocking.Connection):
 
     def _settle(self) -> Wire | None:
         """Drain all but the bytes; those this thread is to send now are ``unsent`` on the wire that it returns."""
-        session = self._session
+        session, turns = self._session, self._turns
         if self._bug is not None:
             return None
         with self._lock:
@@ -267,25 +270,21 @@ class Connection(_blocking.Connection):
             completed = session.take_completed()
             self._teller.add(session.events())
             if session.closed and (wire is None or wire.dialling):
-                self._end()
+                self._turns.end()
             if self._asleep_until > -inf:
                 deadline = session.deadline()
                 sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
-                awaited = completed and self._thread is None  # the pump is one who waits, perhaps for one of these
+                awaited = completed and turns.pump != turns.reader  # the pump waits, perhaps for one of these
                 if sleeps_too_long or awaited or (wire is not None and wire.blocked > wire.watching):
                     self._asleep_until, rouse = -inf, True
+            elif wire is not None and wire.blocked and turns.pump is None:
+                turns.call_reader()
+            turns.yield_to(completed)
         for ticket in completed:
             ticket.wake()
         if rouse:
             self._sleeper.rouse()
         return wire if send else None
-
-    def _end(self) -> None:
-        """Nothing will be received any more. The lock is held."""
-        if not self._ended.done:
-            self._ended.succeed(None)
-        for event in self._parked.values():
-            event.set()
 
     def _crash(self, bug: BaseException) -> None:
         """Nobody can tell how far the state got: fail those who wait, and all who come. The lock is held."""
@@ -294,6 +293,6 @@ class Connection(_blocking.Connection):
             log_crash(bug)
         with suppress(Exception):
             self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())
-        self._end()
+        self._turns.end()
         self._sleeper.hang_up()
         self._sleeper.rouse()

@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 import trio
 
@@ -36,7 +36,7 @@ from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, Pendin
 from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._async_subscribing import PushSubscription
-from jsproto_io._common import DIAL_ERRORS, READ_SIZE, EventCallback, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -45,6 +45,8 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+READ_SIZE: Final = 131_072  # bytes asked of the socket at once: enough for a page of messages, small enough to share
 
 
 def connect(

@@ -1,0 +1,101 @@
+"""Whose turn it is to move the bytes of the driver on threads: one thread's at a time, which is called the pump.
+
+Rules: best it is one that waits, because to be woken by another thread costs more than what comes with most reads. The
+reader thread, if there is one, leaves it at that while there are such waits, and is the pump ``GRACE`` after the last,
+or when it is called. Everything but ``stand_by`` is called with the lock held.
+
+Not here: what the pump does (``sync``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+
+from jsproto.ticket import Ticket
+
+GRACE: Final = 0.01  # seconds in which nobody has waited: then it is the reader thread's turn
+
+
+class Turns:
+    """Attributes: ``pump`` (the thread whose turn it is; None: nobody's), ``parked`` (by thread: those who wait while
+    it is another one's), ``reader`` (the reader thread; None: there is none), ``ended`` (completed when nothing will be
+    received any more). Threads are known by their idents.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.pump: int | None = None
+        self.parked: dict[int, threading.Event] = {}
+        self.reader: int | None = None
+        self.ended: Ticket[None] = Ticket()
+        self._waits = 0  # how often somebody who waits has become the pump
+        self._relief = threading.Event()  # what the reader thread sleeps on while it is not
+        self._resting = False  # it sleeps for as long as somebody else is
+        self._called = False  # it is to be the pump at once
+
+    def take(self, me: int, *, may: bool) -> bool:
+        """Whether ``me``, which waits, is the pump now. When it is not to be (``may``), it is the reader's turn."""
+        may = may or self.reader is None
+        if self.pump is None and may:
+            self.pump = me
+            self._waits += 1
+        elif self.pump == me and not may:
+            self.pump = None
+        if self.pump is None:
+            self.call_reader()
+        return self.pump == me
+
+    def park(self, me: int, ticket: Ticket[Any]) -> threading.Event:
+        """What ``me`` sleeps on until ``ticket`` is complete, or it may be its turn."""
+        event = ticket.event
+        if not isinstance(event, threading.Event) or event.is_set():  # set without an answer: it was only called
+            ticket.event = event = threading.Event()
+        self.parked[me] = event
+        return event
+
+    def leave(self, me: int) -> None:
+        """``me`` waits no more: if it was the pump, somebody else who waits is next, or before long the reader."""
+        self.parked.pop(me, None)
+        if self.pump == me:
+            self.pump = None
+        if self.pump is None:
+            if self.parked:
+                next(iter(self.parked.values())).set()
+            if self._resting:
+                self._relief.set()
+
+    def yield_to(self, completed: Iterable[Ticket[Any]]) -> None:
+        """The reader thread, if that is the pump, has completed these: who alone waits for one will be the next."""
+        if self.pump == self.reader == threading.get_ident() and len(self.parked) == 1:
+            (event,) = self.parked.values()
+            if any(ticket.event is event for ticket in completed):
+                self.pump = None
+
+    def call_reader(self) -> None:
+        """It is the reader thread's turn, as soon as it is nobody else's."""
+        self._called = True
+        self._relief.set()
+
+    def end(self) -> None:
+        """There is nothing to move any more: everybody looks up."""
+        if not self.ended.done:
+            self.ended.succeed(None)
+        for event in self.parked.values():
+            event.set()
+        self._relief.set()
+
+    def stand_by(self) -> bool:
+        """The reader thread sleeps until it is the pump (True), or there is nothing to move any more."""
+        while not self.ended.done:
+            waits = self._waits
+            relieved = self._relief.wait(None if self._resting else GRACE)
+            with self._lock:
+                self._relief.clear()
+                called, self._called = self._called, False
+                self._resting = self.pump is not None  # that may take long, and ends with a call
+                if not self._resting and (called or (waits == self._waits and not relieved)):
+                    self.pump = self.reader
+                    return True
+        return False
