@@ -21,8 +21,7 @@ Not here: following a batch's advisories, and trying a whole batch again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from jsproto.client.fast import SERVER_IDLE_LIMIT, Message, parts
@@ -75,9 +74,11 @@ MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured oth
 NO_RESPONDERS: Final = 503
 TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the batch never came to know of the message
 BAD_COMMIT: Final = 10200
+MANY: Final = 1_000  # messages offered to the outbox at once
+FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
 _NO_LIMIT: Final = 2**64
 _END: Final = b"\r\n"
-_PublishNumbered: TypeAlias = Callable[[Iterable[Message], bytes, int, set[str]], int]
+_PublishNumbered: TypeAlias = Callable[[Sequence[Message], bytes, int, set[str]], int]
 
 ATOMIC_SINCE: Final = (2, 12, 0)
 MSG_IDS_SINCE: Final = (2, 12, 1)
@@ -229,13 +230,16 @@ class AtomicBatch(Conversation):
         ``sequence`` tells how far it got.
         """
         at, stop = start, len(messages) if stop is None else stop
+        step = MANY
         try:
             while at < stop and not self.waiting:
-                run = self._add_run(messages, at, stop, now)
-                if not run:
+                run = min(stop, at + step, at + self._limit - self.sequence)
+                added = self._add_run(messages[at:run], now)
+                step = min(2 * step, MANY) if at + added == run else FEW
+                if not added:
                     subject, payload, headers = parts(messages[at])
                     self.add(subject, payload, headers, now=now)
-                at += run or 1
+                at += added or 1
         except OutboundBufferLimitError:
             if at == start:
                 raise
@@ -401,12 +405,10 @@ class AtomicBatch(Conversation):
             self._accepted()
         return sequence
 
-    def _add_run(self, messages: Sequence[Message], at: int, stop: int, now: float) -> int:
-        """Add those at the front that have no headers and ask for no answer; 0 where the outbox cannot, or none is."""
-        stop = min(stop, at + self._limit - self.sequence)
-        if self._publish_numbered is None or stop <= at or now - self._sent_at >= self._idle_limit:
+    def _add_run(self, run: Sequence[Message], now: float) -> int:
+        """Add those at the front that have no headers; 0 where the outbox cannot, or none is."""
+        if self._publish_numbered is None or not run or now - self._sent_at >= self._idle_limit:
             return 0
-        run = islice(messages, at, stop)
         added = self._publish_numbered(run, self._form, self.sequence + 1, self._subjects)
         if added:
             self.sequence += added

@@ -26,9 +26,8 @@ Not here: TLS itself, opening sockets.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from itertools import count
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
@@ -72,6 +71,15 @@ DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO sa
 
 def _decoded(message: Msg) -> Msg:
     return message
+
+
+class _Columns(NamedTuple):
+    """Messages without headers; what lines to each subject begin with, without and with headers; sizes of payloads."""
+
+    subjects: Sequence[str]
+    payloads: Sequence[bytes]
+    heads: dict[str, tuple[bytes, bytes]]
+    sizes: set[int]
 
 
 class Session:
@@ -437,103 +445,107 @@ class Session:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
 
         They are ``(subject, payload)`` and their replies count up: ``reply`` has a ``%d`` for the number, ``first`` is
-        that of the first one. What ends the run (headers, a new subject, a large payload, a full buffer) is for
+        that of the first one. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
         ``publish``, which raises if it must. ``forms`` is the caller's, empty at first: it keeps the finished part of
-        the line for each subject, so that a message costs one format.
+        the line for each subject.
         """
-        room = self.options.pending_size - self._pending
-        if room < 0 or self.closed:
-            return 0
         if len(forms) >= MAX_CACHED_SUBJECTS:
             forms.clear()
-        largest = min(self._max_payload, SPLIT_WRITES_AT)
-        if type(messages) is MessageColumns and self._publish_columns(messages, forms, reply, first, largest, room):
-            return len(messages)
-        lines: list[bytes] = []
-        append, get = lines.append, forms.get
-        try:
-            for number, (subject, payload) in enumerate(messages[: room // LONGEST_LINE + 1], first):
-                form = get(subject)
-                if form is None:
-                    heads = self._heads.get(subject)
-                    if heads is None:
-                        break
-                    form = forms[subject] = _form(heads[0], reply)
-                size = len(payload)
-                if size > largest or type(payload) is not bytes:
-                    break
-                append(form % (number, size, payload))
-        except (TypeError, ValueError):  # no pair: it has headers, or is nothing that can be published
-            pass
-        self._writes += lines
-        self._pending += sum(map(len, lines))
-        return len(lines)
 
-    def _publish_columns(
-        self, run: MessageColumns, forms: dict[str, bytes], reply: bytes, first: int, largest: int, room: int
-    ) -> bool:
-        """All of ``run``, which is not empty; False, with nothing queued, when one of them needs a second look."""
-        payloads = run.payloads
-        if not _ONLY_BYTES.issuperset(map(type, payloads)):
-            return False
-        sizes = [*map(len, payloads)]
-        if max(sizes) > largest:
-            return False
-        found = self._formats(run.subjects, forms, reply)
-        if found is None:
-            return False
-        rows = zip(found, count(first), sizes, payloads, strict=False)
-        data = b"".join([form % (number, size, payload) for form, number, size, payload in rows])
-        if len(data) > room:
-            return False
-        self._write(data)
-        return True
+        def encode(columns: _Columns) -> list[bytes]:
+            subjects, payloads, heads, sizes = columns
+            for subject in heads.keys() - forms:
+                forms[subject] = heads[subject][0].replace(b"%", b"%%") + reply
+            numbers = range(first, first + len(payloads))
+            if len(heads) == len(sizes) == 1:
+                form = b"%b %d\r\n%%b\r\n" % (forms[subjects[0]], len(payloads[0]))
+                return [_filled(form * len(numbers), numbers, payloads)]
+            form = b" %d\r\n%b\r\n".join([*map(forms.__getitem__, subjects), b""])
+            return [_filled(form, numbers, [*map(len, payloads)], payloads)]
 
-    def _formats(self, subjects: Sequence[str], forms: dict[str, bytes], reply: bytes) -> list[bytes] | None:
-        """Of each message; None when one goes nowhere."""
-        try:
-            try:
-                return [*map(forms.__getitem__, subjects)]
-            except KeyError:
-                for subject in set(subjects).difference(forms):
-                    forms[subject] = _form((self._heads.get(subject) or self._check_head(subject))[0], reply)
-            return [*map(forms.__getitem__, subjects)]
-        except (LocalProtocolError, TypeError):
-            return None
+        columns = self._publish_columns(messages, self._max_payload, encode)
+        return 0 if columns is None else len(columns.payloads)
 
-    def publish_numbered(self, messages: Iterable[Any], block: bytes, first: int, subjects: set[str]) -> int:
+    def publish_numbered(self, messages: Sequence[Any], block: bytes, first: int, subjects: set[str]) -> int:
         """``publish_run`` for messages without replies that are numbered in their header blocks.
 
         ``block`` has a ``%d`` for the number, ``first`` is that of the first one. Adds to ``subjects`` where they go.
-        A message costs one format as long as neither subject nor size change.
+        """
+
+        def encode(columns: _Columns) -> list[bytes]:
+            names, payloads, heads, sizes = columns
+            pieces: list[bytes] = []
+            at = 0
+            while at < len(payloads):  # as many as have numbers of one length, and so header blocks
+                number = first + at
+                numbers = range(number, min(first + len(payloads), 10 ** len(str(number))))
+                run, size = slice(at, at + len(numbers)), len(block % number)
+                forms = {name: b"%b%d " % (head.replace(b"%", b"%%"), size) for name, (_, head) in heads.items()}
+                if len(heads) == len(sizes) == 1:
+                    form = b"%b%d\r\n%b%%b\r\n" % (forms[names[0]], size + len(payloads[0]), block)
+                    pieces.append(_filled(form * len(numbers), numbers, payloads[run]))
+                else:
+                    form = (b"%%d\r\n%b%%b\r\n" % block).join([*map(forms.__getitem__, names[run]), b""])
+                    totals = [size + len(payload) for payload in payloads[run]]
+                    pieces.append(_filled(form, totals, numbers, payloads[run]))
+                at = run.stop
+            return pieces
+
+        columns = self._publish_columns(messages, self._max_payload - len(block) - MAX_DIGITS, encode)
+        if columns is None:
+            return 0
+        subjects.update(columns.heads)
+        return len(columns.payloads)
+
+    def _publish_columns(
+        self, messages: Sequence[Any], largest: int, encode: Callable[[_Columns], list[bytes]]
+    ) -> _Columns | None:
+        """Queue, as ``encode`` writes them, the messages at the front that need no second look; returns them.
+
+        Nearly always that is all of them, so this is what is tried first.
         """
         room = self.options.pending_size - self._pending
         if room < 0 or self.closed:
-            return 0
-        largest = min(self._max_payload - len(block) - MAX_DIGITS, SPLIT_WRITES_AT)
-        lines: list[bytes] = []
-        append = lines.append
-        # ``form`` is for one subject and one size of payload, from the number ``since`` on and below ``until``.
-        last, length, since, until, line, form = "", -1, first, first, 0, b""
-        queued = 0
+            return None
+        largest = min(largest, SPLIT_WRITES_AT)
+        columns = self._columns(messages, largest)
+        pieces = [] if columns is None else encode(columns)
+        if columns is None or sum(map(len, pieces)) > room:
+            columns = self._columns(messages[: self._plain(messages[: room // LONGEST_LINE + 1], largest)], largest)
+            pieces = [] if columns is None else encode(columns)
+        self._writes += pieces
+        self._pending += sum(map(len, pieces))
+        return columns
+
+    def _columns(self, messages: Sequence[Any], largest: int) -> _Columns | None:
+        """Of ``messages`` column by column; None when there are none, or one of them needs a second look."""
         try:
-            for number, (subject, payload) in enumerate(messages, first):
-                if subject != last or len(payload) != length or number >= until or type(payload) is not bytes:
-                    queued, since = queued + (number - since) * line, number
-                    heads = self._heads.get(subject)
-                    if heads is None or len(payload) > largest or type(payload) is not bytes or queued > room:
-                        break
-                    subjects.add(subject)
-                    last, length, size = subject, len(payload), len(block % number)
-                    form = b"%b%d %d\r\n%b%%b\r\n" % (heads[1].replace(b"%", b"%%"), size, size + length, block)
-                    line = len(form % (number, payload))
-                    until = min(10 ** len(str(number)), number + (room - queued) // line + 1)
-                append(form % (number, payload))
-        except (TypeError, ValueError):  # no pair: it has headers, or is nothing that can be published
+            if type(messages) is MessageColumns:
+                subjects, payloads = messages.subjects, messages.payloads
+            else:
+                subjects = [subject for subject, _ in messages]
+                payloads = [payload for _, payload in messages]
+            sizes = set(map(len, payloads))
+            if max(sizes) > largest or not _ONLY_BYTES.issuperset(map(type, payloads)):
+                return None
+            heads = {subject: self._heads.get(subject) or self._check_head(subject) for subject in set(subjects)}
+        except (TypeError, ValueError, LocalProtocolError):  # no pairs, or nothing that can be published
+            return None
+        return _Columns(subjects, payloads, heads, sizes)
+
+    def _plain(self, messages: Sequence[Any], largest: int) -> int:
+        """How many messages at the front need no second look."""
+        count = 0
+        try:
+            for subject, payload in messages:
+                if len(payload) > largest or type(payload) is not bytes:
+                    break
+                if subject not in self._heads:
+                    self._check_head(subject)
+                count += 1
+        except (TypeError, ValueError, LocalProtocolError):
             pass
-        self._writes += lines
-        self._pending += queued + (first + len(lines) - since) * line
-        return len(lines)
+        return count
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
         """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""
@@ -760,9 +772,13 @@ class Session:
         self.completed(ticket)
 
 
-def _form(head: bytes, reply: bytes) -> bytes:
-    """The format of a message: number, size, payload."""
-    return head.replace(b"%", b"%%") + reply + b" %d\r\n%b\r\n"
+def _filled(form: bytes, *columns: Sequence[object]) -> bytes:
+    """``form``, which has all fields of all messages, filled with one column for each field of a message."""
+    width = len(columns)
+    fields: list[object] = [None] * (width * len(columns[0]))
+    for place, column in enumerate(columns):
+        fields[place::width] = column
+    return form % tuple(fields)
 
 
 def _copied(payload: object) -> bytes:

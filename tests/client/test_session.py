@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jsproto.client.link import MAX_UNSENT
 from jsproto.client.options import connect_options
@@ -334,6 +336,13 @@ def test_publishing() -> None:
     ]  # fmt: skip
 
 
+STOPS: list[Any] = [
+    ("a%", b"x", None), ("a%", b"x" * 1_201), ("a%", bytearray(b"x")), ("a%", memoryview(b"x")), ("a%", "x"),
+    ("a%", None), ("a b", b"x"), (1, b"x"), (["a"], b"x"), ("a%",), None,
+]  # fmt: skip
+"""What no run takes."""
+
+
 def test_a_run_of_plain_messages_is_queued_at_once() -> None:
     harness = Harness(info={"max_payload": 100})
     session = harness.session
@@ -342,14 +351,13 @@ def test_a_run_of_plain_messages_is_queued_at_once() -> None:
     def run(*messages: Any) -> int:
         return session.publish_run(messages, forms, b"r%%.%d", 8)
 
-    assert run(("a%", b"1")) == 0  # a new subject: publish checks it
-    session.publish_message("a%", b"first")
-    assert run(("a%", b"1"), ("a%", b""), ("b", b"x")) == 2
-    for stop in (("a%", b"x", None), ("a%", b"x" * 101), ("a%", bytearray(b"x")), ("a b", b"x"), None):
-        assert run(("a%", b"x"), stop, ("a%", b"y")) == 1
+    assert run() == run(("a b", b"1")) == 0
+    assert run(("a%", b"1"), ("a%", b""), ("b", b"x")) == 3
+    for stop in STOPS:
+        assert run(("new", b""), ("a%", b"x"), stop, ("a%", b"y")) == 2
     assert harness.published() == [
-        Pub(b"a%", None, None, b"first"), Pub(b"a%", b"r%.8", None, b"1"), Pub(b"a%", b"r%.9", None, b""),
-        *[Pub(b"a%", b"r%.8", None, b"x")] * 5,
+        Pub(b"a%", b"r%.8", None, b"1"), Pub(b"a%", b"r%.9", None, b""), Pub(b"b", b"r%.10", None, b"x"),
+        *[Pub(b"new", b"r%.8", None, b""), Pub(b"a%", b"r%.9", None, b"x")] * len(STOPS),
     ]  # fmt: skip
 
 
@@ -400,18 +408,17 @@ def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
     def run(*messages: Any, first: int = 8) -> int:
         return session.publish_numbered(messages, b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n", first, written)
 
-    assert run(("a%", b"1")) == 0  # a new subject: publish checks it
-    for subject in ("a%", "b"):
-        session.publish_message(subject)
+    assert run() == run(("a b", b"1")) == 0
     assert written == set()
-    assert run(("a%", b"1"), ("a%", b"2"), ("a%", b"33"), ("b", b"44"), ("c", b"")) == 4
+    assert run(("a%", b"1"), ("a%", b"2"), ("a%", b"33"), ("b", b"44")) == 4
     assert written == {"a%", "b"}
-    for stop in (("a%", b"x", None), ("a%", b"x" * 201), ("a%", bytearray(b"x")), ("a b", b"x"), (1, b"x"), None):
-        assert run(("a%", b"x"), stop, ("a%", b"y"), first=98) == 1
+    for stop in STOPS:
+        assert run(("a%", b"x"), stop, ("c", b"y"), first=98) == 1
+    assert written == {"a%", "b"}
     block = b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n"
-    assert harness.published()[2:] == [
+    assert harness.published() == [
         Pub(b"a%", None, block % 8, b"1"), Pub(b"a%", None, block % 9, b"2"), Pub(b"a%", None, block % 10, b"33"),
-        Pub(b"b", None, block % 11, b"44"), *[Pub(b"a%", None, block % 98, b"x")] * 6,
+        Pub(b"b", None, block % 11, b"44"), *[Pub(b"a%", None, block % 98, b"x")] * len(STOPS),
     ]  # fmt: skip
     assert run(*[("b", b"x")] * 3, first=98) == 3
     assert [pub.header for pub in harness.published()] == [block % 98, block % 99, block % 100]
@@ -430,6 +437,42 @@ def test_a_numbered_run_ends_with_the_room_for_it() -> None:
     assert sum(map(len, harness.session.data_to_send())) == pending
     harness.session.close(harness.now)
     assert harness.session.publish_numbered(messages, b"%d", 1, set()) == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c.%d", "ä%%", "a"]), st.sampled_from([b"", b"%d", b"x" * 40, b"y" * 40]))
+        | st.tuples(st.just("a"), st.sampled_from([b"z" * 1_024, b"z" * 1_025, b"z" * 3_000]))
+        | st.sampled_from(STOPS),
+        max_size=12,
+    ),
+    st.integers(1, 12),
+    st.sampled_from([1, 6, 95, 996, 10**18 - 2]),
+    st.sampled_from([60, 2_097_152]),
+)
+def test_runs_are_queued_as_publish_would(lot: list[Any], times: int, first: int, pending_size: int) -> None:
+    messages = lot * times
+    block = b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n"
+    large = (at for at, each in enumerate(messages) if each in STOPS or len(each[1]) > 1_024)
+    plain = next(large, len(messages))
+    pairs = messages and all(isinstance(each, tuple) and len(each) == 2 for each in messages)
+    rows = MessageColumns(*zip(*messages, strict=True)) if pairs and first != 95 else messages
+    for numbered in (False, True):
+        one_by_one, at_once = Harness(), Harness(pending_size=pending_size)
+        if numbered:
+            written: set[str] = set()
+            taken = at_once.session.publish_numbered(rows, block, first, written)
+            assert written == {subject for subject, _ in messages[:taken]}
+        else:
+            taken = at_once.session.publish_run(rows, {}, b"r%%.%d", first)
+        assert taken == plain if pending_size > 60 else taken <= plain
+        for number, (subject, payload) in enumerate(messages[:taken], first):
+            how = (None, block % number) if numbered else (b"r%%.%d" % number, None)
+            one_by_one.session.publish(subject, payload, *how)
+        assert at_once.session._pending == one_by_one.session._pending
+        data = [b"".join(each.session.data_to_send()) for each in (at_once, one_by_one)]
+        assert data[0] == data[1]
+        assert len(data[0]) <= 60 + LONGEST_LINE or pending_size > 60
 
 
 def test_large_payloads_are_not_copied() -> None:
