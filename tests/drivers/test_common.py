@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import platform
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -72,6 +75,24 @@ def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None
     assert next_chunk(MAX_CHUNK, SLOW_PULL, True) == MAX_CHUNK // 2
     assert next_chunk(MAX_CHUNK, 0, False) == MAX_CHUNK // 2
     assert next_chunk(1, SLOW_PULL, True) == 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is another one")
+def test_the_buffer_of_a_read_is_used_again() -> None:
+    script = """
+import resource, socket
+from jsproto_io._common import READ_AHEAD, new_session
+new_session("nats://localhost", {})
+near, far = socket.socketpair()
+faults = []
+for _ in range(200):
+    near.send(b"x")
+    far.recv(READ_AHEAD)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[-1] - faults[0])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert int(ran.stdout) < 100  # else two of each
 
 
 def test_events_are_logged_without_what_is_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -46,6 +46,7 @@ MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happe
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
 COLUMNS_CHUNK: Final = 500  # messages taken from columns at once: as many as a server acknowledges at once
+KEPT: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name
@@ -62,7 +63,17 @@ _log.addHandler(logging.NullHandler())
 
 def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
     """A session with the operating system's entropy, that can sign and begin TLS."""
+    keep_buffers()
     return SecureSession(connect_options(servers, **signing(options)), token=os.urandom(16))
+
+
+def keep_buffers() -> None:
+    """Have the C library keep what is freed, where it is glibc; elsewhere this does nothing.
+
+    glibc maps a buffer that is larger than any it has seen freed so, and gives it back at once: system calls and page
+    faults that cost more than what a read, or a batch of a thousand messages, puts into it. It learns from one buffer.
+    """
+    bytes(KEPT)
 
 
 def seconds(timeout: Timeout | None, name: str = "timeout") -> float | None:
