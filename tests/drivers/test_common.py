@@ -70,7 +70,7 @@ def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None
     sizes = [1]
     while sizes[-1] < MAX_CHUNK:
         sizes.append(next_chunk(sizes[-1], 0, True))
-    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     assert next_chunk(MAX_CHUNK, 0, True) == MAX_CHUNK
     assert next_chunk(MAX_CHUNK, SLOW_PULL, True) == MAX_CHUNK // 2
     assert next_chunk(MAX_CHUNK, 0, False) == MAX_CHUNK // 2

@@ -21,7 +21,7 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._common import COLUMNS_CHUNK, MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -46,22 +46,26 @@ class PublishesMany(PublishesSome):
                 await self._publish_chunk([message])
             return self.sequence
         if isinstance(messages, MessageColumns):
-            for start in range(0, len(messages), COLUMNS_CHUNK):
-                await self._publish_chunk(messages[start : start + COLUMNS_CHUNK])
+            start = 0
+            while start < len(messages):
+                stop = start + min(MAX_CHUNK, self._fitting)
+                await self._publish_chunk(messages[start:stop])
+                start = stop
             return self.sequence
         pull = iter(messages)
         size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
         while True:
             chunk: list[OutgoingMessage] = []
+            wanted = min(size, self._fitting)
             started = self._connection._now()
             try:
-                chunk.extend(islice(pull, size))  # keeps what came when the iterable raises
+                chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
             except BaseException:
                 await self._publish_chunk(chunk)
                 raise
             took = self._connection._now() - started
             whole = await self._publish_chunk(chunk)
-            if len(chunk) < size:
+            if len(chunk) < wanted:
                 return self.sequence
             size = next_chunk(size, took, whole)
 

@@ -5,7 +5,7 @@ Rules: as of ``_blocking``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from jsproto.client.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io._atomic import AtomicBatchBase
 from jsproto_io._common import OutgoingMessage
@@ -96,6 +97,8 @@ class AtomicBatch(AtomicBatchBase):
             self._connection._wait(self._connection._call(lambda now: self._core.ready()))
 
 
-def collected(messages: Iterable[OutgoingMessage], most: int | None) -> list[OutgoingMessage]:
-    """The messages as a list; of those that are more than ``most`` only one, so that it can be told."""
+def collected(messages: Iterable[OutgoingMessage], most: int | None) -> Sequence[OutgoingMessage]:
+    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+    if isinstance(messages, MessageColumns):
+        return messages
     return list(messages if most is None else islice(messages, max(most, 0) + 1))

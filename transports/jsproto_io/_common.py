@@ -44,8 +44,7 @@ Timeout: TypeAlias = float | timedelta
 
 MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
 TAKE: Final = 512  # messages taken from a buffer of the core at once
-MAX_CHUNK: Final = 256  # messages pulled from an iterable at once
-COLUMNS_CHUNK: Final = 500  # messages taken from columns at once: as many as a server acknowledges at once
+MAX_CHUNK: Final = 512  # messages pulled from an iterable at once: what a server acknowledges at once, and a bit
 KEPT: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 

@@ -17,7 +17,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._common import TAKE, OutgoingMessage
+from jsproto_io._common import MAX_CHUNK, TAKE, OutgoingMessage
 
 if TYPE_CHECKING:
     from jsproto_io._shared import ConnectionBase
@@ -30,6 +30,11 @@ class PublishesSome(ABC):
     @abstractmethod
     def sequence(self) -> int:
         """The sequence of the last message published."""
+
+    @property
+    @abstractmethod
+    def _fitting(self) -> int:
+        """How many messages find room at once: now, or else when there is room again. 1 or more; only a hint."""
 
     @abstractmethod
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
@@ -71,6 +76,11 @@ class AsyncPublisherBase:
             if self._core.room or self._core.error is not None:
                 raise
             return None
+
+    @property
+    def _fitting(self) -> int:
+        """How many messages find room at once."""
+        return max(self._core.room, 0) or MAX_CHUNK
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish of ``chunk`` what there is room for; returns how many."""

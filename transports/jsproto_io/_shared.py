@@ -180,6 +180,11 @@ class FastPublisherBase:
                 raise
             return None  # the window is closed, or the batch has ended: ready() knows
 
+    @property
+    def _fitting(self) -> int:
+        """How many messages find room at once: now, or else when the next acknowledgement comes."""
+        return self._core.room or self._core.flow
+
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
         """Publish of ``chunk`` what there is room for; returns how many."""
         try:
