@@ -132,8 +132,8 @@ def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[byte
 class MessageColumns(Sequence[tuple[str, bytes]]):
     """Messages to publish, without headers: ``(subject, payload)`` of each, kept as two columns.
 
-    Anything that publishes many takes it as it takes a list; a fast-ingest batch is quicker with it, because there is
-    no tuple for each message. The columns are not to be changed.
+    Anything that publishes many takes it as it takes a list; batches are quicker with it, because there is no tuple
+    for each message. The columns are not to be changed.
     """
 
     __slots__ = ("payloads", "subjects")

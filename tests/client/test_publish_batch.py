@@ -17,6 +17,7 @@ from jsproto.errors import (
     Error,
     LocalProtocolError,
 )
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
@@ -168,3 +169,23 @@ def test_a_list_under_way_when_the_link_ends(end: Callable[[Harness], None]) -> 
     h.drain()
     assert isinstance(waits.error, BatchLostError)
     assert isinstance(crowded.error, BatchLostError)
+
+
+@pytest.mark.parametrize("kind", [list, MessageColumns])
+@pytest.mark.parametrize("odd", [1, 40, 1_500])
+def test_many_are_published_as_one_by_one(kind: Any, odd: int) -> None:
+    """``odd``: every so many is too large for a run."""
+    messages = [(f"e.{n % 3}", b"%d" % n + bytes(1_100 if n % odd == odd - 1 else n % 5)) for n in range(1_600)]
+    rows = messages if kind is list else MessageColumns(*zip(*messages, strict=True))
+    sent = []
+    for at_once in (True, False):
+        h = Harness()
+        batch = h.js.atomic_batch(ack_first=False, max_messages=None)
+        if at_once:
+            assert batch.add_many(rows, h.now) == len(messages)
+        else:
+            for subject, payload in messages:
+                batch.add(subject, payload, now=h.now)
+        sent.append(h.published())
+    assert sent[0] == sent[1]
+    assert len(sent[0]) == 1_600

@@ -31,6 +31,7 @@ from jsproto.errors import (
     NoStreamResponseError,
     UnsupportedByServerError,
 )
+from jsproto.grammar.columns import MessageColumns
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub
 from tests.drivers.conftest import PATIENCE, Connect
@@ -137,6 +138,11 @@ async def test_an_iterable_in_one_call(server: Any, connect: Connect) -> None:
         assert await stored(js, stream) == [b"%d" % n for n in range(1_000)]
         ack = await js.publish_batch([(f"{stream}.a", b"alone")], batch_id="mine", ack_timeout=timedelta(seconds=5))
         assert (ack.batch, ack.count, list(ack.sequences)) == ("mine", 1, [1_001])
+        columns = MessageColumns([f"{stream}.{n % 7}" for n in range(1_001)], [b"%d" % n for n in range(1_001)])
+        assert (await js.publish_batch(columns[:1_000])).sequences == range(1_002, 2_002)
+        with pytest.raises(BatchFullError):
+            await js.publish_batch(columns)
+        assert (await stored(js, stream))[1_001:] == [b"%d" % n for n in range(1_000)]
 
 
 async def test_an_iterable_that_cannot_be_a_batch_stores_nothing(server: Any, connect: Connect) -> None:

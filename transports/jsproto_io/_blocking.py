@@ -503,9 +503,10 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
     ) -> PubAck:
         """Store all of ``messages`` in one atomic batch, or none of them; the keywords are those of ``atomic_batch``.
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``. All are collected before the first is sent;
-        the last one commits. The acknowledgement's ``sequences`` are theirs in the stream. BatchFullError and
-        LocalProtocolError, with nothing stored, for what cannot be a batch; otherwise as ``AtomicBatch.commit``.
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper.
+        All are collected before the first is sent; the last one commits. The acknowledgement's ``sequences`` are theirs
+        in the stream. BatchFullError and LocalProtocolError, with nothing stored, for what cannot be a batch; otherwise
+        as ``AtomicBatch.commit``.
         """
         limit = seconds(ack_timeout, "ack_timeout")
         wanted = collected(messages, max_messages)
