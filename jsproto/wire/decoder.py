@@ -56,7 +56,7 @@ _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking f
 _LOOKS: Final = 16  # at all that was fed: what interrupts the messages more often must not have it searched each time
 _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
-MAX_KNOWN_SIZES: Final = 10_000
+MAX_LINES: Final = 10_000  # kept of a row
 _FIRST_WORD: Final = re.compile(rb"[^ \t]*+")
 _PIECE: Final = 4_096  # bytes, of _MUCH, in which what was begun nearly always ends
 _MUCH: Final = 16_384
@@ -84,7 +84,7 @@ class Decoder:
     """
 
     __slots__ = (
-        "_beginnings", "_control_line", "_is_client", "_max_payload", "_need", "_sizes", "_tail", "_verbs",
+        "_beginnings", "_control_line", "_head", "_is_client", "_lines", "_max_payload", "_need", "_tail", "_verbs",
         "_watch", "error", "rows",
     )  # fmt: skip
 
@@ -104,7 +104,8 @@ class Decoder:
         self._beginnings = _BEGINNINGS[role]
         self._tail = bytearray()  # the unfinished frame: compact however small the pieces it came in
         self._need = 0  # how long the tail must get before it is worth another look; 0: until its line ends
-        self._sizes: dict[bytes, tuple[int, int]] = {}  # of header block and message, as written: parsed before
+        self._head = b""  # how the control lines of a row begin
+        self._lines: dict[bytes, tuple[int, int]] = {}  # CRLF and control line: sizes of header block and message
         self._watch = 0  # how long an unfinished line may get before it is checked again
 
     @property
@@ -124,16 +125,17 @@ class Decoder:
         if len(tail) + end < self._need:
             tail += data
             return []
-        if tail and end >= _MUCH:  # to finish what was begun does not take all of it: so much is not copied
-            frames = self.feed(data[:_PIECE])
+        # To finish what was begun does not take all of it: so much is not copied.
+        if tail and (piece := self._need - len(tail) if self._need else _PIECE) < end >= _MUCH:
+            frames = self.feed(data[:piece])
             if self.error is not None:
                 return frames
-            if len(tail) <= _PIECE:
-                position = _PIECE - len(tail)
+            if len(tail) <= piece:
+                position = piece - len(tail)
                 tail.clear()
                 self._need = 0
             else:  # it is a large one
-                data = data[_PIECE:]
+                data = data[piece:]
         if tail:
             if not self._need and b"\n" not in data:
                 tail += data
@@ -249,47 +251,40 @@ class Decoder:
 
         ``end`` is where the first message of the row ends, but for CRLF.
         """
-        add_header, add_payload = row.headers.append, row.payloads.append
-        find, startswith = data.find, data.startswith
-        longest, max_payload = self._control_line - len(head), self._max_payload
+        headers, payloads = row.headers, row.payloads
         head = b"\r\n" + head  # one comparison for how a message ends and how the next one begins
-        at, last, start = len(head), len(data) - 2, end
-        known = self._sizes  # the same ones come again and again
-        if len(known) > MAX_KNOWN_SIZES:
-            known.clear()
-        line, length, header_size, size = b"\0", 0, 0, 0  # of the message before: CRLF and its control line; none yet
+        at, longest, max_payload = len(head), self._control_line + 4, self._max_payload
+        lines = self._lines  # the same ones come again and again
+        if head != self._head or len(lines) > MAX_LINES:
+            self._head = head
+            lines.clear()
+        line, length, header_size, size = b"\0", 0, 0, 0  # of the message before; none yet
         while True:
-            if startswith(line, end):
-                body = end + length
-            elif startswith(head, end):
-                line_end = find(b"\r\n", end + at, end + at + _TWO_SIZES)
-                if line_end < 0:  # not there: all that follows must not be copied
-                    break
-                body = line_end + 2
-                text = data[end + at : line_end]
-                sizes = known.get(text)
+            if not data.startswith(line, end):
+                line = data[end : end + length]  # mostly it is as long as the one before
+                sizes = lines.get(line)
                 if sizes is None:
-                    sizes = _two_sizes(text)
-                    if sizes is None:
+                    if not data.startswith(head, end):
                         break
-                    known[text] = sizes
+                    body = data.find(b"\r\n", end + at, end + at + _TWO_SIZES) + 2
+                    line = data[end:body]  # nothing when it does not end there
+                    sizes = lines.get(line) or _two_sizes(line[at:-2])
+                    if sizes is None or len(line) > longest:
+                        break
+                    lines[line] = sizes
+                    length = len(line)
                 header_size, size = sizes
-                if len(text) > longest or size > max_payload:
+                if size > max_payload:
                     break
-                line, length = data[end:body], body - end
-            else:
-                break
-            stop = body + size
-            if stop > last:
-                break
+            body = end + length
             split = body + header_size
-            add_header(data[body:split])
-            add_payload(data[split:stop])
-            start, end = end, stop
-        if not startswith(b"\r\n", end):  # what was taken last does not end as it must
-            row.headers.pop()
-            row.payloads.pop()
-            end = start
+            end = body + size
+            headers.append(data[body:split])
+            payloads.append(data[split:end])
+        if not data.startswith(b"\r\n", end):  # what was taken last does not end as it must, or is not whole
+            headers.pop()
+            payloads.pop()
+            end -= length + size
         return end + 2
 
     def _take(self, data: bytes, position: int, frames: list[Frame]) -> int:

@@ -104,14 +104,25 @@ def test_a_row_of_messages_is_read_as_each_of_them_alone() -> None:
     check("client", first + other, [good], NUMBER)
 
 
-def test_the_sizes_of_a_row_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.wire.decoder.MAX_KNOWN_SIZES", 2)
-    row = b"".join(b"HMSG a 1 r 1 %d\r\nh%b\r\n" % (size + 1, b"x" * size) for size in (1, 2, 3, 2, 2, 4))
+def test_the_control_lines_of_a_row_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.wire.decoder.MAX_LINES", 2)
+    sizes = [1, 2, 3, 2, 2, 10, 3, 100, 1]
     decoder = Decoder("client")
-    for _ in range(3):
+    for page in (b"a", b"a", b"b"):
+        row = b"".join(b"HMSG %b 1 r 1 %d\r\nh%b\r\n" % (page, size + 1, b"x" * size) for size in sizes)
         frames = decoder.feed(row)
-        assert [len(frame.payload) for frame in frames if isinstance(frame, Msg)] == [1, 2, 3, 2, 2, 4]
-        assert len(decoder._sizes) <= 4  # those of one row
+        assert [len(frame.payload) for frame in frames if isinstance(frame, Msg)] == sizes
+        assert len(decoder._lines) <= 5  # those of one row
+        assert all(line.startswith(b"\r\nHMSG %b 1 r 1 " % page) for line in decoder._lines)
+
+
+def test_what_is_remembered_of_a_row_does_not_outlive_a_limit() -> None:
+    row = b"HMSG a 1 r 1 2\r\nhx\r\n" + 2 * b"HMSG a 1 r 1 5\r\nhwxyz\r\n"
+    decoder = Decoder("client")
+    assert len(decoder.feed(row)) == 3
+    decoder.set_max_payload(4)
+    assert len(decoder.feed(row)) == 1
+    assert "5 bytes, at most 4" in str(decoder.error)
 
 
 def test_a_row_that_is_cut_in_a_message_goes_on_with_the_rest_of_it() -> None:
