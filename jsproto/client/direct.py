@@ -56,6 +56,7 @@ PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 b
 ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request, or a replica is behind: then doubled
 TIMES_BEHIND: Final = 5  # so often in a row it is asked again for what it should have; then it was deleted
 END_OF_BATCH: Final = 204
+_STATUS: Final = b"NATS/1.0 "
 _NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
 
 
@@ -236,7 +237,8 @@ class DirectBatch(RowConversation):
             self.receive(row.message(0), now)
         if row.subject == self._reply and self._page_count:
             self._progress_at = now
-            start += self._take(row.headers[start:], row.payloads[start:])
+            stop = len(row.headers) - row.headers[-1].startswith(_STATUS)  # the end of the page continues nothing
+            start += self._take(row.headers[start:stop], row.payloads[start:stop])
         for place in range(start, len(row.headers)):
             if self.finished or self.error is not None:
                 break

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.columns import MessageColumns, StoredColumns, joined, next_columns, stored_columns
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.stored import StoredMsg, next_sequences, paging
 from jsproto.grammar.times import parse_timestamp
+from tests.grammar.generated import block, pages
 
 TIME = "2026-11-20T20:36:46.910548879Z"
 
@@ -153,6 +154,7 @@ ODD = [
     part(2)[0].replace(b"Nats-Sequence", b"Sequence"),
     part(2)[0][:-2],
     part(2)[0] + b"\r\n",
+    part(2, b"NATS/1.0\r\nA: 1\r\n\r\n")[0],
 ]
 
 
@@ -160,6 +162,11 @@ ODD = [
 def test_one_is_enough_to_look_at_all_of_them(odd: bytes) -> None:
     assert page(part(1)[0], odd) is None
     assert page(part(1)[0], part(2)[0], part(3)[0]) is not None
+
+
+def test_a_block_that_goes_on_behind_its_end() -> None:
+    assert page(part(1)[0] + b"\r\n", part(2)[0]) is None
+    assert page(part(1, b"\r\nNATS/1.0\r\n")[0] + b"\r\n", part(2)[0]) is None
 
 
 @given(st.lists(st.tuples(users, st.sampled_from([1, 1, 1, 1, 3, 0])), min_size=1, max_size=5), st.integers(0, 2))
@@ -171,13 +178,41 @@ def test_a_page_in_columns_is_what_it_is_message_by_message(stored: list[tuple[b
     columns = page(*blocks, previous=previous)
     one_by_one = next_sequences(blocks, previous)
     if columns is not None:
-        assert columns.seqs == one_by_one
+        assert [*columns.seqs] == one_by_one
         each = [StoredMsg(block, data, seq) for block, data, seq in zip(blocks, columns.data, one_by_one, strict=True)]
         assert [subject.decode() for subject in columns.subjects] == [message.subject for message in each]
         assert [parse_timestamp(time) for time in columns.timestamps] == [message.timestamp for message in each]
         assert [*columns.raw_headers] == blocks
     elif len(one_by_one) == len(blocks):
         assert any(user != b"NATS/1.0\r\n" for user, _ in stored)  # only a stored header is a reason
+
+
+@pytest.mark.parametrize("first", [1, 999, 1_001, 9_960, 20_000])
+def test_a_run_of_messages(first: int) -> None:
+    blocks = [block(seq, seq - 1) for seq in range(first, first + 50)]
+    columns = page(*blocks, previous=first - 1)
+    assert columns is not None
+    assert [*columns.seqs] == [*range(first, first + 50)]
+    assert page(*blocks[:-2], blocks[-1], previous=first - 1) is None
+    blocks[20] = blocks[20].replace(b"Nats-Sequence: ", b"Nats-Sequence: +")
+    assert page(*blocks, previous=first - 1) is None
+
+
+@given(pages())
+def test_columns_of_a_damaged_page_are_what_its_messages_are(found: tuple[list[bytes], int]) -> None:
+    blocks, previous = found
+    columns = page(*blocks, previous=previous)
+    if columns is not None:
+        assert [*columns.seqs] == [*next_sequences(blocks, previous)]
+    else:
+        parts = [(each, b"", seq) for seq, each in enumerate(blocks)]
+        try:
+            columns = stored_columns(parts)
+        except RemoteProtocolError:
+            return
+    each = [StoredMsg(header, b"", 0) for header in blocks]
+    assert [subject.decode() for subject in columns.subjects] == [message.subject for message in each]
+    assert [*columns.timestamps] == [last_value(header, b"Nats-Time-Stamp") for header in blocks]
 
 
 # -- to publish --------------------------------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, number, paging, stored_messages
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, number, numbered, paging, stored_messages
+from tests.grammar.generated import block, pages
 
 SERVER = (
     b"Nats-Stream: DG\r\nNats-Subject: foo.A\r\nNats-Sequence: 7\r\nNats-Time-Stamp: 2026-11-20T20:36:46.910548879Z\r\n"
@@ -42,6 +45,54 @@ def test_what_follows_in_a_page_is_compared_instead_of_parsed() -> None:
     for line in (b"X: 7", b"Nats-Sequence: x", b"Nats-Sequence: 7\r", b"Nats-Sequence: " + b"9" * 21):
         assert next_sequences([b"NATS/1.0\r\n" + line + ENDING % 5], 5) == []
     assert next_sequences([b"7" + ENDING % 5], 5) == []
+
+
+def one_by_one(headers: list[bytes], previous: int) -> list[int]:
+    """``next_sequences`` of each alone: then nothing is compared at once."""
+    sequences: list[int] = []
+    for header in headers:
+        found = next_sequences([header], sequences[-1] if sequences else previous)
+        if not found:
+            break
+        sequences += found
+    return sequences
+
+
+@pytest.mark.parametrize("first", [1, 999, 1_001, 9_960, 20_000, 10**20 - 10])
+def test_a_run_of_sequences_is_what_each_of_them_is(first: int) -> None:
+    headers = [block(seq, seq - 1, b"X: %b\r\n" % (b"x" * (seq % 3))) for seq in range(first, first + 50)]
+    expected = one_by_one(headers, first - 1)
+    assert [*next_sequences(headers, first - 1)] == expected
+    assert len(expected) == 50 if first < 10**19 else 10
+    headers[-2:-1] = []
+    assert [*next_sequences(headers, first - 1)] == expected[:48]
+    headers[20] = block(first + 20, first + 19).replace(b"Nats-Sequence: ", b"Nats-Sequence: +")
+    assert [*next_sequences(headers, first - 1)] == expected[:20]
+
+
+def test_a_run_is_compared_and_not_parsed() -> None:
+    headers = [block(seq, seq - 1) for seq in range(1_500, 2_500)]
+    assert next_sequences(headers, 1_499) == range(1_500, 2_500)
+    spoofed = block(1_600, 1_599, b"Nats-Sequence: 1600\r\n").replace(
+        b"Sequence: 1600\r\nNats-T", b"Sequence: 1601\r\nNats-T"
+    )
+    assert next_sequences([*headers[:100], spoofed, *headers[101:]], 1_499) == [*range(1_500, 1_600), 1_601]
+
+
+@given(pages())
+def test_a_page_at_once_is_what_it_is_message_by_message(page: tuple[list[bytes], int]) -> None:
+    headers, previous = page
+    with patch("jsproto.grammar.stored._FEW", 2):
+        assert [*next_sequences(headers, previous)] == one_by_one(headers, previous)
+
+
+@given(st.integers(0, 3_000) | st.integers(10**20 - 3_000, 10**20 + 10), st.integers(0, 3_000))
+def test_numbers_are_formatted_by_the_thousand(first: int, count: int) -> None:
+    found = numbered(b"<", range(first, first + count), b"1>\n")
+    if not count or first < 1_000 or first + count > 10**20:
+        assert found is None
+    else:
+        assert found == b"".join(b"<%d1>\n" % number for number in range(first, first + count))
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])
