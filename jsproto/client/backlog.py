@@ -67,7 +67,7 @@ class Backlog:
         """Take up to ``most`` of them, in order."""
         messages: list[StoredMsg] = []
         for part in self._popped(most):
-            messages += stored_messages(zip(part.raw_headers, part.data, part.seqs, strict=True))
+            messages += stored_messages(part.raw_headers, part.data, part.seqs)
         return messages
 
     def pop_columns(self, most: int) -> StoredColumns:

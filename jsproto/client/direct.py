@@ -226,7 +226,7 @@ class DirectBatch(RowConversation):
                 return
             if self._page_count == self._page_asked or self._page_room < 0:
                 raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
-            self._keep(StoredColumns(NONE, [sequence], NONE, [message.payload], [header]))
+            self._keep(StoredColumns(NONE, [sequence], NONE, [message.payload], [header]), len(message.payload))
         except Error as error:
             self._fail(error)
 
@@ -256,14 +256,15 @@ class DirectBatch(RowConversation):
         if not count or self._page_count + count > self._page_asked:
             return 0
         del headers[count:], payloads[count:]
-        if self._page_room < sum(map(len, payloads)) - len(payloads[-1]):
+        size = sum(map(len, payloads))
+        if self._page_room < size - len(payloads[-1]):
             return 0
-        self._keep(columns or StoredColumns(NONE, sequences, NONE, payloads, headers))
+        self._keep(columns or StoredColumns(NONE, sequences, NONE, payloads, headers), size)
         return count
 
-    def _keep(self, columns: StoredColumns) -> None:
-        """These are the next messages of the page."""
-        self._page_room -= sum(map(len, columns.data))
+    def _keep(self, columns: StoredColumns, size: int) -> None:
+        """These are the next messages of the page, with ``size`` bytes of payload."""
+        self._page_room -= size
         self._page_count += len(columns.seqs)
         self._buffer.add(columns)
         self._floor = columns.seqs[-1]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain, compress, islice, repeat
+from itertools import compress, islice, repeat
 from operator import lt
-from typing import Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
@@ -108,10 +108,11 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
     """One behind the other."""
     if len(parts) == 1:
         return parts[0]
-    subjects, seqs, timestamps, data, raw_headers = zip(*parts, strict=True)
-    return StoredColumns(
-        [*chain(*subjects)], [*chain(*seqs)], [*chain(*timestamps)], [*chain(*data)], [*chain(*raw_headers)]
-    )
+    columns: tuple[list[Any], ...] = ([], [], [], [], [])
+    for part in parts:
+        for column, more in zip(columns, part, strict=True):
+            column += more
+    return StoredColumns(*columns)
 
 
 def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes], list[bytes]] | None:

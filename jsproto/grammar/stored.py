@@ -199,14 +199,11 @@ class StoredMsg:
         return value.decode("utf-8", "surrogateescape")
 
 
-def stored_messages(parts: Iterable[tuple[bytes, bytes, int]]) -> list[StoredMsg]:
-    """A StoredMsg of each header block, payload and sequence; at half the price of calling the class."""
-    messages: list[StoredMsg] = []
-    append, new = messages.append, object.__new__
-    for header, data, seq in parts:
-        message = new(StoredMsg)
+def stored_messages(headers: Sequence[bytes], data: Iterable[bytes], seqs: Iterable[int]) -> list[StoredMsg]:
+    """A StoredMsg of each header block, payload and sequence; at two thirds of the price of calling the class."""
+    messages = [*map(object.__new__, repeat(StoredMsg, len(headers)))]
+    for message, header, payload, seq in zip(messages, headers, data, seqs, strict=True):
         message._header = header
-        message.data = data
+        message.data = payload
         message.seq = seq
-        append(message)
     return messages

@@ -30,7 +30,7 @@ def test_a_plain_reply() -> None:
 
 def test_many_at_once_are_the_same() -> None:
     header = b"NATS/1.0\r\n" + PAGED + b"\r\n"
-    (message,) = stored_messages([(header, b"x", 7)])
+    (message,) = stored_messages([header], [b"x"], [7])
     assert repr(message) == repr(StoredMsg(header, b"x", 7)) == "<StoredMsg 7 'foo.A' 1 bytes>"
     assert (message.data, message.seq, message.num_pending, message.raw_headers) == (b"x", 7, 3, header)
 
