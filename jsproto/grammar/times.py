@@ -32,6 +32,9 @@ Point: TypeAlias = "int | datetime"
 MAX_DURATION: Final = 2**63 - 1
 """The longest duration of a server, in nanoseconds (Go's ``time.Duration``): 292 years."""
 
+_POINT: Final = ord(".")
+_Z: Final = ord("Z")
+_UNITS: Final[tuple[int, ...]] = tuple(10 ** (9 - digits) for digits in range(10))  # ns in a fraction of so many digits
 _SECOND: Final = 1_000_000_000
 _DAY: Final = 86_400
 _INFINITE: Final = float("inf")
@@ -99,9 +102,9 @@ def parse_timestamp(text: bytes | str) -> int:
     Digits of the fraction behind the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
-    fraction = raw[20:-1]
-    if raw[19:20] == b"." and raw.endswith(b"Z") and fraction.isdigit():  # as servers write it, nearly always
-        return _whole_second(raw[:19] + b"Z") + int(fraction[:9].ljust(9, b"0"))
+    digits = len(raw) - 21
+    if 0 < digits < 10 and raw[19] == _POINT and raw[-1] == _Z and (fraction := raw[20:-1]).isdigit():
+        return _whole_second(raw[:19]) + int(fraction) * _UNITS[digits]  # as servers write it, nearly always
     return _parse(raw)
 
 
@@ -119,8 +122,9 @@ def _parse(raw: bytes) -> int:
     return seconds * _SECOND + int(fraction[:9].ljust(9, b"0"))
 
 
-# What is read together was often stored within the same second.
-_whole_second: Final = lru_cache(64)(_parse)
+@lru_cache(64)  # what is read together was often stored within the same second
+def _whole_second(raw: bytes) -> int:
+    return _parse(raw + b"Z")
 
 
 def format_timestamp(stamp: int) -> str:
