@@ -81,13 +81,14 @@ def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None
 def test_the_buffer_of_a_read_is_used_again() -> None:
     script = """
 import resource, socket
-from jsproto_io._common import READ_AHEAD, new_session
+from jsproto_io._common import new_session
+from jsproto_io._wire import READ_SIZE
 new_session("nats://localhost", {})
 near, far = socket.socketpair()
 faults = []
 for _ in range(200):
     near.send(b"x")
-    far.recv(READ_AHEAD)
+    far.recv(READ_SIZE)
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(faults[-1] - faults[0])
 """
