@@ -23,6 +23,9 @@ UNKNOWN: Final = -1
 """Where a consumer stands that was not followed from its beginning, before it says so."""
 NEVER: Final = b"\n"
 """No reply subject starts like this: look at all of it."""
+MANY: Final = 16
+"""So many are worth being compared at once."""
+_DIGITS: Final = b"0123456789"
 
 
 @event
@@ -76,6 +79,11 @@ class Deliveries:
         They have the numbers that were next, are of rising sequences in the stream, and delivered for the first time.
         The last of them is the last one then.
         """
+        if len(replies) >= MANY and self._are_next(replies):
+            self.stream_seq += len(replies)
+            self.consumer_seq += len(replies)
+            self.following = self._form % (self.stream_seq + 1, self.consumer_seq + 1)
+            return len(replies)
         following, form, first_time = self.following, self._form, self._head + b"1."
         stream_seq, consumer_seq = self.stream_seq, self.consumer_seq
         try:
@@ -94,6 +102,24 @@ class Deliveries:
         count = consumer_seq - self.consumer_seq
         self.following, self.stream_seq, self.consumer_seq = following, stream_seq, consumer_seq
         return count
+
+    def _are_next(self, replies: Sequence[bytes]) -> bool:
+        """Whether each of these starts as the next one does, with numbers of as many digits: nearly always so.
+
+        What they must start with is written for all of them, and compared, at once: that takes a third of the time.
+        """
+        start, count = self.following, len(replies)
+        if start == NEVER:
+            return False
+        last = self._form % (self.stream_seq + count, self.consumer_seq + count)
+        length = len(start)
+        if len(last) != length or not replies[-1].startswith(last):
+            return False
+        starts = bytearray(start * count)
+        end = length - len(b".")
+        _count_up(starts, end, length, self.consumer_seq + 1, count)
+        _count_up(starts, start.rindex(b".", 0, end), length, self.stream_seq + 1, count)
+        return b"".join([reply[:length] for reply in replies]) == starts
 
     def delivered(self, reply: bytes) -> Break | None:
         """A message has come with the reply subject ``reply``; says what is wrong with its number, if anything.
@@ -127,3 +153,18 @@ class Deliveries:
         if next_one == expected or self.consumer_seq == UNKNOWN:
             return None
         return Break(expected, next_one)
+
+
+def _count_up(records: bytearray, end: int, length: int, first: int, count: int) -> None:
+    """In ``count`` records of ``length`` bytes, make of the number ``first`` that ends before ``end`` the next ones.
+
+    All have as many digits.
+    """
+    place, last = 1, first + count - 1
+    records[end - 1 :: length] = (_DIGITS * (count // 10 + 2))[first % 10 :][:count]
+    while first // (10 * place) != last // (10 * place):  # this digit changes, too
+        place *= 10
+        end -= 1
+        values = range(first // place, last // place + 1)
+        column = b"".join([_DIGITS[value % 10 : value % 10 + 1] * place for value in values])
+        records[end - 1 :: length] = column[first % place :][:count]

@@ -73,6 +73,29 @@ def test_many_at_once_come_to_the_same(steps: list[tuple[int, int, int]], v2: bo
         assert not replies[count].startswith(one_by_one.following)
 
 
+@pytest.mark.parametrize("start", [(1, 1), (990, 990), (7, 9_990), (123, 98_765)])  # they may get another digit
+@pytest.mark.parametrize("odd", [None, 16, 700, 1_199])
+@pytest.mark.parametrize("v2", [False, True])
+def test_very_many_at_once_come_to_the_same(start: tuple[int, int], odd: int | None, v2: bool) -> None:
+    consumer_seq, stream_seq = start
+    replies = [reply(consumer_seq + number, stream_seq + number, v2=v2) for number in range(1, 1_200)]
+    if odd is not None:
+        replies[odd - 1] = reply(consumer_seq + odd + 1, stream_seq + odd, v2=v2)
+    deliveries = Deliveries(consumer_seq - 1)
+    assert deliveries.delivered(reply(consumer_seq, stream_seq, v2=v2)) is None
+    count = len(replies) if odd is None else odd - 1
+    assert deliveries.follow(replies) == count
+    assert (deliveries.consumer_seq, deliveries.stream_seq) == (consumer_seq + count, stream_seq + count)
+    assert reply(consumer_seq + count + 1, stream_seq + count + 1, v2=v2).startswith(deliveries.following)
+
+
+def test_many_at_once_behind_a_lost_one_are_looked_at_again() -> None:
+    deliveries = Deliveries()
+    assert deliveries.delivered(reply(1)) is None
+    assert deliveries.heartbeat(2) == Break(2, 3)
+    assert deliveries.follow([reply(number) for number in range(3, 40)]) == 37
+
+
 def test_many_at_once_are_looked_at_one_by_one_as_long_as_nothing_is_known() -> None:
     deliveries = Deliveries()
     assert deliveries.follow([reply(1), reply(2)]) == 0
