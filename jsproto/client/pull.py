@@ -775,7 +775,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._remove(fetch)
         fetch.done.succeed(None)
         self._outbox.completed(fetch.done)
-        self._outbox.rearm(self)
+        # It is not rearmed: a driver that wakes too early once is cheaper than one that is told of each fetch twice.
 
     def _fail(self, fetch: Fetch, error: Error) -> None:
         self._remove(fetch)

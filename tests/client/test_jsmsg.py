@@ -259,6 +259,9 @@ class Embedded:
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         self.sent.append((subject, payload))
 
+    def flush(self) -> None:
+        self.sent.append(("", b""))
+
 
 def test_in_another_client() -> None:
     outbox: Any = Embedded()
@@ -267,4 +270,4 @@ def test_in_another_client() -> None:
     acker.receive(Msg(b"a", b"1", None, None, b""), 0.0)
     messages = [acker.message(Msg(b"a", b"1", reply, None, b"")) for _ in range(2)]
     assert acker.ack_many(messages) == 2
-    assert outbox.sent == [(reply.decode(), b"+ACK")] * 2
+    assert outbox.sent == [*[(reply.decode(), b"+ACK")] * 2, ("", b"")]  # together, and at once

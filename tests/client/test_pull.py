@@ -65,6 +65,28 @@ def test_a_fetch_asks_once_and_ends_with_its_last_message() -> None:
     assert pulling.consumer.deadline() is None
 
 
+def test_whoever_drives_is_not_told_of_the_end_of_each_fetch() -> None:
+    pulling = Pulling()
+    first = pulling.fetch(1)
+    deadline = pulling.session.deadline()
+    pulling.messages(b"1")
+    assert first.done.done
+    assert pulling.session.deadline() == deadline
+    pulling.now += 1.0
+    fetch = pulling.fetch(1)  # whoever sleeps until then need not be woken
+    later = pulling.session.deadline()
+    assert deadline is not None
+    assert later is not None
+    assert later > deadline
+    pulling.messages(b"2")
+    assert pulling.taken(fetch) == [b"2"]
+    assert len(pulling.requests()) == 2
+    pulling.now = later
+    pulling.session.handle_timeout(pulling.now)  # nothing is due, and nothing is left to wait for but the link
+    assert pulling.published() == []
+    assert pulling.session.deadline() != later
+
+
 @pytest.mark.parametrize("v2", [False, True])
 def test_both_versions_of_ack_subjects_are_messages(v2: bool) -> None:
     pulling = Pulling(v2=v2)

@@ -180,7 +180,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
-        return await self._connection._call_with_room(self._acknowledge(messages), lazily=True)
+        return await self._connection._call_with_room(self._acknowledge(messages))
 
     async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of the consumer. ConsumerNotFoundError."""

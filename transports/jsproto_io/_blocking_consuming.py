@@ -180,7 +180,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
     def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
-        return self._connection._call_with_room(self._acknowledge(messages), lazily=True)
+        return self._connection._call_with_room(self._acknowledge(messages))
 
     def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of the consumer. ConsumerNotFoundError."""

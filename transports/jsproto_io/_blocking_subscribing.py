@@ -162,7 +162,7 @@ class PushSubscription(PushSubscriptionBase):
     def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of these that are not settled, in one write; returns how many that were."""
         wanted = list(messages)
-        return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted), lazily=True)
+        return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted))
 
     def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of the consumer. ConsumerNotFoundError."""
