@@ -90,6 +90,13 @@ def test_the_report_shows_every_job_and_contender() -> None:
     assert "\n".join(report.lines([], 1_000_000, 100, SMALL)).count("not measured") == 10
 
 
+def test_the_report_says_how_fast_the_machine_was() -> None:
+    runs = [run(report.CALIBRATION, "python", python=python) for python in (0.25, 0.5, 0.24)]
+    lines = [*report.lines(runs, 1_000_000, 100, SMALL)]
+    assert lines[1].startswith("a pass of the calibration loop: 0.250 us, 0.240 to 0.500; ")
+    assert "calibration" not in "\n".join(lines[2:])
+
+
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from tests.spark.conftest import data_of, fill, started
 from tests.spark.failing import ROW, Failing
 
 ROWS: Final = 20_000
-LOT: Final = 250  # rows of an Arrow batch: by default a task would have all of its rows in one
+LOT: Final = 100  # rows of an Arrow batch: by default a task would store all of its rows at once
 SOON: Final = 0.05  # seconds
 
 

@@ -34,7 +34,7 @@ from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.options import Connecting, OptionError, write_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
-from pyspark_jetstream.rows import RowError
+from pyspark_jetstream.rows import LOT, LOT_BYTES, RowError, Target, lots_of
 from pyspark_jetstream.schema import HEADERS_TYPE
 from tests.integration.cluster import paused
 from tests.spark.conftest import Made, data_of, fill
@@ -608,6 +608,28 @@ def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
     batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1", "x.y"], "data": [None, "x"]})
     with pytest.raises(RowError, match=f"row 1: stream {name} does not take subject 'x.y'"):
         writer.write(iter([batch]))
+
+
+def test_a_lot_is_several_arrow_batches() -> None:
+    """As many as there are, up to a number or a size; a row's number counts those of all lots."""
+
+    def lots(*batches: pa.RecordBatch) -> list[list[Any]]:
+        return [[*lot] for lot in lots_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63))]
+
+    found = [*rows("s", 1, 700 * (LOT + 1))]
+    empty = found[0].slice(0, 0)
+    expected = [(f"s.{n % 10}", b"%d" % n) for n in range(1, 700 * (LOT + 1) + 1)]
+    assert lots(*found) == [expected[: 700 * LOT], expected[700 * LOT :]]
+    assert lots(*found[:2], empty) == [expected[:1_400]]
+    assert lots() == lots(*[empty] * (LOT + 1)) == []
+    large = pa.RecordBatch.from_pydict({"subject": ["s.1", "s.2"], "data": ["x" * (LOT_BYTES // 2), ""]})
+    assert [[len(data) for _, data in lot] for lot in lots(large, large, found[0].slice(0, 1))] == [
+        [LOT_BYTES // 2, 0] * 2,
+        [1],
+    ]
+    wrong = pa.RecordBatch.from_pydict({"subject": ["s.1", "x"], "data": ["", ""]})
+    with pytest.raises(RowError, match=f"row {700 * (LOT + 1) + 1}: stream S does not take subject 'x'"):
+        lots(*found, wrong)
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         delivery=given.parsed("delivery", _delivery, "fast"),
         msg_id_prefix=given.text("msgIdPrefix"),
         flow=given.count("flow", DEFAULT_FLOW, MAX_FLOW),
-        max_outstanding_acks=given.count("maxOutstandingAcks", 2, 3),
+        max_outstanding_acks=given.count("maxOutstandingAcks", 3, 3),
         marker_subject=given.parsed("markerSubject", _subject, None),
         ignore_extra_columns=given.flag("ignoreExtraColumns", False),
     )

@@ -1,7 +1,8 @@
 """Rows of a DataFrame as messages.
 
-Rules: what all rows of an Arrow batch have in common is looked at once. A row that cannot be stored fails the task with
-its number, before anything of its Arrow batch is sent.
+Rules: what all rows of a lot have in common is looked at once, and a lot is several of Spark's Arrow batches, because
+each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, before anything
+of its lot is sent.
 
 Not here: sending (``delivery``), the types of columns (``schema``).
 """
@@ -22,6 +23,8 @@ from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
 
 TTL: Final = "Nats-TTL"
 MAX_KNOWN_SUBJECTS: Final = 100_000
+LOT: Final = 5  # Arrow batches, unless they have so many bytes before
+LOT_BYTES: Final = 8 * 1024 * 1024
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
 _HEADERS: Final = frozenset({"headers", *_IN_HEADERS})
 
@@ -42,13 +45,30 @@ class RowError(RuntimeError):
 def lots_of(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target
 ) -> Iterator[Sequence[Row]]:
-    """The rows of each Arrow batch: (subject, payload), with headers where there are any. RowError."""
+    """The rows, lot by lot: (subject, payload), with headers where there are any. RowError."""
     before = 0
     taken = _Taken(target)
+    for lot in _together(batches):
+        yield _rows(lot, names, subject, taken, before)
+        before += lot.num_rows
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches."""
+    found: list[pa.RecordBatch] = []
     for batch in batches:
-        if batch.num_rows:
-            yield _rows(batch, names, subject, taken, before)
-        before += batch.num_rows
+        found.append(batch)
+        if len(found) == LOT or sum(each.nbytes for each in found) >= LOT_BYTES:
+            yield from _joined(found)
+            found = []
+    if found:
+        yield from _joined(found)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As one, unless it would be too large for Arrow; none when there are no rows."""
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 class _Taken:

@@ -148,7 +148,10 @@ class BatchBuilder:
 
 
 def _chained(columns: Iterable[Sequence[Any]]) -> list[Any]:
-    return [value for column in columns for value in column]
+    values: list[Any] = []
+    for column in columns:
+        values += column
+    return values
 
 
 def _texts(columns: Iterable[Sequence[bytes]]) -> pa.Array:

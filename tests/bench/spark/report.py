@@ -11,6 +11,7 @@ from typing import Final
 from tests.bench.report import aligned
 
 JOBS: Final = {"read": "reading by Direct Get", "write": "writing by fast ingest"}
+CALIBRATION: Final = "calibration"  # the job that is none: a fixed loop, which says how fast the machine is meanwhile
 CONTENDERS: Final = {"plain": "the library alone", "spark": "Spark", "tuples": "Spark, row tuples"}
 
 RATE: Final = {"read": 0.8, "write": 0.85}  # times that of the library alone, at least
@@ -92,6 +93,10 @@ def lines(runs: Sequence[Measured], rows: int, size: int, small: int) -> Iterato
     """The whole report: of ``rows`` of ``size`` bytes, and of jobs of ``small`` rows."""
     found = medians(runs)
     yield f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()}"
+    loops = sorted(run.python / run.rows * MILLION for run in runs if run.job == CALIBRATION)
+    if loops:
+        span = f"{median(loops):.3f} us, {loops[0]:.3f} to {loops[-1]:.3f}"
+        yield f"a pass of the calibration loop: {span}; compare figures only where it says the same"
     for job, title in JOBS.items():
         yield ""
         yield f"{title}: {rows:,} messages of {size} B; CPU seconds for each million"

@@ -21,17 +21,19 @@ from pyspark.sql import functions as f
 from jsproto_io import sync
 from jsproto_io.nats_server import NatsServer
 from pyspark_jetstream import JetStreamDataSource
+from tests.bench.core import calibration
 from tests.bench.series import BenchError, rotated
 from tests.bench.spark import processes, tuples
 from tests.bench.spark.plain import SUBJECTS
 from tests.bench.spark.processes import Spent
-from tests.bench.spark.report import CONTENDERS, JOBS, Measured
+from tests.bench.spark.report import CALIBRATION, CONTENDERS, JOBS, Measured
 from tests.bench.task import FLOW, WARM_UP_STREAM, Sample, subject_of
 
 PARALLEL: Final = 2  # tasks at a time
 STORED: Final = "STORED"
 SMALL: Final = 1  # rows of the job that shows what a job costs before its first row
 WARM: Final = 20_000  # rows of the first jobs, which are not measured
+PASSES: Final = 1_000_000  # of the calibration loop
 RUN_WITHIN: Final = 600.0  # seconds
 _FORMATS: Final = {"spark": JetStreamDataSource.name(), "tuples": tuples.NAME}
 
@@ -68,6 +70,7 @@ def runs_of(plan: Plan, tell: Callable[[str], None]) -> list[Measured]:
         for number in range(plan.rounds):
             tell(f"round {number + 1} of {plan.rounds}")
             for job in JOBS:
+                found.append(calibrated(plan.size))
                 found += [bench.measured(job, name, plan.rows) for name in rotated(contenders, number)]
                 found += [bench.measured(job, name, SMALL) for name in contenders if name != "plain"]
         for rows in plan.sizes:
@@ -76,6 +79,15 @@ def runs_of(plan: Plan, tell: Callable[[str], None]) -> list[Measured]:
                 for _ in range(plan.rounds if rows < plan.rows else 1):
                     found += [bench.measured(job, "spark", rows) for job in JOBS]
         return found
+
+
+def calibrated(size: int) -> Measured:
+    """How fast this machine is just now."""
+    loop = calibration(PASSES, size)
+    before, started = time.process_time(), time.perf_counter()
+    loop()
+    seconds, cpu = time.perf_counter() - started, time.process_time() - before
+    return Measured(CALIBRATION, "python", PASSES, seconds, cpu, 0.0, 0.0, 0.0)
 
 
 @contextmanager
