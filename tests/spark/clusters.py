@@ -1,6 +1,6 @@
 """What takes a cluster: a standalone master and two workers, Spark Connect, and what goes wrong there.
 
-``pytest --no-cov tests/spark/clusters.py`` runs it, in ten to thirty minutes; a run of everything does not. It starts
+``pytest --no-cov tests/spark/clusters.py`` runs it, in about 25 minutes; a run of everything does not. It starts
 and ends the processes of its cluster, on loopback.
 """
 
@@ -23,16 +23,22 @@ from pyspark.sql import SparkSession
 
 from jsproto_io.sync import connect
 from pyspark_jetstream import register
+from tests.integration.cluster import Cluster, paused
 from tests.spark import failing, following, jobs
 from tests.spark.conftest import Made, data_of, fill
 from tests.spark.copying import check_copies, copy_with_faults, small_lots
 from tests.spark.standalone import HOST, ROOT, Standalone, run, zipped
+from tests.spark.test_replicas import made
 
 if TYPE_CHECKING:
     from jsproto_io.nats_server import NatsServer
     from jsproto_io.sync import JetStream
 
 pytestmark = pytest.mark.spark
+
+with_connect = pytest.mark.skipif(
+    find_spec("grpc") is None, reason="Spark Connect needs pip install 'pyspark[connect]'"
+)
 
 JOBS = Path(jobs.__file__)
 FAILING = Path(failing.__file__)
@@ -78,6 +84,18 @@ def session(cluster: Standalone, code: Path) -> Iterator[Callable[..., SparkSess
             each.stop()
 
 
+@pytest.fixture
+def remote(cluster: Standalone, code: Path) -> Iterator[SparkSession]:
+    """A session of this process on the cluster, by Spark Connect."""
+    with pytest.MonkeyPatch.context() as patch, cluster.connect_server() as url:
+        patch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # as PySpark does, but not for good
+        spark = SparkSession.builder.remote(url).getOrCreate()
+        spark.addArtifacts(str(code), pyfile=True)
+        register(spark)
+        yield spark
+        spark.stop()
+
+
 def check_jobs(printed: str, js: JetStream, target: str, code: Path) -> dict[str, Any]:
     """The jobs have read everything, and stored it by each delivery, once from a batch and once from a query."""
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
@@ -98,7 +116,7 @@ def test_jobs_with_their_code_in_a_zip(
     assert code.name in found["driver"]
 
 
-@pytest.mark.skipif(find_spec("grpc") is None, reason="Spark Connect needs pip install 'pyspark[connect]'")
+@with_connect
 def test_jobs_through_spark_connect(
     cluster: Standalone, code: Path, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path
 ) -> None:
@@ -109,10 +127,13 @@ def test_jobs_through_spark_connect(
 
 
 @pytest.mark.parametrize("delivery", jobs.DELIVERIES)
+@pytest.mark.parametrize("way", ["driver", pytest.param("connect", marks=with_connect)])
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")  # which Spark Connect needs
 def test_faults(
-    session: Any,
+    request: pytest.FixtureRequest,
     server_for: Callable[..., NatsServer],
     tmp_path: Path,
+    way: str,
     delivery: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -123,10 +144,27 @@ def test_faults(
             nc.jetstream().create_stream(
                 name, subjects=[f"{name}.>"], allow_direct=True, allow_batched=True, allow_atomic=True
             )
-    stored = copy_with_faults(session(), server, "ORIGIN", "TARGET", delivery, tmp_path, FAULTS, 5)
+    spark = request.getfixturevalue("remote") if way == "connect" else request.getfixturevalue("session")()
+    stored = copy_with_faults(spark, server, "ORIGIN", "TARGET", delivery, tmp_path, FAULTS, 5)
     twice = check_copies(stored, delivery, FAULTS, 5)
     with capsys.disabled():
-        print(f"\n{delivery}: {len(stored)} rows, {stored.total()} stored, {twice} more often than once ({FAULTS})")
+        print(f"\n{delivery} by {way}: {len(stored)} rows, {stored.total()} stored, {twice} twice or more ({FAULTS})")
+
+
+def test_a_replica_stands_still(session: Any) -> None:
+    """Two of three servers are enough for the jobs of a cluster, though the third one is asked, and is silent."""
+    with Cluster() as three:
+        _, follower = made(three, "STILL")
+        options = {"servers": ",".join([follower.url, *three.urls]), "stream": "STILL", "requestTimeout": "3s"}
+        options["nats.connectTimeout"] = "0.5"
+        numbers = session().range(1, ROWS + 1, 1, 2)
+        rows = numbers.selectExpr("concat('STILL.', id % 3) subject", "cast(id as string) data")
+        with paused(follower):
+            writer = rows.write.format("jetstream").options(**options, delivery="atomic", markerSubject="STILL")
+            writer.mode("append").save()
+            options["fetch.numRetries"] = "100"
+            read = session().read.format("jetstream").options(**options, minPartitions="4").load()
+            assert sorted(int(row.data) for row in read.select("data").collect()) == [*range(1, ROWS + 1)]
 
 
 def test_ten_drivers_killed_at_random_moments(
