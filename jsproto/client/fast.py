@@ -63,7 +63,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
-PublishRun: TypeAlias = Callable[[Sequence[Any], dict[str, bytes], bytes, int], int]
+PublishRun: TypeAlias = Callable[[Sequence[Any], bytes, int], int]
 Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
@@ -77,7 +77,7 @@ COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the co
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
 
 
-def _no_run(messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, first: int) -> int:
+def _no_run(messages: Sequence[Any], reply: bytes, first: int) -> int:
     """What an outbox without ``publish_run`` takes at once; see ``Session.publish_run``."""
     return 0
 
@@ -100,7 +100,7 @@ class FastPublisher(Conversation):
     """
 
     __slots__ = (
-        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_forms", "_gap", "_idle_limit",
+        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
         "_inbox", "_is_linked", "_kept", "_limit", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
         "_sent_at", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
@@ -142,7 +142,6 @@ class FastPublisher(Conversation):
         self._outbox = outbox
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
-        self._forms: dict[str, bytes] = {}
         self._publish_run: PublishRun = getattr(outbox, "publish_run", _no_run)
         self._gap = gap
         self._window = AckWindow(flow, max_outstanding_acks)
@@ -257,7 +256,7 @@ class FastPublisher(Conversation):
         sequence = before
         try:
             form = self._reply.replace(b"%", b"%%") + b"%d.1.$FI"
-            sequence += self._publish_run(run, self._forms, form, sequence + 1)
+            sequence += self._publish_run(run, form, sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
                 block = None if headers is None else encode_headers(headers)

@@ -27,7 +27,7 @@ Not here: TLS itself, opening sockets.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
@@ -58,6 +58,7 @@ from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
 from jsproto.wire.frames import Delivered, Msg, Row
 from jsproto.wire.limits import MAX_CONTROL_LINE
+from jsproto.wire.runs import encode_numbered, encode_run, line
 
 T = TypeVar("T")
 
@@ -71,15 +72,6 @@ DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO sa
 
 def _decoded(message: Msg) -> Msg:
     return message
-
-
-class _Columns(NamedTuple):
-    """Messages without headers; what lines to each subject begin with, without and with headers; sizes of payloads."""
-
-    subjects: Sequence[str]
-    payloads: Sequence[bytes]
-    heads: dict[str, tuple[bytes, bytes]]
-    sizes: set[int]
 
 
 class Session:
@@ -105,6 +97,7 @@ class Session:
         self._urgent = False
         self._timers = Timers()
         self._heads: dict[str, tuple[bytes, bytes]] = {}
+        self._lines: dict[str, bytes] = {}  # the same for many messages at once
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._pings: list[Ticket[float]] = []  # asked for while there is no link
@@ -441,97 +434,77 @@ class Session:
         end = b" %d\r\n%b\r\n" % (len(payload), payload)
         self._write(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
 
-    def publish_run(self, messages: Sequence[Any], forms: dict[str, bytes], reply: bytes, first: int) -> int:
+    def publish_run(self, messages: Sequence[Any], reply: bytes, first: int) -> int:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
 
         They are ``(subject, payload)`` and their replies count up: ``reply`` has a ``%d`` for the number, ``first`` is
         that of the first one. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
-        ``publish``, which raises if it must. ``forms`` is the caller's, empty at first: it keeps the finished part of
-        the line for each subject.
+        ``publish``, which raises if it must.
         """
-        if len(forms) >= MAX_CACHED_SUBJECTS:
-            forms.clear()
-
-        def encode(columns: _Columns) -> list[bytes]:
-            subjects, payloads, heads, sizes = columns
-            for subject in heads.keys() - forms:
-                forms[subject] = heads[subject][0].replace(b"%", b"%%") + reply
-            numbers = range(first, first + len(payloads))
-            if len(heads) == len(sizes) == 1:
-                form = b"%b %d\r\n%%b\r\n" % (forms[subjects[0]], len(payloads[0]))
-                return [_filled(form * len(numbers), numbers, payloads)]
-            form = b" %d\r\n%b\r\n".join([*map(forms.__getitem__, subjects), b""])
-            return [_filled(form, numbers, [*map(len, payloads)], payloads)]
-
-        columns = self._publish_columns(messages, self._max_payload, encode)
-        return 0 if columns is None else len(columns.payloads)
+        return len(
+            self._publish_columns(
+                messages, self._max_payload, lambda lines, payloads: [encode_run(lines, payloads, reply, first)]
+            )
+        )
 
     def publish_numbered(self, messages: Sequence[Any], block: bytes, first: int, subjects: set[str]) -> int:
         """``publish_run`` for messages without replies that are numbered in their header blocks.
 
         ``block`` has a ``%d`` for the number, ``first`` is that of the first one. Adds to ``subjects`` where they go.
         """
-
-        def encode(columns: _Columns) -> list[bytes]:
-            names, payloads, heads, sizes = columns
-            pieces: list[bytes] = []
-            at = 0
-            while at < len(payloads):  # as many as have numbers of one length, and so header blocks
-                number = first + at
-                numbers = range(number, min(first + len(payloads), 10 ** len(str(number))))
-                run, size = slice(at, at + len(numbers)), len(block % number)
-                forms = {name: b"%b%d " % (head.replace(b"%", b"%%"), size) for name, (_, head) in heads.items()}
-                if len(heads) == len(sizes) == 1:
-                    form = b"%b%d\r\n%b%%b\r\n" % (forms[names[0]], size + len(payloads[0]), block)
-                    pieces.append(_filled(form * len(numbers), numbers, payloads[run]))
-                else:
-                    form = (b"%%d\r\n%b%%b\r\n" % block).join([*map(forms.__getitem__, names[run]), b""])
-                    totals = [size + len(payload) for payload in payloads[run]]
-                    pieces.append(_filled(form, totals, numbers, payloads[run]))
-                at = run.stop
-            return pieces
-
-        columns = self._publish_columns(messages, self._max_payload - len(block) - MAX_DIGITS, encode)
-        if columns is None:
-            return 0
-        subjects.update(columns.heads)
-        return len(columns.payloads)
+        written = self._publish_columns(
+            messages,
+            self._max_payload - len(block) - MAX_DIGITS,
+            lambda lines, payloads: encode_numbered(lines, payloads, block, first),
+        )
+        subjects.update(written)
+        return len(written)
 
     def _publish_columns(
-        self, messages: Sequence[Any], largest: int, encode: Callable[[_Columns], list[bytes]]
-    ) -> _Columns | None:
-        """Queue, as ``encode`` writes them, the messages at the front that need no second look; returns them.
+        self, messages: Sequence[Any], largest: int, encode: Callable[[list[bytes], Sequence[bytes]], list[bytes]]
+    ) -> Sequence[str]:
+        """Queue, as ``encode`` writes them, the messages at the front that need no second look; returns their subjects.
 
         Nearly always that is all of them, so this is what is tried first.
         """
         room = self.options.pending_size - self._pending
         if room < 0 or self.closed:
-            return None
+            return ()
         largest = min(largest, SPLIT_WRITES_AT)
-        columns = self._columns(messages, largest)
-        pieces = [] if columns is None else encode(columns)
-        if columns is None or sum(map(len, pieces)) > room:
-            columns = self._columns(messages[: self._plain(messages[: room // LONGEST_LINE + 1], largest)], largest)
-            pieces = [] if columns is None else encode(columns)
+        subjects, pieces = self._encode_all(messages, largest, encode)
+        if not subjects or sum(map(len, pieces)) > room:
+            plain = self._plain(messages[: room // LONGEST_LINE + 1], largest)
+            subjects, pieces = self._encode_all(messages[:plain], largest, encode)
         self._writes += pieces
         self._pending += sum(map(len, pieces))
-        return columns
+        return subjects
 
-    def _columns(self, messages: Sequence[Any], largest: int) -> _Columns | None:
-        """Of ``messages`` column by column; None when there are none, or one of them needs a second look."""
+    def _encode_all(
+        self, messages: Sequence[Any], largest: int, encode: Callable[[list[bytes], Sequence[bytes]], list[bytes]]
+    ) -> tuple[Sequence[str], list[bytes]]:
+        """The subjects and the bytes of ``messages``; none when there are none, or one of them needs a second look."""
         try:
             if type(messages) is MessageColumns:
                 subjects, payloads = messages.subjects, messages.payloads
             else:
                 subjects = [subject for subject, _ in messages]
                 payloads = [payload for _, payload in messages]
-            sizes = set(map(len, payloads))
-            if max(sizes) > largest or not _ONLY_BYTES.issuperset(map(type, payloads)):
-                return None
-            heads = {subject: self._heads.get(subject) or self._check_head(subject) for subject in set(subjects)}
+            if max(map(len, payloads)) > largest or not _ONLY_BYTES.issuperset(map(type, payloads)):
+                return (), []
+            return subjects, encode(self._lines_of(subjects), payloads)
         except (TypeError, ValueError, LocalProtocolError):  # no pairs, or nothing that can be published
-            return None
-        return _Columns(subjects, payloads, heads, sizes)
+            return (), []
+
+    def _lines_of(self, subjects: Sequence[str]) -> list[bytes]:
+        lines = self._lines
+        try:
+            return [*map(lines.__getitem__, subjects)]
+        except KeyError:
+            new = {subject: line(check_subject(subject)) for subject in set(subjects).difference(lines)}
+        if len(lines) >= MAX_CACHED_SUBJECTS:
+            lines.clear()
+        lines |= new
+        return [lines.get(subject) or line(check_subject(subject)) for subject in subjects]
 
     def _plain(self, messages: Sequence[Any], largest: int) -> int:
         """How many messages at the front need no second look."""
@@ -540,8 +513,7 @@ class Session:
             for subject, payload in messages:
                 if len(payload) > largest or type(payload) is not bytes:
                     break
-                if subject not in self._heads:
-                    self._check_head(subject)
+                self._lines_of((subject,))
                 count += 1
         except (TypeError, ValueError, LocalProtocolError):
             pass
@@ -770,15 +742,6 @@ class Session:
         except Error as error:
             ticket.fail(error)
         self.completed(ticket)
-
-
-def _filled(form: bytes, *columns: Sequence[object]) -> bytes:
-    """``form``, which has all fields of all messages, filled with one column for each field of a message."""
-    width = len(columns)
-    fields: list[object] = [None] * (width * len(columns[0]))
-    for place, column in enumerate(columns):
-        fields[place::width] = column
-    return form % tuple(fields)
 
 
 def _copied(payload: object) -> bytes:

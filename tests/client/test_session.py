@@ -346,10 +346,9 @@ STOPS: list[Any] = [
 def test_a_run_of_plain_messages_is_queued_at_once() -> None:
     harness = Harness(info={"max_payload": 100})
     session = harness.session
-    forms: dict[str, bytes] = {}
 
     def run(*messages: Any) -> int:
-        return session.publish_run(messages, forms, b"r%%.%d", 8)
+        return session.publish_run(messages, b"r%%.%d", 8)
 
     assert run() == run(("a b", b"1")) == 0
     assert run(("a%", b"1"), ("a%", b""), ("b", b"x")) == 3
@@ -363,10 +362,9 @@ def test_a_run_of_plain_messages_is_queued_at_once() -> None:
 
 def test_a_run_in_columns_is_queued_as_publish_would() -> None:
     harness = Harness(info={"max_payload": 100}, pending_size=60 * 100)
-    forms: dict[str, bytes] = {}
 
     def run(first: int, subjects: list[Any], payloads: list[Any]) -> int:
-        return harness.session.publish_run(MessageColumns(subjects, payloads), forms, b"r%%.%d", first)
+        return harness.session.publish_run(MessageColumns(subjects, payloads), b"r%%.%d", first)
 
     assert run(8, ["a%", "b", "a%"], [b"1", b"", b"x" * 100]) == 3
     assert run(11, ["b", "c"], [b"2", b"3"]) == 2
@@ -388,16 +386,16 @@ def test_a_run_ends_with_the_room_for_it() -> None:
     harness.session.publish_message("a", b"x")
     harness.sent()
     messages = [("a", b"x" * 1_000)] * 100
-    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 4
+    assert harness.session.publish_run(messages, b"r.%d", 1) == 4
     for _ in range(20):
-        harness.session.publish_run(messages, {}, b"r.%d", 1)
+        harness.session.publish_run(messages, b"r.%d", 1)
     assert harness.session._pending <= 4 * LONGEST_LINE
     while harness.session._pending <= 3 * LONGEST_LINE:
         harness.session.publish_message("a", b"x" * 1_000)
-    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 0
+    assert harness.session.publish_run(messages, b"r.%d", 1) == 0
     harness.sent()
     harness.session.close(harness.now)
-    assert harness.session.publish_run(messages, {}, b"r.%d", 1) == 0
+    assert harness.session.publish_run(messages, b"r.%d", 1) == 0
 
 
 def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
@@ -464,7 +462,7 @@ def test_runs_are_queued_as_publish_would(lot: list[Any], times: int, first: int
             taken = at_once.session.publish_numbered(rows, block, first, written)
             assert written == {subject for subject, _ in messages[:taken]}
         else:
-            taken = at_once.session.publish_run(rows, {}, b"r%%.%d", first)
+            taken = at_once.session.publish_run(rows, b"r%%.%d", first)
         assert taken == plain if pending_size > 60 else taken <= plain
         for number, (subject, payload) in enumerate(messages[:taken], first):
             how = (None, block % number) if numbered else (b"r%%.%d" % number, None)
