@@ -20,7 +20,8 @@ import pytest
 from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, TimeoutError
 from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
-from jsproto.wire.frames import Ping, Pub
+from jsproto.wire.frames import Ping, Pub, Sub
+from jsproto_io import _turns
 from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
@@ -308,6 +309,71 @@ def test_ctrl_c_strikes_when_the_state_is_whole(
             round_and_round()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert sub.next_msg(timeout=5).data == b"x"
+        assert nc.flush() >= 0
+
+
+def strike_sleeping(thread: int) -> None:
+    """Ctrl-C for a thread that is about to sleep: if it came just before, Python would notice only afterwards."""
+    threading.Event().wait(0.1)
+    signal.pthread_kill(thread, signal.SIGINT)
+
+
+def test_ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_turns, "GRACE", 30.0)  # it is the reader's turn only when it is called
+    main = threading.get_ident()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        until(lambda: nc._turns.pump == main and nc._asleep_until > 0)
+
+    def strike() -> None:
+        until(lambda: main in nc._turns.parked and nc._turns.pump == nc._turns.reader)
+        strike_sleeping(main)
+
+    with FakeServer(script) as server, connect(server.url) as nc, ThreadPoolExecutor(1) as pool:
+        sub = nc.subscribe("a")
+        struck = pool.submit(strike)
+        began = monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            sub.next_msg(timeout=10)
+        assert monotonic() < began + 8
+        struck.result()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_ends_the_wait_of_a_callback_in_a_wait() -> None:
+    main = threading.get_ident()
+    nested = threading.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ServerInfoChanged):
+            nested.set()
+            sub.next_msg(timeout=10)
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        peer.info(ldm=True)
+        peer.expect(Ping)
+        peer.send(PONG + PONG)
+        peer.serve()
+
+    def strike() -> None:
+        until(lambda: nested.is_set() and nc._asleep_until > 0)
+        strike_sleeping(main)
+
+    with (
+        FakeServer(script) as server,
+        connect(server.url, event_cb=on_event, reader_thread=False) as nc,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        sub = nc.subscribe("a")
+        struck = pool.submit(strike)
+        with pytest.raises(KeyboardInterrupt):
+            nc.flush(timeout=10)
+        struck.result()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         assert nc.flush() >= 0
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from jsproto.client.options import Address
+from jsproto.errors import Error
+from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
-from jsproto_io import _turns
+from jsproto.wire.encoder import PONG, encode_info
+from jsproto.wire.frames import Ping, Pub, Sub
+from jsproto_io import _turns, sync
 from jsproto_io._turns import Turns
+from jsproto_io._wire import Place, Sleeper, look_up
 from jsproto_io.sync import connect
+from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import unique, until
+from tests.harness import INFO
 
+INFO_LDM = encode_info(json.dumps({**INFO, "ldm": True}).encode())
 A, B, READER = 1, 2, 3  # idents of threads
 
 
@@ -63,6 +74,17 @@ def test_a_pump_that_lost_its_link_leaves_it_to_the_reader(turns: Turns) -> None
     assert not turns.take(A, may=False)
     assert turns.stand_by()
     assert turns.pump == READER
+
+
+def test_the_reader_that_waits_itself_dials(turns: Turns) -> None:
+    """An event's callback waits, which it has called while it was not the pump."""
+    assert turns.take(A, may=True)
+    assert not turns.take(READER, may=True)
+    event = turns.park(READER, Ticket[None]())
+    assert not turns.take(A, may=False)
+    assert event.is_set()
+    assert turns.take(READER, may=False)
+    assert not turns.parked
 
 
 def test_without_a_reader_whoever_waits_dials() -> None:
@@ -141,6 +163,113 @@ def test_a_connection_that_is_used_without_waits_is_served(server: Any) -> None:
         nc.flush()
         other.publish(subject, b"x")
         until(lambda: subscription.pending_msgs == 1)
+
+
+def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look up a name may take longer than it may: the reader thread does, though another one is the pump."""
+    monkeypatch.setattr(_turns, "GRACE", 30.0)  # it is its turn only when it is called
+    dialling: list[str] = []
+
+    def noted(address: Address) -> list[Place] | Exception:
+        dialling.append(threading.current_thread().name)
+        return look_up(address)
+
+    def second(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        peer.deliver(b"a", b"x")
+        peer.serve()
+
+    with FakeServer(Peer.handshake, second) as server, connect(server.url) as nc:
+        monkeypatch.setattr(sync, "look_up", noted)
+        sub = nc.subscribe("a")
+        with suppress(Error):  # lost with the link
+            nc.flush()
+        nc._call(nc._session.ping)
+        assert sub.next_msg(timeout=10).data == b"x"
+    assert dialling == ["jsproto-reader"]
+
+
+def test_the_reader_dials_though_its_callback_waits() -> None:
+    main = threading.get_ident()
+    go_on = threading.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ServerInfoChanged):
+            until(lambda: nc._turns.pump == main)
+            go_on.set()
+            other.next_msg()
+
+    def first(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        until(lambda: main in nc._turns.parked)
+        peer.send(PONG + INFO_LDM)  # the reader leaves its turn to whom the PONG wakes, and tells the event
+        assert go_on.wait(10)
+
+    def second(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Sub)
+        peer.expect(Sub)
+        peer.deliver(b"a", b"x")
+        peer.serve()
+
+    with FakeServer(first, second) as server, connect(server.url, event_cb=on_event) as nc:
+        sub, other = nc.subscribe("a"), nc.subscribe("b")
+        until(lambda: nc._turns.pump == nc._turns.reader is not None)
+        nc.flush()
+        assert sub.next_msg(timeout=10).data == b"x"
+
+
+def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves its turn to who waited for what came, and then sleeps like everybody else."""
+    asleep: list[int] = []
+    most = 0
+    sleep = Sleeper.sleep
+
+    def counted(sleeper: Sleeper, timeout: float) -> bool:
+        nonlocal most
+        asleep.append(1)
+        most = max(most, len(asleep))
+        try:
+            return sleep(sleeper, timeout)
+        finally:
+            asleep.pop()
+
+    told, parked = threading.Event(), threading.Event()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, ServerInfoChanged):
+            told.set()
+            other.next_msg()
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        peer.expect(Ping)
+        peer.send(PONG)
+        peer.send(INFO_LDM)
+        assert parked.wait(10)
+        peer.deliver(b"a", b"1")
+        peer.expect(Pub)
+        peer.deliver(b"a", b"2")
+        peer.deliver(b"b")
+        peer.serve()
+
+    with FakeServer(script) as server, connect(server.url, event_cb=on_event) as nc, ThreadPoolExecutor(1) as pool:
+        sub, other = nc.subscribe("a"), nc.subscribe("b")
+        until(lambda: nc._turns.pump == nc._turns.reader is not None)
+        nc._call(nc._session.ping)
+        assert told.wait(10)
+        monkeypatch.setattr(Sleeper, "sleep", counted)
+        waits = pool.submit(sub.next_msg, timeout=10)
+        until(lambda: len(nc._turns.parked) == 1)
+        parked.set()
+        assert waits.result().data == b"1"
+        waits = pool.submit(sub.next_msg, timeout=10)
+        until(lambda: len(nc._turns.parked) == 1)
+        nc.publish("go")
+        assert waits.result().data == b"2"
+    assert most == 1
 
 
 def test_threads_take_turns_and_all_get_what_is_theirs(server: Any) -> None:

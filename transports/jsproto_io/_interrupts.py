@@ -1,7 +1,8 @@
 """Ctrl-C while a thread moves bytes: it is noticed at once, and raised when the state is whole again.
 
 Rules: only Python's own handler is stood in for, only in the main thread, where signals are handled, and only until the
-end of the wait. An application's own handler, or that of a debugger, is left alone.
+end of the wait. An application's own handler, or that of a debugger, is left alone. A wait in an event's callback is
+ended by Ctrl-C, too: it stands in for the wait in which that was called.
 
 Not here: other signals; Ctrl-C outside of waits.
 """
@@ -13,20 +14,25 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 
 class Postponed:
-    """Ctrl-C, held back from now on until ``check`` or ``end``. ``rouse`` ends the sleep it may strike in."""
+    """Ctrl-C, held back from ``begin`` until ``check`` or ``end``. ``rouse`` ends the sleep it may strike in."""
 
     def __init__(self, rouse: Callable[[], None]) -> None:
         self._rouse = rouse
         self._struck = False
-        self._stands_in = False
-        if threading.get_ident() == threading.main_thread().ident:
+        self._before: Any = None  # what it stands in for; None: for nothing
+
+    def begin(self) -> None:
+        """Hold it back from now on."""
+        if self._before is None and threading.get_ident() == threading.main_thread().ident:
             with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
-                if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                before = signal.getsignal(signal.SIGINT)
+                if before is signal.default_int_handler or isinstance(getattr(before, "__self__", None), Postponed):
                     signal.signal(signal.SIGINT, self._strike)
-                    self._stands_in = True
+                    self._before = before
 
     def _strike(self, number: int, frame: FrameType | None) -> None:
         self._struck = True
@@ -40,8 +46,9 @@ class Postponed:
 
     def end(self) -> None:
         """Hold it back no more. KeyboardInterrupt if it has struck meanwhile."""
-        if self._stands_in:
-            handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._before is not None:
+            handler = signal.signal(signal.SIGINT, self._before)
+            self._before = None
             if handler != self._strike:  # an event's callback has changed it
                 signal.signal(signal.SIGINT, handler)
         self.check()

@@ -37,10 +37,11 @@ class Turns:
 
     def take(self, me: int, *, may: bool) -> bool:
         """Whether ``me``, which waits, is the pump now. When it is not to be (``may``), it is the reader's turn."""
-        may = may or self.reader is None
+        may = may or self.reader in (None, me)
         if self.pump is None and may:
             self.pump = me
             self._waits += 1
+            self.parked.pop(me, None)
         elif self.pump == me and not may:
             self.pump = None
         if self.pump is None:
@@ -77,6 +78,8 @@ class Turns:
         """It is the reader thread's turn, as soon as it is nobody else's."""
         self._called = True
         self._relief.set()
+        if self.reader in self.parked:  # an event's callback waits, which the reader has called
+            self.parked[self.reader].set()
 
     def end(self) -> None:
         """There is nothing to move any more: everybody looks up."""

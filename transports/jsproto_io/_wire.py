@@ -52,10 +52,9 @@ class Sleeper:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self._roused, _READ)
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a wire that is not being dialled any more."""
-        return self.wire is not None and not self.wire.dialling
+    def has_link(self, session: Session) -> bool:
+        """Whether there is a wire that is neither being dialled nor lost."""
+        return self.wire is not None and not self.wire.dialling and (session.closed or not session.wants_close)
 
     def sleep(self, timeout: float) -> bool:
         """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""

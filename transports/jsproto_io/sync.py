@@ -115,8 +115,8 @@ class Connection(_blocking.Connection):
         """Park: asleep on an event, or as the pump when nobody else is."""
         until = inf if timeout is None else monotonic() + timeout
         me, turns = threading.get_ident(), self._turns
-        is_pump = turns.pump == me  # already: an event's callback waits, which the pump has called
-        postponed: Postponed | None = None
+        nested = turns.pump == me  # already: an event's callback waits, which the pump has called
+        postponed = Postponed(self._sleeper.rouse)
         try:
             while True:
                 event: threading.Event | None = None
@@ -125,21 +125,21 @@ class Connection(_blocking.Connection):
                         return ticket.result()
                     if self._ended.done:
                         self._refuse()
-                    if not is_pump and not turns.take(me, may=self._sleeper.connected):
+                    if not turns.take(me, may=self._sleeper.has_link(self._session)):
                         event = turns.park(me, ticket)
                 if event is not None:
+                    postponed.end()  # only who pumps can be roused
                     event.wait(nap(until - monotonic()))
                 else:
-                    postponed = postponed or Postponed(self._sleeper.rouse)
+                    postponed.begin()
                     self._pump(until)
                     postponed.check()
                 if monotonic() >= until and not ticket.done:
                     raise TimeoutError(f"nothing came within {timeout:g} s")
         finally:
-            if not is_pump:
+            if not nested or turns.pump != me:  # else it goes on as the pump that it was
                 self._leave(me)
-            if postponed is not None:
-                postponed.end()
+            postponed.end()
 
     def _leave(self, me: int) -> None:
         """The end of a wait, or of the reader thread."""
