@@ -233,7 +233,8 @@ class AtomicBatch(Conversation):
         step = MANY
         try:
             while at < stop and not self.waiting:
-                run = min(stop, at + step, at + self._limit - self.sequence)
+                room = max(self._limit - self.sequence, 0)  # none after the end, however many were added before
+                run = min(stop, at + step, at + room)
                 added = self._add_run(messages[at:run], now)
                 step = min(2 * step, MANY) if at + added == run else FEW
                 if not added:

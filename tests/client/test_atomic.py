@@ -98,13 +98,17 @@ class Batch:
     def ended(self, error: Error | None, phase: AtomicPhase = AtomicPhase.FAILED) -> bool:
         """It has, for good: every verb says why, the inbox is dropped, no timer runs."""
         assert self.atomic.error is error
-        verbs: list[Any] = [self.add, self.commit, lambda: self.atomic.ready().result()]
+        sequence, many = self.atomic.sequence, [("e.a", b"x")] * (2 * self.atomic.sequence + 2)
+        verbs: list[Any] = [
+            self.add, lambda: self.atomic.add_many(many, self.h.now), self.commit, lambda: self.atomic.ready().result(),
+        ]  # fmt: skip
         if phase is not AtomicPhase.COMMITTED:  # else it answers as before
             verbs.append(self.commit_eob)
         for verb in verbs:
             with pytest.raises(BatchClosedError if error is None else type(error)) as caught:
                 verb()
             assert error is None or caught.value is error
+        assert self.atomic.sequence == sequence
         self.atomic.discard(self.h.now)
         assert self.h.published() == []
         return self.atomic.phase is phase and not self.subscribed and self.atomic.deadline() is None
@@ -415,9 +419,15 @@ def test_an_acknowledgement_without_a_count_is_short() -> None:
 def test_nothing_is_done_behind_a_commit() -> None:
     batch = opened(3)
     commit = batch.commit()
-    for verb in (batch.add, batch.commit, lambda: batch.atomic.ready().result()):
+    many = [("e.a", b"x")] * 10
+    verbs: list[Any] = [
+        batch.add, lambda: batch.atomic.add_many(many, batch.h.now), batch.commit,
+        lambda: batch.atomic.ready().result(),
+    ]  # fmt: skip
+    for verb in verbs:
         with pytest.raises(BatchClosedError, match="committing"):
             verb()
+    assert (batch.sent(), batch.atomic.sequence) == ([], 4)
     batch.pub_ack(4, 4)
     assert commit.result().count == 4
 
