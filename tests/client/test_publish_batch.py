@@ -80,7 +80,7 @@ def test_headers_may_be_absent_none_or_empty() -> None:
 )
 def test_a_list_that_cannot_be_a_batch_is_refused_before_anything_is_sent(messages: Any, kind: type[Error]) -> None:
     h = Harness()
-    with pytest.raises(kind):
+    with pytest.raises(kind, match="at least one message" if not messages else "at most 3 messages: these are more$"):
         h.js.publish_batch(messages, now=h.now, max_messages=3)
     assert h.sent() == []
     h.js.publish_batch(messages or [("e.a", b"")], now=h.now, max_messages=None)
