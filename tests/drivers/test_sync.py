@@ -22,6 +22,7 @@ from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io import _turns
+from jsproto_io._wire import Wire
 from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
@@ -374,6 +375,33 @@ def test_ctrl_c_ends_the_wait_of_a_callback_in_a_wait() -> None:
             nc.flush(timeout=10)
         struck.result()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert nc.flush() >= 0
+
+
+@MODES
+def test_ctrl_c_while_bytes_leave_loses_none(server: Any, reader_thread: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        subject = unique()
+        sub = nc.subscribe(subject)
+        send = Wire.send
+
+        def interrupted(wire: Wire) -> memoryview:
+            rest = send(wire)
+            if threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGINT)
+            return rest
+
+        def round_and_round() -> None:
+            while True:  # until it is not the reader thread that sends it
+                nc.publish(subject, b"x")
+                nc.flush()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Wire, "send", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                round_and_round()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert sub.next_msg(timeout=5).data == b"x"
         assert nc.flush() >= 0
 
 

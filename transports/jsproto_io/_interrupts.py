@@ -1,10 +1,10 @@
 """Ctrl-C while a thread moves bytes: it is noticed at once, and raised when the state is whole again.
 
 Rules: only Python's own handler is stood in for, only in the main thread, where signals are handled, and only until the
-end of the wait. An application's own handler, or that of a debugger, is left alone. A wait in an event's callback is
-ended by Ctrl-C, too: it stands in for the wait in which that was called.
+end of the wait, or of what is sent. An application's own handler, or that of a debugger, is left alone. A wait in an
+event's callback is ended by Ctrl-C, too: it stands in for the wait in which that was called.
 
-Not here: other signals; Ctrl-C outside of waits.
+Not here: other signals; Ctrl-C outside of waits and of sending.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 
 class Postponed:
@@ -25,18 +25,21 @@ class Postponed:
         self._struck = False
         self._before: Any = None  # what it stands in for; None: for nothing
 
-    def begin(self) -> None:
-        """Hold it back from now on."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def begin(self, *, within: bool = False) -> None:
+        """Hold it back from now on; ``within``: also where somebody does so already, to be told first."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
             with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
                 before = signal.getsignal(signal.SIGINT)
-                if before is signal.default_int_handler or isinstance(getattr(before, "__self__", None), Postponed):
+                held = isinstance(getattr(before, "__self__", None), Postponed)
+                if before is signal.default_int_handler or (within and held):
                     signal.signal(signal.SIGINT, self._strike)
                     self._before = before
-
-    def _strike(self, number: int, frame: FrameType | None) -> None:
-        self._struck = True
-        self._rouse()
 
     def check(self) -> None:
         """KeyboardInterrupt if it has struck."""
@@ -52,3 +55,7 @@ class Postponed:
             if handler != self._strike:  # an event's callback has changed it
                 signal.signal(signal.SIGINT, handler)
         self.check()
+
+    def _strike(self, number: int, frame: FrameType | None) -> None:
+        self._struck = True
+        self._rouse()

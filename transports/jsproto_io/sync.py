@@ -116,30 +116,29 @@ class Connection(_blocking.Connection):
         until = inf if timeout is None else monotonic() + timeout
         me, turns = threading.get_ident(), self._turns
         nested = turns.pump == me  # already: an event's callback waits, which the pump has called
-        postponed = Postponed(self._sleeper.rouse)
-        try:
-            while True:
-                event: threading.Event | None = None
-                with self._lock:
-                    if ticket.done:
-                        return ticket.result()
-                    if self._ended.done:
-                        self._refuse()
-                    if not turns.take(me, may=self._sleeper.has_link(self._session)):
-                        event = turns.park(me, ticket)
-                if event is not None:
-                    postponed.end()  # only who pumps can be roused
-                    event.wait(nap(until - monotonic()))
-                else:
-                    postponed.begin()
-                    self._pump(until)
-                    postponed.check()
-                if monotonic() >= until and not ticket.done:
-                    raise TimeoutError(f"nothing came within {timeout:g} s")
-        finally:
-            if not nested or turns.pump != me:  # else it goes on as the pump that it was
-                self._leave(me)
-            postponed.end()
+        with Postponed(self._sleeper.rouse) as postponed:
+            try:
+                while True:
+                    event: threading.Event | None = None
+                    with self._lock:
+                        if ticket.done:
+                            return ticket.result()
+                        if self._ended.done:
+                            self._refuse()
+                        if not turns.take(me, may=self._sleeper.has_link(self._session)):
+                            event = turns.park(me, ticket)
+                    if event is not None:
+                        postponed.end()  # only who pumps can be roused
+                        event.wait(nap(until - monotonic()))
+                    else:
+                        postponed.begin(within=True)
+                        self._pump(until)
+                        postponed.check()
+                    if monotonic() >= until and not ticket.done:
+                        raise TimeoutError(f"nothing came within {timeout:g} s")
+            finally:
+                if not nested or turns.pump != me:  # else it goes on as the pump that it was
+                    self._leave(me)
 
     def _leave(self, me: int) -> None:
         """The end of a wait, or of the reader thread."""
@@ -239,15 +238,17 @@ class Connection(_blocking.Connection):
 
     def _drive(self) -> None:
         """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
-        try:
-            while (wire := self._settle()) is not None:
-                rest = wire.send()
+        with Postponed(self._sleeper.rouse) as postponed:
+            try:
+                while (wire := self._settle()) is not None:
+                    postponed.begin()  # interrupted, nobody would know how much has left
+                    rest = wire.send()
+                    with self._lock:
+                        wire.unsent, self._sender = rest, None
+            except BaseException as bug:
                 with self._lock:
-                    wire.unsent, self._sender = rest, None
-        except BaseException as bug:
-            with self._lock:
-                self._crash(bug)
-            raise
+                    self._crash(bug)
+                raise
         self._teller.tell()
 
     def _settle(self) -> Wire | None:
