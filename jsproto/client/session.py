@@ -292,6 +292,11 @@ class Session:
         return self._server
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a link whose handshake is complete."""
+        return self._link is not None and self._link.is_open
+
+    @property
     def url(self) -> str | None:
         """The address in use, without credentials; None before the link is made."""
         return None if self._address is None else self._address.url

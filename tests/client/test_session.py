@@ -739,7 +739,9 @@ def test_a_new_link_carries_the_subscriptions_first() -> None:
     harness.sent()
     harness.session.publish_message("lost", b"with the link")
     sendable = harness.session.sendable()
+    assert harness.session.is_connected
     harness.lose("reset by peer")
+    assert not harness.session.is_connected
     assert sendable.done
     (event,) = harness.events()
     assert isinstance(event, Disconnected)

@@ -62,6 +62,7 @@ async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -
         await nc.publish("a", b"before")
         assert (await sub.next_msg()).data == b"before"
         assert (await queued.next_msg()).data == b"before"
+        assert nc.is_connected
         await run(own_server.kill)
         async with anyio.create_task_group() as tasks:
             got: list[bytes] = []
@@ -78,7 +79,9 @@ async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -
         await nc.publish("b", b"the only one")
         await nc.publish("b", b"one too many")
         assert [message.data async for message in limited] == [b"the only one"]
+        assert nc.is_connected
         assert not nc.is_closed
+    assert not nc.is_connected
     assert [type(event) for event in events] == [Connected, Disconnected, Connected, Disconnected]
 
 

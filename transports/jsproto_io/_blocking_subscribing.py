@@ -123,7 +123,23 @@ class PushSubscription(PushSubscriptionBase):
 
     def __iter__(self) -> Iterator[JSMsg]:
         self._check_free()
-        return self
+        return self._messages()
+
+    def _messages(self) -> Iterator[JSMsg]:
+        """What a loop takes: a generator gives a message for a third of the price of a call."""
+        taken = self._taken
+        while True:
+            while taken:
+                try:
+                    message = taken.popleft()
+                except IndexError:  # another thread was quicker
+                    break
+                yield message
+            try:
+                message = self._next(None)
+            except ConnectionClosedError:
+                return
+            yield message
 
     def __next__(self) -> JSMsg:
         try:

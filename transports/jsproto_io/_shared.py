@@ -93,6 +93,11 @@ class ConnectionBase(ABC):
         return self._session.max_payload
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a link to a server now; without one it is dialled again, unless ``is_closed``."""
+        return self._session.is_connected
+
+    @property
     def is_closed(self) -> bool:
         """Whether it has ended, by ``close()`` or by an error."""
         return self._session.closed

@@ -46,7 +46,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-READ_SIZE: Final = 131_072  # bytes asked of the socket at once: enough for a page of messages, small enough to share
+READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
 
 
 def connect(
