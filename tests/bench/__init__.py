@@ -1,6 +1,6 @@
 """The benchmark: this library, its peers and a hand-written loop side by side, against one real server.
 
-Run it as ``python -m tests.bench [--quick] [--json FILE]``; the extra ``bench`` installs the peers.
+Run it as ``python -m tests.bench [--quick] [--rounds N] [--json FILE]``; the extra ``bench`` installs the peers.
 
 How it measures: each run of a client is a process of its own; in each round every client runs once, and the order
 rotates, so that what else the machine does hits all alike. The figure to trust is the CPU (user and system) that the

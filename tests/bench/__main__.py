@@ -35,6 +35,7 @@ QUICK = Effort(rounds=3, scale=0.3, budget=25.0, core_count=10_000, core_repeats
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure jsproto beside its peers.")
     parser.add_argument("--quick", action="store_true", help="fewer messages and rounds: under a minute")
+    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each client (7, or 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to FILE")
     parser.add_argument("--job", action="append", choices=list(JOBS), help="only this job; may be repeated")
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     plan = Plan(
         jobs=options.job or list(JOBS),
         clients=[client for client in options.client or CLIENTS if installed(client)],
-        rounds=effort.rounds,
+        rounds=options.rounds or effort.rounds,
         scale=effort.scale,
         size=SIZE,
         budget=effort.budget,

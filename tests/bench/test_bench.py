@@ -96,9 +96,9 @@ def test_a_failed_run_is_told_in_its_own_words() -> None:
 def test_a_tiny_run_writes_valid_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench, "QUICK", bench.Effort(rounds=1, scale=0.01, budget=60.0, core_count=600, core_repeats=1))
+    monkeypatch.setattr(bench, "QUICK", bench.Effort(rounds=9, scale=0.01, budget=60.0, core_count=600, core_repeats=1))
     file = tmp_path / "rows.json"
-    assert bench.main(["--quick", "--client", "jsproto-sync", "--json", str(file)]) == 0
+    assert bench.main(["--quick", "--rounds", "1", "--client", "jsproto-sync", "--json", str(file)]) == 0
     rows = json.loads(file.read_bytes())
     jobs = [name for name, job in JOBS.items() if "jsproto-sync" in job.clients]
     assert [row["job"] for row in rows] == [*jobs, *CORE]
@@ -107,6 +107,8 @@ def test_a_tiny_run_writes_valid_rows(
         assert found["size"] == (1024 if found["job"] == "direct-get-1k" else 128)
         assert found["cpu_us_per_msg"] > 0
         assert found["msgs_per_s"] > 0
-    printed = capsys.readouterr().out
+    told = capsys.readouterr()
+    printed = told.out
+    assert told.err.count("round ") == 1
     assert "CPython" in printed
     assert all(f"\n{job}: " in printed for job in jobs)
