@@ -261,6 +261,14 @@ def test_a_connection_works_without_with(server: Any) -> None:
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, also where the tests run in the background, which is not to hear of Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @MODES
 @pytest.mark.parametrize("parked", [False, True], ids=["pump", "parked"])
 def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool, parked: bool) -> None:
