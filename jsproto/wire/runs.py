@@ -1,4 +1,4 @@
-"""Many messages to publish, as the bytes of PUB or HPUB, formatted at once: that costs a third of a format for each.
+"""Many messages to publish, as the bytes of PUB or HPUB, formatted at once: cheaper than a format for each.
 
 Rules: the subjects come as ``line`` makes them, which is worth keeping for each. Messages that have one subject and one
 size cost least. What may be published, and how much of it, is for the caller to see to.
