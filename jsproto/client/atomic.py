@@ -78,7 +78,7 @@ MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
 _NO_LIMIT: Final = 2**64
 _END: Final = b"\r\n"
-_PublishNumbered: TypeAlias = Callable[[Sequence[Message], bytes, int, set[str]], int]
+_PublishNumbered: TypeAlias = Callable[[Sequence[Message], tuple[bytes, bytes], int, set[str]], int]
 
 ATOMIC_SINCE: Final = (2, 12, 0)
 MSG_IDS_SINCE: Final = (2, 12, 1)
@@ -96,7 +96,7 @@ class AtomicBatch(Conversation):
 
     __slots__ = (
         "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
-        "_form", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
+        "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
         "_publish_numbered", "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
         "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
@@ -149,7 +149,6 @@ class AtomicBatch(Conversation):
         self._sid: int | None = None
         self._subject = ""
         self._subjects: set[str] = set()
-        self._form = self._head.replace(b"%", b"%%") + b"%d\r\n\r\n"
         self._msg_ids: set[str] = set()
         self._sent_at = self._sent_before = 0.0
         self._answers = 0
@@ -410,7 +409,7 @@ class AtomicBatch(Conversation):
         """Add those at the front that have no headers; 0 where the outbox cannot, or none is."""
         if self._publish_numbered is None or not run or now - self._sent_at >= self._idle_limit:
             return 0
-        added = self._publish_numbered(run, self._form, self.sequence + 1, self._subjects)
+        added = self._publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
         if added:
             self.sequence += added
             self._sent_at = now

@@ -63,7 +63,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
-PublishRun: TypeAlias = Callable[[Sequence[Any], bytes, int], int]
+PublishRun: TypeAlias = Callable[[Sequence[Any], tuple[bytes, bytes], int], int]
 Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
@@ -77,7 +77,7 @@ COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the co
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
 
 
-def _no_run(messages: Sequence[Any], reply: bytes, first: int) -> int:
+def _no_run(messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
     """What an outbox without ``publish_run`` takes at once; see ``Session.publish_run``."""
     return 0
 
@@ -255,8 +255,7 @@ class FastPublisher(Conversation):
         before, run = self.sequence, messages[:room]
         sequence = before
         try:
-            form = self._reply.replace(b"%", b"%%") + b"%d.1.$FI"
-            sequence += self._publish_run(run, form, sequence + 1)
+            sequence += self._publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
                 block = None if headers is None else encode_headers(headers)

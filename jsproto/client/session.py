@@ -26,13 +26,15 @@ Not here: TLS itself, opening sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
 from jsproto.client.options import Address, ConnectOptions
 from jsproto.client.requests import Requests
+from jsproto.client.runs import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, Encode, Runs
 from jsproto.client.scripts import drain
 from jsproto.client.subscription import Drainable
 from jsproto.errors import (
@@ -47,7 +49,6 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, Event
-from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -57,16 +58,11 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines, Timer, Timers
 from jsproto.wire.encoder import encode_sub, encode_unsub
 from jsproto.wire.frames import Delivered, Msg, Row
-from jsproto.wire.limits import MAX_CONTROL_LINE
-from jsproto.wire.runs import encode_numbered, encode_run, line
+from jsproto.wire.runs import encode_numbered, encode_run
 
 T = TypeVar("T")
 
-MAX_CACHED_SUBJECTS = 10_000  # beyond it the cache of checked subjects starts over: memory stays bounded
-SPLIT_WRITES_AT = 1_024  # a larger payload is queued beside its head instead of being copied behind it
-LONGEST_LINE = MAX_CONTROL_LINE + SPLIT_WRITES_AT  # bytes of a message that is queued in one piece, about
 MAX_DIGITS = 20  # of a number in a header block
-_ONLY_BYTES: Final = frozenset({bytes})
 DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
 
 
@@ -97,7 +93,7 @@ class Session:
         self._urgent = False
         self._timers = Timers()
         self._heads: dict[str, tuple[bytes, bytes]] = {}
-        self._lines: dict[str, bytes] = {}  # the same for many messages at once
+        self._runs = Runs()
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._pings: list[Ticket[float]] = []  # asked for while there is no link
@@ -439,90 +435,36 @@ class Session:
         end = b" %d\r\n%b\r\n" % (len(payload), payload)
         self._write(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
 
-    def publish_run(self, messages: Sequence[Any], reply: bytes, first: int) -> int:
+    def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
 
-        They are ``(subject, payload)`` and their replies count up: ``reply`` has a ``%d`` for the number, ``first`` is
-        that of the first one. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
+        They are ``(subject, payload)`` and their replies count up from ``first``; ``reply`` is what stands before and
+        behind the number. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
         ``publish``, which raises if it must.
         """
-        return len(
-            self._publish_columns(
-                messages, self._max_payload, lambda lines, payloads: [encode_run(lines, payloads, reply, first)]
-            )
-        )
+        encode = partial(encode_run, reply, first)
+        return len(self._queue_run(messages, self._max_payload, encode))
 
-    def publish_numbered(self, messages: Sequence[Any], block: bytes, first: int, subjects: set[str]) -> int:
-        """``publish_run`` for messages without replies that are numbered in their header blocks.
+    def publish_numbered(
+        self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
+    ) -> int:
+        """``publish_run`` for messages without replies whose header blocks count up from ``first``.
 
-        ``block`` has a ``%d`` for the number, ``first`` is that of the first one. Adds to ``subjects`` where they go.
+        ``block`` is what stands before and behind the number. Adds to ``subjects`` where they go.
         """
-        written = self._publish_columns(
-            messages,
-            self._max_payload - len(block) - MAX_DIGITS,
-            lambda lines, payloads: encode_numbered(lines, payloads, block, first),
-        )
-        subjects.update(written)
-        return len(written)
+        largest = self._max_payload - sum(map(len, block)) - MAX_DIGITS
+        queued = self._queue_run(messages, largest, partial(encode_numbered, block, first))
+        subjects.update(queued)
+        return len(queued)
 
-    def _publish_columns(
-        self, messages: Sequence[Any], largest: int, encode: Callable[[list[bytes], Sequence[bytes]], list[bytes]]
-    ) -> Sequence[str]:
-        """Queue, as ``encode`` writes them, the messages at the front that need no second look; returns their subjects.
-
-        Nearly always that is all of them, so this is what is tried first.
-        """
+    def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:
         room = self.options.pending_size - self._pending
         if room < 0 or self.closed:
             return ()
-        largest = min(largest, SPLIT_WRITES_AT)
-        subjects, pieces = self._encode_all(messages, largest, encode)
-        if not subjects or sum(map(len, pieces)) > room:
-            plain = self._plain(messages[: room // LONGEST_LINE + 1], largest)
-            subjects, pieces = self._encode_all(messages[:plain], largest, encode)
+        subjects, pieces = self._runs.encode(messages, largest, room, encode)
         self._writes += pieces
         self._pending += sum(map(len, pieces))
         return subjects
-
-    def _encode_all(
-        self, messages: Sequence[Any], largest: int, encode: Callable[[list[bytes], Sequence[bytes]], list[bytes]]
-    ) -> tuple[Sequence[str], list[bytes]]:
-        """The subjects and the bytes of ``messages``; none when there are none, or one of them needs a second look."""
-        try:
-            if type(messages) is MessageColumns:
-                subjects, payloads = messages.subjects, messages.payloads
-            else:
-                subjects = [subject for subject, _ in messages]
-                payloads = [payload for _, payload in messages]
-            if max(map(len, payloads)) > largest or not _ONLY_BYTES.issuperset(map(type, payloads)):
-                return (), []
-            return subjects, encode(self._lines_of(subjects), payloads)
-        except (TypeError, ValueError, LocalProtocolError):  # no pairs, or nothing that can be published
-            return (), []
-
-    def _lines_of(self, subjects: Sequence[str]) -> list[bytes]:
-        lines = self._lines
-        try:
-            return [*map(lines.__getitem__, subjects)]
-        except KeyError:
-            new = {subject: line(check_subject(subject)) for subject in set(subjects).difference(lines)}
-        if len(lines) >= MAX_CACHED_SUBJECTS:
-            lines.clear()
-        lines |= new
-        return [lines.get(subject) or line(check_subject(subject)) for subject in subjects]
-
-    def _plain(self, messages: Sequence[Any], largest: int) -> int:
-        """How many messages at the front need no second look."""
-        count = 0
-        try:
-            for subject, payload in messages:
-                if len(payload) > largest or type(payload) is not bytes:
-                    break
-                self._lines_of((subject,))
-                count += 1
-        except (TypeError, ValueError, LocalProtocolError):
-            pass
-        return count
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
         """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""

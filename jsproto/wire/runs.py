@@ -1,63 +1,103 @@
-"""Many messages to publish, as the bytes of PUB or HPUB, formatted at once: cheaper than a format for each.
+"""Many messages to publish, as the bytes of PUB or HPUB, joined at once: cheaper than a format for each.
 
-Rules: the subjects come as ``line`` makes them, which is worth keeping for each. Messages that have one subject and one
-size cost least. What may be published, and how much of it, is for the caller to see to.
+Rules: what all messages of a run have in common is one constant between their columns, so that messages of one subject
+and one size cost least. Numbers come out of a table: those that share all but their last three digits go together.
+What may be published, and how much of it, is for the caller to see to.
 
 Not here: single messages (``encoder``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
+
+_END: Final = b"\r\n"
+_SMALL: Final = [b"%d" % number for number in range(1_000)]
+_LAST_THREE: Final = [b"%03d" % number for number in range(1_000)]  # digits of larger numbers
 
 
 def line(subject: bytes) -> bytes:
-    """How the control line of a message to ``subject``, which was checked, begins: as a format, without fields."""
-    return b"PUB %b " % subject.replace(b"%", b"%%")
+    """How the control line of a message to ``subject``, which was checked, begins."""
+    return b"PUB %b " % subject
 
 
-def encode_run(lines: Sequence[bytes], payloads: Sequence[bytes], reply: bytes, first: int) -> bytes:
-    """Messages whose replies count up: ``reply`` is a format with a ``%d``, ``first`` is the first one's number."""
-    numbers = range(first, first + len(payloads))
-    sizes = [*map(len, payloads)]
-    if _alike(lines) and _alike(sizes):
-        form = b"%b%b %d\r\n%%b\r\n" % (lines[0], reply, sizes[0])
-        return _filled(form * len(lines), numbers, payloads)
-    form = (reply + b" %d\r\n%b\r\n").join([*lines, b""])
-    return _filled(form, numbers, sizes, payloads)
+def encode_run(
+    reply: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+) -> list[bytes]:
+    """Messages whose replies count up from ``first``, in a few pieces; ``reply`` is what is around the number.
 
-
-def encode_numbered(lines: Sequence[bytes], payloads: Sequence[bytes], block: bytes, first: int) -> list[bytes]:
-    """Messages without replies that are numbered in their header blocks, in a few pieces.
-
-    ``block`` is a format with a ``%d``, ``first`` is the first one's number.
+    ``lines``: what ``line`` makes of their subjects, or of the one that all have; ``sizes`` are those of ``payloads``.
     """
-    pieces: list[bytes] = []
-    at = 0
-    while at < len(payloads):  # as many as have numbers of one length, and so header blocks
-        number = first + at
-        numbers = range(number, min(first + len(payloads), 10 ** len(str(number))))
-        run, size = slice(at, at + len(numbers)), len(block % number)
-        totals = [size + len(payload) for payload in payloads[run]]
-        if _alike(lines[run]) and _alike(totals):
-            form = b"H%b%d %d\r\n%b%%b\r\n" % (lines[at], size, totals[0], block)
-            pieces.append(_filled(form * len(numbers), numbers, payloads[run]))
-        else:
-            behind = b"%d %%d\r\n%b%%b\r\n" % (size, block)
-            form = b"H%b%b" % ((behind + b"H").join(lines[run]), behind)
-            pieces.append(_filled(form, totals, numbers, payloads[run]))
-        at = run.stop
+    before, behind = reply
+    pieces = []
+    for run, high, numbers in _numbers(first, len(payloads)):
+        ends = _ends(b"%b %%d\r\n" % behind.replace(b"%", b"%%"), 0, sizes[run])
+        columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
+        pieces.append(_woven(len(numbers), columns))
     return pieces
 
 
-def _alike(values: Sequence[object]) -> bool:
-    return values.count(values[0]) == len(values)
+def encode_numbered(
+    block: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+) -> list[bytes]:
+    """Messages without replies, with the number in their header blocks: ``block`` is what is around it.
+
+    Otherwise as ``encode_run``.
+    """
+    before, behind = block
+    pieces = []
+    for run, high, numbers in _numbers(first, len(payloads)):
+        size = len(before) + len(high) + len(numbers[0]) + len(behind)
+        ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
+        columns = (b"H", _part(lines, run), ends, before + high, numbers, behind, payloads[run])
+        pieces.append(_woven(len(numbers), columns))
+    return pieces
 
 
-def _filled(form: bytes, *columns: Sequence[object]) -> bytes:
-    """``form``, which has all fields of all messages, filled with one column for each field of a message."""
-    width = len(columns)
-    fields: list[object] = [None] * (width * len(columns[0]))
-    for place, column in enumerate(columns):
-        fields[place::width] = column
-    return form % tuple(fields)
+def _numbers(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequence[bytes]]]:
+    """Which messages have numbers of one length that begin alike; how these begin, and how each goes on."""
+    at = 0
+    while at < count:
+        high, low = divmod(first + at, 1_000)
+        table, end = (_LAST_THREE, 1_000) if high else (_SMALL, 10 ** len(_SMALL[low]))
+        stop = min(at + end - low, count)
+        yield slice(at, stop), b"%d" % high if high else b"", table[low : low + stop - at]
+        at = stop
+
+
+def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:
+    """The ends of control lines: ``form`` with each size, and ``more``."""
+    if alike(sizes):
+        return form % (more + sizes[0])
+    texts = {size: form % (more + size) for size in set(sizes)}
+    return [*map(texts.__getitem__, sizes)]
+
+
+def alike(values: Sequence[object]) -> bool:
+    """Whether all are the same; there must be some."""
+    return values[0] == values[-1] and values.count(values[0]) == len(values)
+
+
+def _part(column: Column, run: slice) -> Column:
+    return column if isinstance(column, bytes) else column[run]
+
+
+def _woven(count: int, columns: Sequence[Column]) -> bytes:
+    """Of each of ``count`` messages what it has in every column and the end, one message behind the other."""
+    merged: list[Column] = [_END]  # of the message before
+    for column in columns:
+        if isinstance(column, bytes) and isinstance(merged[-1], bytes):
+            merged[-1] += column
+        else:
+            merged.append(column)
+    width = len(merged)
+    pieces = [column if isinstance(column, bytes) else b"" for column in merged] * count
+    for place, column in enumerate(merged):
+        if not isinstance(column, bytes):
+            pieces[place::width] = column
+    pieces[0] = pieces[0].removeprefix(_END)
+    pieces.append(_END)
+    return b"".join(pieces)

@@ -53,12 +53,12 @@ def test_messages_in_columns_are_published_as_a_list_of_them(
 
 @pytest.mark.parametrize("kind", [list, MessageColumns])
 def test_what_is_kept_for_each_subject_is_bounded(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.session.MAX_CACHED_SUBJECTS", 20)
+    monkeypatch.setattr("jsproto.client.runs.MAX_CACHED_SUBJECTS", 20)
     batch = Batch(Harness()).start(1_000)
     for lot in range(30):
         rows = [(f"e.{lot}.{number}", b"") for number in range(10)]
         for _ in range(2):
             messages = rows if kind is list else MessageColumns(*zip(*rows, strict=True))
             assert batch.fast.publish_many(messages, batch.h.now) == 10
-    assert len(batch.h.session._lines) < 20 + 10
+    assert len(batch.h.session._runs._lines) < 20 + 10
     assert [pub.subject for pub in batch.h.published()][-10:] == [b"e.29.%d" % number for number in range(10)]

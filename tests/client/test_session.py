@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from jsproto.client.link import MAX_UNSENT
 from jsproto.client.options import connect_options
-from jsproto.client.session import LONGEST_LINE, MAX_CACHED_SUBJECTS, Session
+from jsproto.client.runs import LONGEST_LINE, MAX_CACHED_SUBJECTS
+from jsproto.client.session import Session
 from jsproto.client.subscription import Subscription
 from jsproto.errors import (
     AuthorizationError,
@@ -348,7 +349,7 @@ def test_a_run_of_plain_messages_is_queued_at_once() -> None:
     session = harness.session
 
     def run(*messages: Any) -> int:
-        return session.publish_run(messages, b"r%%.%d", 8)
+        return session.publish_run(messages, (b"r%.", b""), 8)
 
     assert run() == run(("a b", b"1")) == 0
     assert run(("a%", b"1"), ("a%", b""), ("b", b"x")) == 3
@@ -364,7 +365,7 @@ def test_a_run_in_columns_is_queued_as_publish_would() -> None:
     harness = Harness(info={"max_payload": 100}, pending_size=60 * 100)
 
     def run(first: int, subjects: list[Any], payloads: list[Any]) -> int:
-        return harness.session.publish_run(MessageColumns(subjects, payloads), b"r%%.%d", first)
+        return harness.session.publish_run(MessageColumns(subjects, payloads), (b"r%.", b""), first)
 
     assert run(8, ["a%", "b", "a%"], [b"1", b"", b"x" * 100]) == 3
     assert run(11, ["b", "c"], [b"2", b"3"]) == 2
@@ -386,16 +387,16 @@ def test_a_run_ends_with_the_room_for_it() -> None:
     harness.session.publish_message("a", b"x")
     harness.sent()
     messages = [("a", b"x" * 1_000)] * 100
-    assert harness.session.publish_run(messages, b"r.%d", 1) == 4
+    assert harness.session.publish_run(messages, (b"r.", b""), 1) == 4
     for _ in range(20):
-        harness.session.publish_run(messages, b"r.%d", 1)
+        harness.session.publish_run(messages, (b"r.", b""), 1)
     assert harness.session._pending <= 4 * LONGEST_LINE
     while harness.session._pending <= 3 * LONGEST_LINE:
         harness.session.publish_message("a", b"x" * 1_000)
-    assert harness.session.publish_run(messages, b"r.%d", 1) == 0
+    assert harness.session.publish_run(messages, (b"r.", b""), 1) == 0
     harness.sent()
     harness.session.close(harness.now)
-    assert harness.session.publish_run(messages, b"r.%d", 1) == 0
+    assert harness.session.publish_run(messages, (b"r.", b""), 1) == 0
 
 
 def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
@@ -404,7 +405,7 @@ def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
     written: set[str] = set()
 
     def run(*messages: Any, first: int = 8) -> int:
-        return session.publish_numbered(messages, b"NATS/1.0\r\nN: 5%%-%d\r\n\r\n", first, written)
+        return session.publish_numbered(messages, (b"NATS/1.0\r\nN: 5%-", b"\r\n\r\n"), first, written)
 
     assert run() == run(("a b", b"1")) == 0
     assert written == set()
@@ -428,13 +429,13 @@ def test_a_numbered_run_ends_with_the_room_for_it() -> None:
     harness.sent()
     messages = [("a", b"x" * 1_000)] * 100
     for _ in range(20):
-        harness.session.publish_numbered(messages, b"%d", 1, set())
+        harness.session.publish_numbered(messages, (b"", b""), 1, set())
     assert 3 * LONGEST_LINE < harness.session._pending <= 4 * LONGEST_LINE
-    assert harness.session.publish_numbered(messages, b"%d", 1, set()) == 0
+    assert harness.session.publish_numbered(messages, (b"", b""), 1, set()) == 0
     pending = harness.session._pending
     assert sum(map(len, harness.session.data_to_send())) == pending
     harness.session.close(harness.now)
-    assert harness.session.publish_numbered(messages, b"%d", 1, set()) == 0
+    assert harness.session.publish_numbered(messages, (b"", b""), 1, set()) == 0
 
 
 @given(
@@ -459,13 +460,13 @@ def test_runs_are_queued_as_publish_would(lot: list[Any], times: int, first: int
         one_by_one, at_once = Harness(), Harness(pending_size=pending_size)
         if numbered:
             written: set[str] = set()
-            taken = at_once.session.publish_numbered(rows, block, first, written)
+            taken = at_once.session.publish_numbered(rows, (b"NATS/1.0\r\nN: 5%-", b"\r\n\r\n"), first, written)
             assert written == {subject for subject, _ in messages[:taken]}
         else:
-            taken = at_once.session.publish_run(rows, b"r%%.%d", first)
+            taken = at_once.session.publish_run(rows, (b"r%%.", b".1.%$FI"), first)
         assert taken == plain if pending_size > 60 else taken <= plain
         for number, (subject, payload) in enumerate(messages[:taken], first):
-            how = (None, block % number) if numbered else (b"r%%.%d" % number, None)
+            how = (None, block % number) if numbered else (b"r%%%%.%d.1.%%$FI" % number, None)
             one_by_one.session.publish(subject, payload, *how)
         assert at_once.session._pending == one_by_one.session._pending
         data = [b"".join(each.session.data_to_send()) for each in (at_once, one_by_one)]

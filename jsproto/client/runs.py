@@ -1,0 +1,91 @@
+"""Messages by the thousand, from pairs or columns to the bytes that publish them.
+
+Rules: a run is the messages at the front that need no second look: a subject and a payload, both as they must be. What
+ends a run (headers, a bad subject, a large payload, a full buffer) is for ``Session.publish``, which raises if it must.
+Nearly always a run is all that is there, so this is what is tried first.
+
+Not here: the bytes themselves (``wire.runs``); what is done with them (``session``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.subjects import check_subject
+from jsproto.wire.limits import MAX_CONTROL_LINE
+from jsproto.wire.runs import Column, alike, line
+
+MAX_CACHED_SUBJECTS: Final = 10_000  # beyond it a cache of checked subjects starts over: memory stays bounded
+SPLIT_WRITES_AT: Final = 1_024  # a larger payload is queued beside its head instead of being copied behind it
+LONGEST_LINE: Final = MAX_CONTROL_LINE + SPLIT_WRITES_AT  # bytes of a message that is queued in one piece, about
+
+Encode: TypeAlias = Callable[[Column, Sequence[int], Sequence[bytes]], list[bytes]]
+"""The bytes of messages, in pieces: from their lines, and the sizes and bytes of their payloads."""
+
+_ONLY_BYTES: Final = frozenset({bytes})
+
+
+class Runs:
+    """Knows the lines of the subjects that it has seen."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, bytes] = {}
+
+    def encode(
+        self, messages: Sequence[Any], largest: int, room: int, encode: Encode
+    ) -> tuple[Sequence[str], list[bytes]]:
+        """The subjects of the run at the front of ``messages``, and what ``encode`` makes of it: perhaps nothing.
+
+        ``largest``: bytes of a payload; ``room``: for how many bytes in all, about.
+        """
+        largest = min(largest, SPLIT_WRITES_AT)
+        subjects, pieces = self._encode_all(messages, largest, encode)
+        if not subjects or sum(map(len, pieces)) > room:
+            plain = self._plain(messages[: room // LONGEST_LINE + 1], largest)
+            subjects, pieces = self._encode_all(messages[:plain], largest, encode)
+        return subjects, pieces
+
+    def _encode_all(self, messages: Sequence[Any], largest: int, encode: Encode) -> tuple[Sequence[str], list[bytes]]:
+        """Of all of ``messages``; nothing when there are none, or one of them needs a second look."""
+        try:
+            if type(messages) is MessageColumns:
+                subjects, payloads = messages.subjects, messages.payloads
+            else:
+                subjects = [subject for subject, _ in messages]
+                payloads = [payload for _, payload in messages]
+            sizes = [*map(len, payloads)]
+            if max(sizes) > largest or not _ONLY_BYTES.issuperset(map(type, payloads)):
+                return (), []
+            return subjects, encode(self._lines_of(subjects), sizes, payloads)
+        except (TypeError, ValueError, LocalProtocolError):  # no pairs, or nothing that can be published
+            return (), []
+
+    def _plain(self, messages: Sequence[Any], largest: int) -> int:
+        """How many messages at the front need no second look."""
+        count = 0
+        try:
+            for subject, payload in messages:
+                if len(payload) > largest or type(payload) is not bytes:
+                    break
+                self._lines_of((subject,))
+                count += 1
+        except (TypeError, ValueError, LocalProtocolError):
+            pass
+        return count
+
+    def _lines_of(self, subjects: Sequence[str]) -> Column:
+        if alike(subjects):
+            subjects = subjects[:1]
+        lines = self._lines
+        try:
+            found = [*map(lines.__getitem__, subjects)]
+        except KeyError:
+            new = {subject: line(check_subject(subject)) for subject in set(subjects).difference(lines)}
+            if len(lines) >= MAX_CACHED_SUBJECTS:
+                lines.clear()
+            lines |= new
+            found = [lines.get(subject) or line(check_subject(subject)) for subject in subjects]
+        return found[0] if len(found) == 1 else found
