@@ -67,8 +67,8 @@ class RowConversation(Conversation):
 class Outbox(Protocol):
     """What a conversation needs of its carrier.
 
-    It may also have the ``publish_numbered`` of ``Session``, which makes an atomic batch cheaper, and its
-    ``publish_replies``, which does the same for acknowledgements.
+    It may also have the ``publish_numbered`` and ``unsubscribe_later`` of ``Session``, which make an atomic batch
+    cheaper, and its ``publish_replies``, which does the same for acknowledgements.
     """
 
     @property

@@ -611,8 +611,7 @@ class AtomicBatch(Conversation):
         self._awaited = None
         self._timers.clear()
         if self._sid is not None:
-            self._outbox.unsubscribe(self._sid)
-            self._outbox.flush()  # left to linger it would wake a driver for itself alone
+            getattr(self._outbox, "unsubscribe_later", self._outbox.unsubscribe)(self._sid)
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:

@@ -224,7 +224,7 @@ class Session:
             return False
         if link.to_send:
             return True
-        if not self._pending or not (link.is_open or self.closed):
+        if not (self._pending or self._urgent) or not (link.is_open or self.closed):
             return False
         if self._urgent or self._pending >= self.options.flush_at:
             return True
@@ -474,6 +474,13 @@ class Session:
         elif b"%d" % sid in self._routes and not self.closed:
             self._write(encode_unsub(b"%d" % sid, max_msgs))
 
+    def unsubscribe_later(self, sid: int) -> None:
+        """End a subscription for which nothing more will come: the server is told with what is sent next."""
+        key = b"%d" % sid
+        if key in self._routes and not self.closed:
+            self._writes.append(encode_unsub(key, None))  # not pending: it may wait for ever
+        self.forget(sid)
+
     def end_interest(self, sid: int) -> None:
         """Tell the server to send no more, but keep routing what is under way until ``forget``."""
         key = b"%d" % sid
@@ -499,7 +506,7 @@ class Session:
 
     def flush(self) -> None:
         """What was queued should leave now."""
-        self._urgent = self._pending > 0
+        self._urgent = bool(self._writes)
 
     def rearm(self, conversation: Conversation) -> None:
         """Ask ``conversation`` for its deadline again."""

@@ -305,7 +305,7 @@ def test_add_many_without_a_quicker_way() -> None:
         """An outbox of the least there must be."""
 
         def __getattr__(self, name: str) -> Any:
-            if name == "publish_numbered":
+            if name in ("publish_numbered", "unsubscribe_later"):
                 raise AttributeError(name)
             return getattr(h.session, name)
 
@@ -316,6 +316,8 @@ def test_add_many_without_a_quicker_way() -> None:
     quick = Batch(Harness(), batch_id="b%1", ack_first=False)
     assert quick.atomic.add_many([("e.a", b"1")] * 3, h.now) == 3
     assert quick.sent() == plain
+    batch.atomic.discard(h.now)
+    assert not batch.subscribed
 
 
 def test_a_silent_batch_takes_no_run() -> None:

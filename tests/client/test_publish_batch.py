@@ -19,7 +19,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
-from jsproto.wire.frames import Pub
+from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.harness import Harness
 
 TOO_LARGE = {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}
@@ -61,6 +61,20 @@ def test_a_list_is_published_in_one_call(count: int, options: dict[str, Any]) ->
     assert ticket in h.completed
     assert h.subs == {} or all(b"*" not in sub for sub in h.subs.values())
     assert h.events() == []
+
+
+def test_that_the_inbox_is_dropped_is_said_with_what_is_sent_next() -> None:
+    h = Harness()
+    untouched = h.session.deadline()
+    first = h.js.publish_batch([("e.a", b"1")], now=h.now, batch_id="b1")
+    (commit,) = h.published()
+    assert commit.reply is not None
+    h.deliver(commit.reply, b'{"stream":"S","seq":1,"batch":"b1","count":1}')
+    assert first.result().seq == 1
+    assert not h.session.wants_send(h.now)
+    assert h.session.deadline() == untouched  # nobody is woken for it
+    h.js.publish_batch([("e.a", b"2")], now=h.now)
+    assert [type(frame) for frame in h.sent()] == [Unsub, Sub, Pub]
 
 
 def test_headers_may_be_absent_none_or_empty() -> None:
