@@ -235,6 +235,16 @@ def test_what_the_client_refuses_the_server_would_refuse_at_the_commit(
         assert js.stream_info("S").state.messages == 0
 
 
+def test_a_message_that_no_stream_takes_fails_the_batch(server_for: ServerFor) -> None:
+    with connect(server_for().url) as nc:
+        js = nc.jetstream()
+        stream(js)
+        with pytest.raises(AtomicPublishIncompleteBatchError) as caught:
+            js.publish_batch([("s.a", b""), ("nobodys.subject", b""), ("s.b", b"")])
+        assert "The others are nobodys.subject" in caught.value.__notes__[0]
+        assert js.stream_info("S").state.messages == 0
+
+
 @pytest.mark.parametrize("version", ATOMIC)
 def test_a_silent_batch_is_forgotten(version: str, server_for: ServerFor) -> None:
     """The server's patience cut short; the client's is not, so the server's answer is what tells."""
