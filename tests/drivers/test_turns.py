@@ -102,10 +102,10 @@ def test_the_reader_takes_over_when_nobody_has_waited(turns: Turns) -> None:
 
 def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time it looks somebody has waited since, or waits; then all is over."""
-    looks: list[float | None] = []
+    looks: list[float] = []
 
     class Relief:
-        def wait(self, timeout: float | None) -> bool:
+        def acquire(self, timeout: float) -> bool:
             looks.append(timeout)
             if len(looks) == 1:  # somebody came and went
                 turns.take(A, may=True)
@@ -118,13 +118,22 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
                 turns.end()
             return len(looks) > 2
 
-        def set(self) -> None: ...
-
-        def clear(self) -> None: ...
+        def locked(self) -> bool:
+            return False
 
     monkeypatch.setattr(turns, "_relief", Relief())
     assert not turns.stand_by()
-    assert looks == [_turns.GRACE, _turns.GRACE, None, _turns.GRACE]
+    assert looks == [_turns.GRACE, _turns.GRACE, -1, _turns.GRACE]
+
+
+def test_the_reader_is_woken_once_however_often_it_is_called(turns: Turns) -> None:
+    turns.call_reader()
+    turns.call_reader()
+    assert turns.stand_by()
+    turns.leave(READER)
+    turns.end()
+    turns.end()
+    assert not turns.stand_by()
 
 
 def test_the_reader_leaves_its_turn_to_who_alone_waited_for_what_came(turns: Turns) -> None:

@@ -31,7 +31,8 @@ class Turns:
         self.reader: int | None = None
         self.ended: Ticket[None] = Ticket()
         self._waits = 0  # how often somebody who waits has become the pump
-        self._relief = threading.Event()  # what the reader thread sleeps on while it is not
+        self._relief = threading.Lock()  # what the reader thread sleeps on while it is not: released to wake it
+        self._relief.acquire()
         self._resting = False  # it sleeps for as long as somebody else is
         self._called = False  # it is to be the pump at once
 
@@ -65,7 +66,7 @@ class Turns:
             if self.parked:
                 next(iter(self.parked.values())).set()
             if self._resting:
-                self._relief.set()
+                self._relieve()
 
     def yield_to(self, completed: Iterable[Ticket[Any]]) -> None:
         """The reader thread, if that is the pump, has completed these: who alone waits for one will be the next."""
@@ -77,7 +78,7 @@ class Turns:
     def call_reader(self) -> None:
         """It is the reader thread's turn, as soon as it is nobody else's."""
         self._called = True
-        self._relief.set()
+        self._relieve()
         if self.reader in self.parked:  # an event's callback waits, which the reader has called
             self.parked[self.reader].set()
 
@@ -87,18 +88,21 @@ class Turns:
             self.ended.succeed(None)
         for event in self.parked.values():
             event.set()
-        self._relief.set()
+        self._relieve()
 
     def stand_by(self) -> bool:
         """The reader thread sleeps until it is the pump (True), or there is nothing to move any more."""
         while not self.ended.done:
             waits = self._waits
-            relieved = self._relief.wait(None if self._resting else GRACE)
+            relieved = self._relief.acquire(timeout=-1 if self._resting else GRACE)
             with self._lock:
-                self._relief.clear()
                 called, self._called = self._called, False
                 self._resting = self.pump is not None  # that may take long, and ends with a call
                 if not self._resting and (called or (waits == self._waits and not relieved)):
                     self.pump = self.reader
                     return True
         return False
+
+    def _relieve(self) -> None:
+        if self._relief.locked():  # else it is awake, or about to be
+            self._relief.release()
