@@ -1,4 +1,4 @@
-"""How a client that pulls takes part in a priority group (nats-server 2.11 and later).
+"""How a client that pulls takes part in a priority group (nats-server 2.11; the policy "prioritized" 2.12).
 
 Rules: a consumer with priority groups is pulled from in one of them. What a client says besides must be what the
 consumer's policy is about: ``min_pending`` and ``min_ack_pending`` for overflow, ``priority`` for priorities. A pinned
