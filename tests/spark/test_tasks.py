@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
@@ -31,11 +31,11 @@ from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
 from pyspark_jetstream.delivery import Origin, WriteError, store
 from pyspark_jetstream.offsets import decode_offset
-from pyspark_jetstream.options import Connecting, OptionError, write_options
+from pyspark_jetstream.options import Connecting, OptionError, read_options, write_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.rows import LOT, LOT_BYTES, RowError, Target, lots_of
-from pyspark_jetstream.schema import HEADERS_TYPE
+from pyspark_jetstream.schema import HEADERS_TYPE, BatchBuilder
 from tests.integration.cluster import paused
 from tests.spark.conftest import Made, data_of, fill
 from tests.spark.test_options import HEADERS
@@ -100,6 +100,26 @@ def test_partitions_are_read(stream: Made, source: Any) -> None:
          ("timestamp", pa.timestamp("us", "UTC"))]
     )  # fmt: skip
     assert 70 <= batch.num_rows < 140
+
+
+@pytest.mark.parametrize("seqs", [[range(5, 8), range(8, 10)], [range(5, 8), range(9, 11)], [[5, 7], [8]], [[9]]])
+def test_a_batch_is_made_of_pieces(seqs: list[Sequence[int]]) -> None:
+    """With holes between the numbers, or within; and nothing is left for the next batch."""
+    builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
+    for other in (0, 1_000):
+        wanted = [[other + seq for seq in piece] for piece in seqs]
+        for piece in wanted:
+            texts = [b"%d" % seq for seq in piece]
+            times = [b"2026-01-01T00:00:00.%09dZ" % (1_000 * seq + 999) for seq in piece]
+            builder.add(StoredColumns([b"s.%b" % text for text in texts], piece, times, texts, texts))
+        batch = builder.batch()
+        found = batch.to_pydict()
+        assert found["seq"] == [seq for piece in wanted for seq in piece]
+        assert found["subject"] == [f"s.{seq}" for seq in found["seq"]]
+        assert found["data"] == [b"%d" % seq for seq in found["seq"]]
+        assert found["stream"] == ["S"] * len(found["seq"])
+        assert [moment.microsecond for moment in found["timestamp"]] == found["seq"]
+        assert builder.rows == 0
 
 
 def test_nothing_to_read_is_one_empty_task(stream: Made, source: Any) -> None:

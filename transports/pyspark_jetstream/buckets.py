@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -46,21 +46,22 @@ _REASONS: Final = {"Remove": "DEL", "Purge": "PURGE", "MaxAge": "PURGE"}
 class BucketBuilder(BatchBuilder):
     """Arrow batches of a bucket's columns."""
 
-    def _array(self, name: str, kind: pa.DataType, parts: Sequence[StoredColumns], rows: int) -> pa.Array:
-        if name == "bucket":
-            return pa.repeat(pa.scalar(self._stream.removeprefix("KV_"), kind), rows)
+    def _piece(self, name: str, part: StoredColumns) -> Any:
         if name == "key":
-            keys = [subject.split(b".", 2)[-1] for part in parts for subject in part.subjects]
-            return pa.array([key.decode("utf-8", "replace") for key in keys], kind)
-        if name == "revision":
-            return super()._array("seq", kind, parts, rows)
-        if name == "timestamp":
-            return super()._array(name, kind, parts, rows)
-        operations = [operation for part in parts for operation in operations_of(part)]
+            keys = [subject.split(b".", 2)[-1] for subject in part.subjects]
+            return pa.array([key.decode("utf-8", "replace") for key in keys], pa.string())
         if name == "operation":
-            return pa.array(operations, kind)
-        values = (value for part in parts for value in part.data)
-        return pa.array([value if each == PUT else None for value, each in zip(values, operations, strict=True)], kind)
+            return pa.array(operations_of(part), pa.string())
+        if name == "value":
+            kinds = operations_of(part)
+            values = [value if kind == PUT else None for value, kind in zip(part.data, kinds, strict=True)]
+            return pa.array(values, pa.binary())
+        return super()._piece(name, part)
+
+    def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
+        if name == "bucket":
+            return pa.repeat(pa.scalar(self._stream.removeprefix("KV_"), kind), self.rows)
+        return super()._column("seq" if name == "revision" else name, kind, pieces)
 
 
 def operations_of(part: StoredColumns) -> list[str]:
@@ -123,7 +124,8 @@ class BucketReader(DataSourceReader):
             try:
                 with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.page_bytes) as reader:
                     for columns in reader.columns(options.rows):
-                        yield builder.build([columns])
+                        builder.add(columns)
+                        yield builder.batch()
             except SnapshotError as error:
                 text = f"bucket {options.bucket}: {error}: let it keep more history, or read it when less is written"
                 raise ReadError(text) from None

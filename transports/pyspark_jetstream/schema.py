@@ -8,10 +8,11 @@ Not here: the values of a key-value bucket (``buckets``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -109,33 +110,60 @@ def _plain(ddl: str) -> str:
 
 
 class BatchBuilder:
-    """Arrow batches of one schema, out of columns of stored messages."""
+    """Arrow batches of one schema, out of columns of stored messages.
+
+    What is added is copied to where Arrow keeps it, while the processor still has it at hand, and is not kept itself.
+
+    Attributes: ``rows`` (added since the last batch).
+    """
 
     def __init__(self, schema: StructType, stream: str, options: ReadOptions) -> None:
         self.schema = arrow_schema(schema)
+        self.rows = 0
         self._stream = stream
         self._hidden = frozenset[str]() if options.include_bookkeeping else _BOOKKEEPING
+        self._pieces: list[list[Any]] = [[] for _ in self.schema]  # of each column
 
-    def build(self, parts: Sequence[StoredColumns]) -> pa.RecordBatch:
-        """One batch of all ``parts``."""
-        rows = sum(len(part.seqs) for part in parts)
-        arrays = [self._array(column.name, column.type, parts, rows) for column in self.schema]
+    def add(self, part: StoredColumns) -> None:
+        """These messages come next."""
+        for name, pieces in zip(self.schema.names, self._pieces, strict=True):
+            pieces.append(self._piece(name, part))
+        self.rows += len(part.seqs)
+
+    def batch(self) -> pa.RecordBatch:
+        """One batch of all that was added since the last one, of which there must be some."""
+        arrays = [
+            self._column(column.name, column.type, pieces)
+            for column, pieces in zip(self.schema, self._pieces, strict=True)
+        ]
+        self.rows = 0
+        self._pieces = [[] for _ in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, name: str, kind: pa.DataType, parts: Sequence[StoredColumns], rows: int) -> pa.Array:
-        if name == "stream":
-            return pa.repeat(pa.scalar(self._stream, kind), rows)
+    def _piece(self, name: str, part: StoredColumns) -> Any:
+        """What is kept of some messages for a column."""
         if name == "subject":
-            return _texts(part.subjects for part in parts).cast(kind)
+            return pa.array(part.subjects, pa.binary())
         if name == "data":
-            return pa.array(_chained(part.data for part in parts), kind)
-        if name == "seq":
-            return pa.array(_chained(part.seqs for part in parts), kind)
+            return pa.array(part.data, pa.binary())
         if name == "headers":
-            pairs = [found for part in parts for found in self._headers(part)]
-            return pa.array(pairs, pa.list_(_HEADER)).cast(kind)
-        times = _texts(part.timestamps for part in parts).cast(pa.timestamp("ns", "UTC"))
-        return times.cast(kind, safe=False)  # which cuts nanoseconds off
+            return pa.array([*self._headers(part)], pa.list_(_HEADER))
+        if name in ("timestamp", "timestamp_ns"):
+            return pa.array(part.timestamps, pa.binary())
+        return part.seqs
+
+    def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
+        """A column of a batch, of the pieces of it."""
+        if name == "stream":
+            return pa.repeat(pa.scalar(self._stream, kind), self.rows)
+        if name == "seq":
+            return _numbers(pieces, self.rows)
+        found = pa.concat_arrays(pieces)
+        if name == "subject":
+            found = _texts(found)
+        elif name in ("timestamp", "timestamp_ns"):
+            found = _texts(found).cast(pa.timestamp("ns", "UTC"))
+        return found.cast(kind, safe=False)  # which cuts nanoseconds off
 
     def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
         try:
@@ -147,16 +175,16 @@ class BatchBuilder:
             raise RemoteProtocolError(f"stream {self._stream}: {text} ({error})") from None
 
 
-def _chained(columns: Iterable[Sequence[Any]]) -> list[Any]:
-    values: list[Any] = []
-    for column in columns:
-        values += column
-    return values
+def _numbers(pieces: Sequence[Sequence[int]], rows: int) -> pa.Array:
+    """Numbers that rise: mostly by one, and then they need not be looked at."""
+    first, last = pieces[0][0], pieces[-1][-1]
+    if last - first == rows - 1:
+        return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows), start=pa.scalar(first - 1, pa.int64()))
+    return pa.array([number for piece in pieces for number in piece], pa.int64())
 
 
-def _texts(columns: Iterable[Sequence[bytes]]) -> pa.Array:
-    values = _chained(columns)
+def _texts(values: pa.Array) -> pa.Array:
     try:
-        return pa.array(values, pa.binary()).cast(pa.string())
+        return values.cast(pa.string())
     except pa.ArrowInvalid:  # NATS takes any bytes for a subject
-        return pa.array([value.decode("utf-8", "replace") for value in values], pa.string())
+        return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())

@@ -97,18 +97,14 @@ def batches(
     pieces: Iterator[StoredColumns], wanted: Range, builder: BatchBuilder, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``."""
-    collected: list[StoredColumns] = []
-    rows = 0
     for piece in pieces:
         seen = visible(piece, wanted, options)
         if seen.seqs:
-            collected.append(seen)
-            rows += len(seen.seqs)
-        if rows >= options.rows:
-            yield builder.build(collected)
-            collected, rows = [], 0
-    if collected:
-        yield builder.build(collected)
+            builder.add(seen)
+        if builder.rows >= options.rows:
+            yield builder.batch()
+    if builder.rows:
+        yield builder.batch()
 
 
 class JetStreamReader(_Reads, DataSourceReader):
