@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 MAX_RECONNECT_ATTEMPTS: Final = 10
 PING_INTERVAL: Final = 10.0  # seconds; the third one unanswered ends the link to a server that stands still
+LINGER: Final = 0.001  # seconds: a few messages that a window has room for leave with those behind them
 WAIT: Final = 20.0  # seconds for a lost connection to come back
 PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
 TRIES: Final = len(PAUSES)
@@ -49,6 +50,7 @@ def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
         "ping_interval": PING_INTERVAL,
+        "linger": LINGER,
         **connect_keywords(connecting.keywords),
     }
     return connect(connecting.servers, reader_thread=reader_thread, **keywords)
