@@ -667,6 +667,7 @@ class Session:
     def _drop_writes(self) -> None:
         self._writes = []
         self._pending = 0
+        self._urgent = False
         self._timers.clear()
         self._release_congestion()
 

@@ -849,6 +849,7 @@ def test_a_carrier_that_fails_for_good() -> None:
     waiting = Subscription(client.session, "a").readable()
     client.session.abort("the roof fell in", client.now)
     assert (client.session.closed, client.session.connect_to) == (True, None)
+    assert not client.session.wants_send(client.now)
     client.session.abort("again", client.now)
     assert str(client.session.error) == "the roof fell in"
     with pytest.raises(ConnectionLostError, match="the roof fell in"):
