@@ -74,7 +74,7 @@ MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured oth
 NO_RESPONDERS: Final = 503
 TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the batch never came to know of the message
 BAD_COMMIT: Final = 10200
-INCOMPLETE: Final = 10176  # at a commit: some message before it never reached the stream
+INCOMPLETE: Final = 10176  # mostly a message before the one that is answered never reached its stream
 MOST_NAMED: Final = 5  # subjects in a note to an error
 MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
@@ -521,10 +521,11 @@ class AtomicBatch(Conversation):
             unsupported = self._unsupported("a commit without a message", "2.14", "nothing is stored")
             unsupported.__cause__ = error
             error = unsupported
-        others = sorted(self._subjects - {self._subject})
+        answered = self._unanswered[0]  # whose stream it is that says so
+        others = sorted(self._subjects - {answered})
         if _code(error) == INCOMPLETE and others:  # nobody says which message is missing
             named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
-            error.add_note(f"does the stream of {self._subject} take all subjects of the batch? The others are {named}")
+            error.add_note(f"does the stream of {answered} take all subjects of the batch? The others are {named}")
         self._fail(error)
 
     def _give_back(self, error: Error) -> None:

@@ -235,14 +235,19 @@ def test_what_the_client_refuses_the_server_would_refuse_at_the_commit(
         assert js.stream_info("S").state.messages == 0
 
 
-def test_a_message_that_no_stream_takes_fails_the_batch(server_for: ServerFor) -> None:
+@pytest.mark.parametrize(
+    ("subjects", "others"), [(["s.a", "nobodys.subject", "s.b"], "nobodys.subject, s.a"), (["s.a", "t.b"], "s.a")]
+)
+def test_all_subjects_of_a_batch_are_of_one_stream(subjects: list[str], others: str, server_for: ServerFor) -> None:
     with connect(server_for().url) as nc:
         js = nc.jetstream()
-        stream(js)
+        stream(js, "S")
+        stream(js, "T")
         with pytest.raises(AtomicPublishIncompleteBatchError) as caught:
-            js.publish_batch([("s.a", b""), ("nobodys.subject", b""), ("s.b", b"")])
-        assert "The others are nobodys.subject" in caught.value.__notes__[0]
-        assert js.stream_info("S").state.messages == 0
+            js.publish_batch([(subject, b"") for subject in subjects])
+        question = f"does the stream of {subjects[-1]} take all subjects of the batch? The others are {others}"
+        assert caught.value.__notes__ == [question]
+        assert js.stream_info("S").state.messages == js.stream_info("T").state.messages == 0
 
 
 @pytest.mark.parametrize("version", ATOMIC)
