@@ -19,7 +19,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
-from jsproto.wire.frames import Pub, Sub, Unsub
+from jsproto.wire.frames import Ping, Pub, Sub, Unsub
 from tests.harness import Harness
 
 TOO_LARGE = {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}
@@ -63,18 +63,47 @@ def test_a_list_is_published_in_one_call(count: int, options: dict[str, Any]) ->
     assert h.events() == []
 
 
-def test_that_the_inbox_is_dropped_is_said_with_what_is_sent_next() -> None:
-    h = Harness()
-    untouched = h.session.deadline()
+def stored_one() -> Harness:
+    """A batch of one message has been stored, and nothing was sent since."""
+    h = Harness(max_reconnect_attempts=-1)
     first = h.js.publish_batch([("e.a", b"1")], now=h.now, batch_id="b1")
     (commit,) = h.published()
     assert commit.reply is not None
     h.deliver(commit.reply, b'{"stream":"S","seq":1,"batch":"b1","count":1}')
     assert first.result().seq == 1
+    return h
+
+
+def test_that_the_inbox_is_dropped_is_said_with_what_is_sent_next() -> None:
+    h = stored_one()
     assert not h.session.wants_send(h.now)
-    assert h.session.deadline() == untouched  # nobody is woken for it
+    assert h.session.sendable().done
+    assert h.session.deadline() == Harness().session.deadline()  # nobody is woken for it
     h.js.publish_batch([("e.a", b"2")], now=h.now)
     assert [type(frame) for frame in h.sent()] == [Unsub, Sub, Pub]
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        (lambda h: h.session.flush(), [Unsub]),
+        (lambda h: h.session.ping(h.now), [Unsub, Ping]),
+        (lambda h: h.session.close(h.now), [Unsub]),
+    ],
+)
+def test_that_the_inbox_is_dropped_is_said_once(verb: Callable[[Harness], object], said: list[type]) -> None:
+    h = stored_one()
+    verb(h)
+    h.drain()
+    assert [type(frame) for frame in h.sent()] == said
+
+
+def test_a_new_link_knows_nothing_of_an_inbox_that_was_dropped() -> None:
+    h = stored_one()
+    h.lose()
+    h.connect()
+    assert h.session.is_connected
+    assert h.sent(Sub, Unsub) == []
 
 
 @pytest.mark.parametrize("others", [0, 1, 5, 6])

@@ -421,6 +421,7 @@ def test_a_numbered_run_of_messages_is_queued_as_publish_would() -> None:
     ]  # fmt: skip
     assert run(*[("b", b"x")] * 3, first=98) == 3
     assert [pub.header for pub in harness.published()] == [block % 98, block % 99, block % 100]
+    assert run(("a", b"x" * (201 - len(block % 98))), first=98) == 0
 
 
 def test_a_numbered_run_ends_with_the_room_for_it() -> None:

@@ -103,6 +103,7 @@ def test_the_reader_takes_over_when_nobody_has_waited(turns: Turns) -> None:
 def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time it looks somebody has waited since, or waits; then all is over."""
     looks: list[float] = []
+    calls: list[int] = []  # behind which of them it was woken
 
     class Relief:
         def acquire(self, timeout: float) -> bool:
@@ -119,11 +120,15 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
             return len(looks) > 2
 
         def locked(self) -> bool:
-            return False
+            return True
+
+        def release(self) -> None:
+            calls.append(len(looks))
 
     monkeypatch.setattr(turns, "_relief", Relief())
     assert not turns.stand_by()
     assert looks == [_turns.GRACE, _turns.GRACE, -1, _turns.GRACE]
+    assert calls == [3, 4]
 
 
 def test_the_reader_is_woken_once_however_often_it_is_called(turns: Turns) -> None:
