@@ -475,7 +475,7 @@ class Session:
             self._write(encode_unsub(b"%d" % sid, max_msgs))
 
     def unsubscribe_later(self, sid: int) -> None:
-        """End a subscription, on this side at once; the server, which need not hurry, is told with what is sent next."""
+        """End a subscription, here at once; the server, which need not hurry, is told with what is sent next."""
         key = b"%d" % sid
         if key in self._routes and not self.closed:
             self._writes.append(encode_unsub(key, None))  # not pending: alone it may wait for ever

@@ -454,6 +454,19 @@ def test_a_server_that_stands_still_is_left(
             assert kept.ask(lambda js: js.account_info()) is not info
 
 
+@pytest.mark.parametrize(("keywords", "linger"), [({}, connecting.LINGER), ({"linger": 0.5}, 0.5)])
+def test_few_messages_of_a_task_wait_for_those_behind_them(
+    server: Any, keywords: dict[str, Any], linger: float
+) -> None:
+    """Long enough for the next lot; what is left at the end a task sends itself, because it waits for the answer."""
+    with connecting.opened(Connecting(server.url, keywords)) as nc:
+        session = nc._session
+        nc.flush()
+        session.publish_message("a", b"x")
+        assert not session.wants_send(0.0)
+        assert session.wants_send(linger)
+
+
 def test_a_question_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(connecting, "sleep", pauses.append)
