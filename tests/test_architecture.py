@@ -55,6 +55,7 @@ ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
 THIRD_PARTY: Final = {
     "jsproto_io/trio.py": {"trio"},
+    "jsproto_io/_trio_link.py": {"trio"},
     "jsproto_io/_credentials.py": {"cryptography"},
     "jsproto_io/cli/": {"typer", "rich", "plotille"},
     "pyspark_jetstream/": {"pyspark", "pyarrow"},

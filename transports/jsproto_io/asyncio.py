@@ -79,6 +79,9 @@ class Connection(_async.Connection):
         return asyncio.Event()
 
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
+        if timeout is None:
+            await event.wait()
+            return True
         try:
             async with asyncio.timeout(timeout):
                 await event.wait()

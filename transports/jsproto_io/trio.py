@@ -6,8 +6,9 @@
         js = nc.jetstream()
 
 The context manager holds a nursery with the tasks of the connection. One of them lets time pass: it receives, dials or
-waits until it is time to dial again, always within a cancel scope whose deadline others move. The writer of a link
-alone sends, so that cancelling an application's task never cuts a message in half.
+waits until it is time to dial again, always within a cancel scope whose deadline others move. Whoever causes output
+sends what the socket takes at once, and the writer of the link the rest: no task of the application waits for the
+socket, so that cancelling it never cuts a message in half.
 
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
 the block as they are, not in a group.
@@ -22,7 +23,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Final, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import trio
 
@@ -37,6 +38,7 @@ from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._async_subscribing import PushSubscription
 from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
+from jsproto_io._trio_link import Link
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -45,8 +47,6 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-
-READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
 
 
 def connect(
@@ -97,7 +97,7 @@ class Connection(_async.Connection):
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, trio.current_time)
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
         self._gap = trio.CancelScope()  # the time in which there is no link
         self._nursery: trio.Nursery | None = None
@@ -108,7 +108,10 @@ class Connection(_async.Connection):
         return trio.Event()
 
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
-        with trio.move_on_after(inf if timeout is None else timeout) as scope:
+        if timeout is None:
+            await event.wait()
+            return True
+        with trio.move_on_after(timeout) as scope:
             await event.wait()
         return not scope.cancelled_caught
 
@@ -117,9 +120,16 @@ class Connection(_async.Connection):
         return super()._call(verb, lazily=lazily)
 
     def _write(self, now: float) -> None:
-        session = self._session
-        if self._link is not None and (session.wants_close or session.wants_send(now)):
-            self._link.due.set()
+        session, link = self._session, self._link
+        if link is None or link.due.is_set():
+            return
+        while session.wants_close or session.wants_send(now):  # whoever waited for it queues more
+            link.unsent = memoryview(b"".join(session.data_to_send()))
+            link.ends = session.wants_close
+            link.send()
+            if link.unsent or link.ends:
+                link.due.set()
+                return
 
     def _rearm(self) -> None:
         session = self._session
@@ -139,7 +149,7 @@ class Connection(_async.Connection):
 
     def _abort(self) -> None:
         if self._link is not None:
-            self._link.stream.socket.close()
+            self._link.close()
 
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
         async def cancellable() -> None:
@@ -222,33 +232,30 @@ class Connection(_async.Connection):
     @trio.lowlevel.enable_ki_protection
     async def _carry(self, stream: trio.SocketStream) -> None:
         """Move the bytes of one link, until it ends."""
-        link = self._link = _Link(stream)
+        link = self._link = Link(stream)
         self._receive(self._session.connection_made)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, link)
             await self._read(link)
             nursery.cancel_scope.cancel()
-        stream.socket.close()
+        link.close()
         self._link = None
 
     @trio.lowlevel.enable_ki_protection
-    async def _read(self, link: _Link) -> None:
+    async def _read(self, link: Link) -> None:
         """One input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
         while why is None:
-            data: bytes | None = None
             deadline = session.deadline()
             with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
                 try:
-                    data = await link.stream.receive_some(READ_SIZE)
-                except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    why = reason(error.__cause__ or error)
-            if data:
-                self._receive(partial(session.receive_data, data))
-            elif data is not None:
-                why = "the server closed the connection"
-            if self._scope.cancelled_caught or self._scope.deadline <= self._now():
+                    while data := await link.receive():
+                        self._receive(partial(session.receive_data, data))
+                    why = "the server closed the connection"
+                except (OSError, trio.ClosedResourceError) as error:
+                    why = reason(error)
+            if self._scope.cancelled_caught:
                 self._receive(partial(self._time_out, self._scope.deadline))
         self._receive(lambda now: session.receive_eof(now, why))
 
@@ -256,29 +263,20 @@ class Connection(_async.Connection):
         self._session.handle_timeout(max(now, deadline))
 
     @trio.lowlevel.enable_ki_protection
-    async def _send(self, link: _Link) -> None:
+    async def _send(self, link: Link) -> None:
+        """Send what the socket did not take at once."""
         try:
             while True:
                 await link.due.wait()
-                link.due = trio.Event()
-                while data := self._call(self._take):
-                    await link.stream.send_all(data)
-                if self._session.wants_close:
-                    await link.stream.send_eof()
+                while link.unsent:
+                    await link.wait_writable()
+                    link.send()
+                if link.ends:
+                    link.end()
                     return
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
+                link.due = trio.Event()
+                self._call(lambda now: None)
+        except trio.ClosedResourceError:
             pass  # the reader finds out why
         except Exception as bug:
             self._crash(bug)
-
-    def _take(self, now: float) -> bytes:
-        session = self._session
-        return b"".join(session.data_to_send()) if session.wants_close or session.wants_send(now) else b""
-
-
-class _Link:
-    """One TCP connection and what its two tasks are told by others."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
-        self.due = trio.Event()  # something is to be written

@@ -1,0 +1,72 @@
+"""What the driver on trio moves bytes through: one TCP connection.
+
+Rules: ``receive`` and ``wait_writable`` alone wait, and ``close`` ends that. Nothing here decides who may send when.
+
+Not here: what the bytes mean, tasks, deadlines (``trio``).
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import trio
+
+from jsproto_io._wire import READ_SIZE
+
+
+class Link:
+    """One TCP connection: a socket that never blocks.
+
+    Attributes: ``unsent`` (what the socket did not take yet); ``due`` (set while the writer has something to do, and
+    nobody else sends); ``ends`` (nothing follows what is unsent).
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        # trio's own sockets take twice as long for each read, and let nobody send without waiting.
+        self._socket = socket.socket(fileno=stream.socket.detach())
+        self._socket.setblocking(False)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio lets the system take little at once: most would have to wait
+            with suppress(OSError):  # it has ended already
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
+        self.unsent = memoryview(b"")
+        self.due = trio.Event()
+        self.ends = False
+
+    async def receive(self) -> bytes:
+        """What has come; empty at the end. OSError; ClosedResourceError after ``close``."""
+        while True:
+            await trio.lowlevel.wait_readable(self._open_socket())
+            try:
+                return self._socket.recv(READ_SIZE)
+            except BlockingIOError:
+                pass  # there was nothing after all
+
+    def send(self) -> None:
+        """Write of ``unsent`` what the socket takes."""
+        try:
+            self.unsent = self.unsent[self._socket.send(self.unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent = memoryview(b"")  # the reader finds out why
+
+    async def wait_writable(self) -> None:
+        """Wait until the socket may take more. ClosedResourceError after ``close``."""
+        await trio.lowlevel.wait_writable(self._open_socket())
+
+    def end(self) -> None:
+        """Tell the peer that nothing more comes."""
+        with suppress(OSError):  # it has ended already
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """No effect the second time. Whoever waits is told."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def _open_socket(self) -> socket.socket:
+        if self._socket.fileno() < 0:
+            raise trio.ClosedResourceError("the connection was closed")
+        return self._socket
