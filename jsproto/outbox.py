@@ -27,10 +27,11 @@ class Conversation:
         """A message for one of its subscriptions. Never raises, whatever the message holds."""
         raise NotImplementedError
 
-    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+    def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
         """Take messages of a consumer from the front of these, as ``receive`` would; returns how many.
 
-        All that it leaves come through ``receive``, one by one, so a conversation need not take any.
+        ``size``: how many bytes the header blocks and payloads of all of them have. All that it leaves come through
+        ``receive``, one by one, so a conversation need not take any.
         """
         return 0
 

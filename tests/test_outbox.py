@@ -15,7 +15,7 @@ def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
     conversation.link_lost(ConnectionLostError("gone"), 1.0)
     conversation.link_restored(2.0)
     assert conversation.deadline() is None
-    assert conversation.receive_many([(b"a", b"$JS.ACK.x", None, b"")], 1.0) == 0
+    assert conversation.receive_many([(b"a", b"$JS.ACK.x", None, b"")], 0, 1.0) == 0
     with pytest.raises(NotImplementedError):
         conversation.receive(Msg(b"a", b"1", None, None, b""), 1.0)
 

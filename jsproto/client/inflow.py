@@ -151,9 +151,8 @@ class Inflow(Drainable, Generic[D]):
         if self._readable is not None:
             self._tell()
 
-    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+    def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
         """Messages of the stream: those that are simply the next ones, if there is room for all."""
-        size = size_of(raws)
         if not self._buffer.has_room(len(raws), size):
             return 0
         self._heard_at = now

@@ -367,11 +367,11 @@ class PullConsumer(Drainable, Generic[D]):
         self._heard_at = now
         if self._pins:
             self._look_for_pin(message)
-        raws = ((message.subject, reply, message.header, message.payload),)
-        if self._asked_msgs or self._first is not None or self._has_room(raws):
-            self._keep(raws)
+        size = len(message.payload) + len(message.header or b"")
+        if self._asked_msgs or self._first is not None or self._has_room(size):
+            self._keep(((message.subject, reply, message.header, message.payload),), size)
 
-    def receive_many(self, raws: Sequence[RawMsg], now: float) -> int:
+    def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
         """Messages of the stream: as many as were asked for, and as the first fetch wants."""
         first = self._first
         count = min(len(raws), self._asked_msgs)
@@ -380,11 +380,17 @@ class PullConsumer(Drainable, Generic[D]):
         if not count or self._pins:
             return 0
         self._heard_at = now
-        self._keep(raws if count == len(raws) else raws[:count])
+        if count < len(raws):
+            raws = raws[:count]
+            size = size_of(raws)
+        self._keep(raws, size)
         return count
 
-    def _keep(self, raws: Sequence[RawMsg]) -> None:
-        """These have come: no more than the first fetch wants, nor than were asked for, but for a single one."""
+    def _keep(self, raws: Sequence[RawMsg], size: int) -> None:
+        """These, of ``size`` bytes, have come: no more than the first fetch wants, nor than were asked for.
+
+        A single one may be more than that.
+        """
         if self._asked_msgs > len(raws):
             self._asked_msgs -= len(raws)
         elif self._asked_msgs:
@@ -398,7 +404,7 @@ class PullConsumer(Drainable, Generic[D]):
             if len(first._raws) == first._batch:
                 self._finish(first)
             return
-        self._buffer.add(raws, size_of(raws))
+        self._buffer.add(raws, size)
         if self._readable is not None:
             self._tell()
 
@@ -699,9 +705,9 @@ class PullConsumer(Drainable, Generic[D]):
         if waiting:
             self._ask_again(self._heard_at)
 
-    def _has_room(self, raws: Sequence[RawMsg]) -> bool:
-        """Whether a message that nobody asked for may stay."""
-        if self._buffer.has_room(1, size_of(raws)):
+    def _has_room(self, size: int) -> bool:
+        """Whether a message of ``size`` bytes that nobody asked for may stay."""
+        if self._buffer.has_room(1, size):
             return True
         self.dropped += 1
         if not self._full:

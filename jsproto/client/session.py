@@ -30,6 +30,7 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from jsproto.client.buffer import size_of
 from jsproto.client.dialler import Dialler
 from jsproto.client.link import Link
 from jsproto.client.options import Address, ConnectOptions
@@ -518,12 +519,12 @@ class Session:
         conversation, raws = self._routes.get(delivered.sid), delivered.raws
         if conversation is None:
             return
-        taken = conversation.receive_many(raws, now)
+        taken = conversation.receive_many(raws, delivered.size, now)
         while taken < len(raws) and delivered.sid in self._routes:  # else it has unsubscribed
             conversation.receive(delivered.message(taken), now)
             taken += 1
             if taken == 1 and delivered.sid in self._routes:  # it has looked at the first one: it may know the others
-                taken += conversation.receive_many(raws[1:], now)
+                taken += conversation.receive_many(raws[1:], delivered.size - size_of(raws[:1]), now)
 
     def _receive_row(self, row: Row, now: float) -> None:
         conversation = self._routes.get(row.sid)

@@ -200,10 +200,11 @@ class Decoder:
             return self._take_deliveries(data, position, frames)  # not what it looked like
         raws = [*zip(subjects, replies, headers, payloads, strict=True)]
         if len(sids) > 1 and sids.count(sids[0]) == len(sids):
-            frames.append(Delivered(sids[0], raws))
+            frames.append(Delivered(sids[0], raws, sum(sizes)))
         else:
-            for sid, row in groupby(zip(sids, raws, strict=True), itemgetter(0)):
-                delivered = Delivered(sid, [raw for _, raw in row])
+            for sid, row in groupby(zip(sids, raws, sizes, strict=True), itemgetter(0)):
+                _, some, lengths = zip(*row, strict=True)
+                delivered = Delivered(sid, list(some), sum(lengths))
                 frames.append(delivered if len(delivered.raws) > 1 else delivered.message(0))
         position = len(data) - left
         return position if len(raws) >= _FEW else self._take_deliveries(data, position, frames)

@@ -126,11 +126,13 @@ It is what buffers keep, because the garbage collector leaves such tuples alone.
 class Delivered:
     """``MSG`` or ``HMSG`` several times in a row, all with one sid and each with an ack reply subject of its own.
 
-    Two or more messages. Only a decoder that was asked for rows makes them.
+    Two or more messages; ``size`` is how many bytes their header blocks and payloads have. Only a decoder that was
+    asked for rows makes them.
     """
 
     sid: bytes
     raws: list[RawMsg]
+    size: int
 
     def messages(self) -> list[Msg]:
         """Each message as a frame of its own."""

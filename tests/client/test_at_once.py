@@ -136,7 +136,8 @@ class Watched(Conversation):
         self.got: list[bytes] = []
         self.sid = h.session.subscribe("s.>", self)
 
-    def receive_many(self, raws: Any, now: float) -> int:
+    def receive_many(self, raws: Any, size: int, now: float) -> int:
+        assert size == sum(len(raw[2] or b"") + len(raw[3]) for raw in raws)
         count = self.at_once.pop(0)
         self.got += [raw[3] for raw in raws[:count]]
         return count

@@ -467,7 +467,7 @@ def decoder_of_rows() -> Decoder:
 def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
     frames = decoder_of_rows().feed(b"".join(delivered(number) for number in range(20)))
     raws: list[RawMsg] = [(b"s.%d" % n, b"$JS.ACK.S.C.1.%d.%d.1.0" % (n, n), None, b"ok") for n in range(20)]
-    assert frames == [Delivered(b"1", raws)]
+    assert frames == [Delivered(b"1", raws, 40)]
     assert general == []
     (run,) = frames
     assert isinstance(run, Delivered)
@@ -479,7 +479,8 @@ def test_headers_come_along(general: list[int]) -> None:
     header = b"NATS/1.0\r\nA: b\r\n\r\n"
     line = b"HMSG s.a 1 $JS.ACK.x %d %d\r\n"
     good = line % (len(header), len(header) + 2) + header + b"ok\r\n"
-    assert decoder_of_rows().feed(good * 9) == [Delivered(b"1", [(b"s.a", b"$JS.ACK.x", header, b"ok")] * 9)]
+    raw = (b"s.a", b"$JS.ACK.x", header, b"ok")
+    assert decoder_of_rows().feed(good * 9) == [Delivered(b"1", [raw] * 9, 9 * (len(header) + 2))]
     for odd in (line % (0, 2) + b"ok\r\n", line % (len(header), len(header) + 4) + header + b"\r\nok\r\n"):
         run, message, rest = decoder_of_rows().feed(good * 9 + odd + good * 9)
         assert type(run) is type(rest) is Delivered
@@ -498,6 +499,7 @@ def test_each_subscription_gets_its_own() -> None:
     sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
     frames = decoder_of_rows().feed(b"".join(delivered(number, sid=sid) for number, sid in enumerate(sids)))
     assert [type(frame) for frame in frames] == [Delivered, Msg, Delivered, Delivered]
+    assert [frame.size for frame in frames if isinstance(frame, Delivered)] == [18, 4, 4]
     found = [frame.messages() if isinstance(frame, Delivered) else [frame] for frame in frames]
     assert [message.sid for run in found for message in run if isinstance(message, Msg)] == sids
 
