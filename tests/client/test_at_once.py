@@ -196,3 +196,13 @@ def pushed() -> tuple[Harness, Any, bytes, str]:
 def read() -> tuple[Harness, Any, bytes, str]:
     reading = Reading()
     return reading.h, reading.ordered, reading.h.sid(reading.config["deliver_subject"]), reading.config["name"]
+
+
+def test_what_was_not_asked_for_is_not_taken_at_once() -> None:
+    pulling = Pulling()
+    pulling.consumer.start(now=pulling.now, max_msgs=4)
+    sid = str(pulling.consumer.sid).encode()
+    pulling.feed(b"".join(encode_msg(b"s.a", sid, pulling.reply(), None, bytes(size)) for size in range(9)))
+    assert (pulling.consumer.pending_msgs, pulling.consumer.pending_bytes) == (9, sum(range(9)))
+    assert len(pulling.popped(4)) == 4
+    assert pulling.consumer.pending_bytes == sum(range(4, 9))
