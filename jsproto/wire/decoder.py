@@ -54,6 +54,7 @@ _LONGEST_LINE: Final = 4 * _LONGEST_WORD  # bytes, at most
 _LEAST: Final = len(b"MSG    \r\n\r\n")  # bytes of a message besides what is found; of one with headers one more
 _NUMBERS: Final[dict[bytes | None, int]] = {None: 0, **{b"%d" % number: number for number in range(_SMALL + 1)}}
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
+_SHORT: Final = 256  # bytes that hold fewer, mostly
 _LOOKS: Final = 16  # at all that was fed: what interrupts the messages more often must not have it searched each time
 _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + 3  # with the blank between them and CRLF
 _EMPTY_REPLY: Final = re.compile(rb"[^ \t]++ [^ \t]++  [0-9]++(?: [0-9]++)?")
@@ -149,7 +150,7 @@ class Decoder:
             self._need = 0
         elif self.error is not None:
             return []
-        at_once = self.rows and self._max_payload >= _SMALL and self._control_line >= _LONGEST_LINE
+        at_once = self.rows and end >= _SHORT and self._max_payload >= _SMALL and self._control_line >= _LONGEST_LINE
         looks = _LOOKS * at_once
         try:
             while position < end:

@@ -475,6 +475,15 @@ def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
     assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", raws[7][1], None, b"ok")
 
 
+def test_a_few_come_one_by_one_as_the_same_messages(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
+    data = b"".join(delivered(number) for number in range(4))
+    (run,) = decoder_of_rows().feed(data)
+    assert isinstance(run, Delivered)
+    monkeypatch.setattr("jsproto.wire.decoder._SHORT", len(data) + 1)
+    assert decoder_of_rows().feed(data) == run.messages()
+    assert general == []
+
+
 def test_headers_come_along(general: list[int]) -> None:
     header = b"NATS/1.0\r\nA: b\r\n\r\n"
     line = b"HMSG s.a 1 $JS.ACK.x %d %d\r\n"
