@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from errno import ENOBUFS
 from typing import Any
 from uuid import uuid4
 
@@ -114,6 +115,49 @@ async def test_cancelling_a_publisher_cuts_no_message(connect: Any) -> None:
             go.set()
             await nc.flush()
     assert got == [30_000] * sent
+
+
+class Socket:
+    """A socket whose ``send`` is another one."""
+
+    def __init__(self, real: Any, send: Callable[[Any, memoryview], int]) -> None:
+        self._real = real
+        self._send = send
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def send(self, data: memoryview) -> int:
+        return self._send(self._real, data)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)  # asyncio has a transport of its own
+async def test_nothing_follows_a_message_that_was_cut(connect: Any) -> None:
+    """The system fails for a moment behind the first bytes; the next message leaves with the next link."""
+    sends = 0
+    rest: list[bytes] = []
+
+    def send(real: Any, data: memoryview) -> int:
+        nonlocal sends
+        sends += 1
+        if sends == 2:
+            raise OSError(ENOBUFS, "No buffer space available")
+        sent: int = real.send(data[:20] if sends == 1 else data)
+        return sent
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        while data := peer.socket.recv(65536):
+            rest.append(data)
+
+    with FakeServer(script, serve) as server, anyio.fail_after(30):
+        async with connect(server.url, reconnect_time_wait=0) as nc:
+            nc._link._socket = Socket(nc._link._socket, send)
+            await nc.publish("a", bytes(100))
+            with pytest.raises(ConnectionLostError):
+                await nc.flush()
+            await nc.flush()
+    assert b"".join(rest) == b"PUB a 100\r\n" + bytes(9)
 
 
 async def test_a_batch_survives_a_wait_that_was_given_up(connect: Any) -> None:

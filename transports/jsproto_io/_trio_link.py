@@ -43,13 +43,13 @@ class Link:
                 pass  # there was nothing after all
 
     def send(self) -> None:
-        """Write of ``unsent`` what the socket takes."""
+        """Write of ``unsent`` what the socket takes; when that fails, it ``ends``."""
         try:
             self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent = memoryview(b"")  # the reader finds out why
+            self.unsent, self.ends = memoryview(b""), True  # nothing fits behind what is cut; the reader finds out why
 
     async def wait_writable(self) -> None:
         """Wait until the socket may take more. ClosedResourceError after ``close``."""
