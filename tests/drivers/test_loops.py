@@ -160,6 +160,26 @@ async def test_nothing_follows_a_message_that_was_cut(connect: Any) -> None:
     assert b"".join(rest) == b"PUB a 100\r\n" + bytes(9)
 
 
+@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+async def test_others_have_their_turn_while_a_task_publishes_without_end(connect: Any) -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    with FakeServer(serve) as server, anyio.fail_after(30):
+        async with connect(server.url) as nc, anyio.create_task_group() as tasks:
+            nc._link._socket = Socket(nc._link._socket, lambda real, data: len(data))  # it never has to wait
+            tasks.start_soon(take_turns)
+            for _ in range(100):
+                await nc.publish("a", bytes(100_000))
+            assert turns
+            tasks.cancel_scope.cancel()
+
+
 async def test_a_batch_survives_a_wait_that_was_given_up(connect: Any) -> None:
     """The window is closed, the task gives up; the next one goes on where it was."""
     go = threading.Event()

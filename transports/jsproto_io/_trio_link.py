@@ -19,7 +19,8 @@ class Link:
     """One TCP connection: a socket that never blocks.
 
     Attributes: ``unsent`` (what the socket did not take yet); ``due`` (set while the writer has something to do, and
-    nobody else sends); ``ends`` (nothing follows what is unsent).
+    nobody else sends); ``ends`` (nothing follows what is unsent); ``at_once`` (bytes that others had sent since the
+    writer's last turn).
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -32,6 +33,7 @@ class Link:
         self.unsent = memoryview(b"")
         self.due = trio.Event()
         self.ends = False
+        self.at_once = 0
 
     async def receive(self) -> bytes:
         """What has come; empty at the end. OSError; ClosedResourceError after ``close``."""

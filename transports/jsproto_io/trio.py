@@ -8,7 +8,8 @@
 The context manager holds a nursery with the tasks of the connection. One of them lets time pass: it receives, dials or
 waits until it is time to dial again, always within a cancel scope whose deadline others move. Whoever causes output
 sends what the socket takes at once, and the writer of the link the rest: no task of the application waits for the
-socket, so that cancelling it never cuts a message in half.
+socket, so that cancelling it never cuts a message in half. Now and then the writer has its turn though the socket takes
+all: a task that publishes without end then waits for it, and others have theirs.
 
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
 the block as they are, not in a group.
@@ -23,7 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import Final, TypeVar, Unpack
 
 import trio
 
@@ -47,6 +48,8 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+
+MOST_AT_ONCE: Final = 1_048_576  # bytes; then it is the writer's turn, so that whoever always has more waits at times
 
 
 def connect(
@@ -126,8 +129,9 @@ class Connection(_async.Connection):
         while session.wants_close or session.wants_send(now):  # whoever waited for it queues more
             link.unsent = memoryview(b"".join(session.data_to_send()))
             link.ends = session.wants_close
+            link.at_once += len(link.unsent)
             link.send()
-            if link.unsent or link.ends:
+            if link.unsent or link.ends or link.at_once > MOST_AT_ONCE:
                 link.due.set()
                 return
 
@@ -264,7 +268,7 @@ class Connection(_async.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _send(self, link: Link) -> None:
-        """Send what the socket did not take at once."""
+        """Send what the socket did not take at once, or what has come when that was much."""
         try:
             while True:
                 await link.due.wait()
@@ -274,7 +278,7 @@ class Connection(_async.Connection):
                 if link.ends:
                     link.end()
                     return
-                link.due = trio.Event()
+                link.due, link.at_once = trio.Event(), 0
                 self._call(lambda now: None)
         except trio.ClosedResourceError:
             pass  # the reader finds out why
