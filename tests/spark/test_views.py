@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual, StringStartsWith
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from jsproto.grammar.columns import stored_columns
+from jsproto.grammar.columns import StoredColumns, stored_columns
 from pyspark_jetstream import JetStreamDataSource
-from pyspark_jetstream.buckets import BucketReader, operations_of
+from pyspark_jetstream.buckets import BucketBuilder, BucketReader, operations_of
 from pyspark_jetstream.options import OptionError, read_options
 from pyspark_jetstream.pushing import PushingReader
 from pyspark_jetstream.ranges import ReadError
@@ -66,6 +66,18 @@ def values(reader: BucketReader) -> dict[str, tuple[bytes | None, str]]:
     rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
     assert len({row["key"] for row in rows}) == len(rows)
     return {row["key"]: (row["value"], row["operation"]) for row in rows}
+
+
+@pytest.mark.parametrize("seqs", [[[1, 9, 2, 4]], [[1, 9], [2, 4]], [[3]]])
+def test_revisions_are_in_the_order_of_the_groups(seqs: list[list[int]]) -> None:
+    """A snapshot is read in groups of keys: a later one may begin with an older value."""
+    schema = StructType([StructField("revision", LongType()), StructField("key", StringType())])
+    builder = BucketBuilder(schema, "KV_B", read_options({"servers": "nats://x", "kvBucket": "B"}))
+    for piece in seqs:
+        texts = [b"%d" % seq for seq in piece]
+        builder.add(StoredColumns([b"$KV.B.%b" % text for text in texts], piece, texts, texts, texts))
+    found = builder.batch().to_pydict()
+    assert found["revision"] == [int(key) for key in found["key"]] == [seq for piece in seqs for seq in piece]
 
 
 def test_a_bucket(spark: SparkSession, server: NatsServer, bucket: Any) -> None:

@@ -56,12 +56,14 @@ class BucketBuilder(BatchBuilder):
             kinds = operations_of(part)
             values = [value if kind == PUT else None for value, kind in zip(part.data, kinds, strict=True)]
             return pa.array(values, pa.binary())
+        if name == "revision":  # they rise within a group of keys only
+            return pa.array(part.seqs, pa.int64())
         return super()._piece(name, part)
 
     def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
         if name == "bucket":
             return pa.repeat(pa.scalar(self._stream.removeprefix("KV_"), kind), self.rows)
-        return super()._column("seq" if name == "revision" else name, kind, pieces)
+        return super()._column(name, kind, pieces)
 
 
 def operations_of(part: StoredColumns) -> list[str]:
