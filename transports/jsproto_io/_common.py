@@ -46,6 +46,7 @@ MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happe
 TAKE: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 512  # messages pulled from an iterable at once: what a server acknowledges at once, and a bit
 KEPT: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
+MOST_AT_ONCE: Final = 1_048_576  # bytes sent in a loop; then others have their turn, whoever always has more waits
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name

@@ -7,7 +7,8 @@
 
 Protocol callbacks, no streams: what arrives goes straight into the session, and what the session wants to send leaves
 in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless
-call is harmless. While the transport cannot take more, bytes stay in the session, where they are counted.
+call is harmless. While the transport cannot take more, bytes stay in the session, where they are counted; now and then
+they do though it can: a task that publishes without end then waits, and others have their turn.
 
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
@@ -33,7 +34,7 @@ from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, Pendin
 from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._async_subscribing import PushSubscription
-from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -176,12 +177,26 @@ class _Link(asyncio.Protocol):
         self._session = connection._session
         self._transport: asyncio.Transport | None = None
         self._hung_up = False
-        self.paused = True
+        self._full = False  # the transport is
+        self._at_once = 0  # bytes written since others had their turn
         self.lost = asyncio.Event()
+
+    @property
+    def paused(self) -> bool:
+        return self._transport is None or self._full or self._at_once > MOST_AT_ONCE
 
     def write(self, data: list[bytes]) -> None:
         if data and self._transport is not None and not self._hung_up and not self._transport.is_closing():
-            self._transport.write(b"".join(data))
+            joined = b"".join(data)
+            self._transport.write(joined)
+            if self._at_once <= MOST_AT_ONCE < self._at_once + len(joined):
+                self._connection._loop.call_soon(self._go_on)
+            self._at_once += len(joined)
+
+    def _go_on(self) -> None:
+        self._at_once = 0
+        if not self.paused:
+            self._connection._receive(lambda now: None)
 
     def hang_up(self, *, abruptly: bool) -> None:
         """Send what is buffered and end; ``abruptly``: just end."""
@@ -196,7 +211,6 @@ class _Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._connection._link = self
-        self.paused = False
         if self._session.connect_to is None:  # closed meanwhile
             self.hang_up(abruptly=True)
         else:
@@ -215,8 +229,8 @@ class _Link(asyncio.Protocol):
         self.lost.set()
 
     def pause_writing(self) -> None:
-        self.paused = True
+        self._full = True
 
     def resume_writing(self) -> None:
-        self.paused = False
+        self._full = False
         self._connection._receive(lambda now: None)

@@ -24,7 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Final, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import trio
 
@@ -38,7 +38,7 @@ from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, Pendin
 from jsproto_io._async_reading import BatchReader
 from jsproto_io._async_sessions import ConsistentSession
 from jsproto_io._async_subscribing import PushSubscription
-from jsproto_io._common import DIAL_ERRORS, EventCallback, new_session, reason
+from jsproto_io._common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
 from jsproto_io._trio_link import Link
 
 __all__ = [
@@ -48,8 +48,6 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-
-MOST_AT_ONCE: Final = 1_048_576  # bytes; then it is the writer's turn, so that whoever always has more waits at times
 
 
 def connect(
