@@ -25,7 +25,8 @@ class Link:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         # trio's own sockets take twice as long for each read, and let nobody send without waiting.
-        self._socket = socket.socket(fileno=stream.socket.detach())
+        own = stream.socket
+        self._socket = socket.socket(own.family, own.type, own.proto, own.detach())  # to ask it may fail
         self._socket.setblocking(False)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio lets the system take little at once: most would have to wait
             with suppress(OSError):  # it has ended already
