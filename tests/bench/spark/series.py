@@ -32,7 +32,7 @@ from tests.bench.task import FLOW, WARM_UP_STREAM, Sample, subject_of
 PARALLEL: Final = 2  # tasks at a time
 STORED: Final = "STORED"
 SMALL: Final = 1  # rows of the job that shows what a job costs before its first row
-WARM: Final = 20_000  # rows of the first jobs, which are not measured
+WARM: Final = 2  # runs of each kind that are not measured: while they are new to it a JVM spends its time compiling
 PASSES: Final = 1_000_000  # of the calibration loop
 RUN_WITHIN: Final = 600.0  # seconds
 _FORMATS: Final = {"spark": JetStreamDataSource.name(), "tuples": tuples.NAME}
@@ -64,8 +64,8 @@ def runs_of(plan: Plan, tell: Callable[[str], None]) -> list[Measured]:
         contenders = [name for name in CONTENDERS if plan.tuples or name != "tuples"]
         for name in contenders:
             if name != "plain":
-                for job in JOBS:
-                    bench.measured(job, name, WARM)
+                for job in [*JOBS] * WARM:
+                    bench.measured(job, name, plan.rows)
         found = []
         for number in range(plan.rounds):
             tell(f"round {number + 1} of {plan.rounds}")
