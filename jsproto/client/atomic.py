@@ -522,8 +522,8 @@ class AtomicBatch(Conversation):
             unsupported.__cause__ = error
             error = unsupported
         answered = self._unanswered[0]  # whose stream it is that says so
-        others = sorted(self._subjects - {answered})
-        if _code(error) == INCOMPLETE and others:  # nobody says which message is missing
+        if _code(error) == INCOMPLETE and (others := sorted(self._subjects - {answered})):
+            # Nobody says which message is missing.
             named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
             error.add_note(f"does the stream of {answered} take all subjects of the batch? The others are {named}")
         self._fail(error)
