@@ -28,7 +28,7 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 ALLOWED: Final = frozenset(
     {
         "__future__", "base64", "builtins", "collections", "collections.abc", "dataclasses", "enum", "functools",
-        "hashlib", "heapq", "itertools", "json", "operator", "re", "types", "typing", "urllib.parse",
+        "hashlib", "heapq", "itertools", "json", "operator", "re", "struct", "types", "typing", "urllib.parse",
     }
 )  # fmt: skip
 ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}

@@ -24,10 +24,11 @@ from collections.abc import Callable
 from functools import partial
 from itertools import groupby
 from operator import add, itemgetter
+from struct import iter_unpack
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.errors import MAX_QUOTED, RemoteProtocolError
-from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Row, Sub, Unsub
+from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Row, Sub, Unsub
 from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
 
 Role: TypeAlias = Literal["client", "server"]
@@ -52,7 +53,9 @@ _DELIVERED: Final = re.compile(
 _COLUMNS: Final = _DELIVERED.groups + 1  # with what is between two messages: nothing
 _LONGEST_LINE: Final = 4 * _LONGEST_WORD  # bytes, at most
 _LEAST: Final = len(b"MSG    \r\n\r\n")  # bytes of a message besides what is found; of one with headers one more
-_NUMBERS: Final[dict[bytes | None, int]] = {None: 0, **{b"%d" % number: number for number in range(_SMALL + 1)}}
+_DIGITS: Final = [b"%d" % number for number in range(_SMALL + 1)]  # to look up is cheaper than to read a number
+_ACKS: Final = b"$JS.ACK."  # how their replies begin
+_MANY: Final = 64  # messages; to compare their places costs as much for fewer
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
 _SHORT: Final = 256  # bytes that hold fewer, mostly
 _LOOKS: Final = 16  # at all that was fed: what interrupts the messages more often must not have it searched each time
@@ -156,7 +159,10 @@ class Decoder:
             while position < end:
                 if looks:
                     looks -= 1
-                    position = self._take_delivered(data, position, frames)
+                    begun = position
+                    position = self._take_alike(data, begun, frames)
+                    if position == begun:
+                        position = self._take_delivered(data, begun, frames)
                 elif self._is_client:
                     position = self._take_deliveries(data, position, frames)
                 following = self._take(data, position, frames)
@@ -181,26 +187,28 @@ class Decoder:
         if (rest := parts[-2]) is not None:
             left = len(rest)
             del parts[-_COLUMNS:]
-        number_of = _NUMBERS.get
         if len(parts) > 1:  # the last one may hold CRLF, and go on behind it
             size = len(parts[-4] or b"")
-            if number_of(parts[-6]) != size or number_of(parts[-5]) != size + len(parts[-3]):
+            if parts[-6:-4] != [b"%d" % size if size else None, b"%d" % (size + len(parts[-3]))]:
                 left += sum(map(len, filter(None, parts[-_COLUMNS:]))) + (_LEAST + 1 if size else _LEAST)
                 del parts[-_COLUMNS:]
         subjects, sids, replies, digits = parts[2::_COLUMNS], parts[3::_COLUMNS], parts[4::_COLUMNS], parts[6::_COLUMNS]
         headers, payloads = parts[7::_COLUMNS], parts[8::_COLUMNS]
-        words = b"".join(subjects) + b"".join(sids) + b"".join(replies)
-        sizes = [*map(len, payloads)]
+        one_sid = len(sids) > 1 and sids.count(sids[0]) == len(sids)
+        words = b"".join(subjects) + b"".join(replies) + (sids[0] if one_sid else b"".join(sids))
+        sizes = [len(payload) for payload in payloads]
         odd = False
         if headers.count(None) < len(headers):
             header_sizes = [len(header or b"") for header in headers]
-            odd = [*map(number_of, parts[5::_COLUMNS])] != header_sizes
             sizes = [*map(add, sizes, header_sizes)]
-        odd = odd or [*map(number_of, digits)] != sizes
+            odd = max(sizes) > _SMALL or parts[5::_COLUMNS] != [
+                _DIGITS[size] if size else None for size in header_sizes
+            ]
+        odd = odd or digits != [_DIGITS[size] for size in sizes]
         if odd or b"\t" in words or b"\n" in words or b"\r" in words:
             return self._take_deliveries(data, position, frames)  # not what it looked like
         raws = [*zip(subjects, replies, headers, payloads, strict=True)]
-        if len(sids) > 1 and sids.count(sids[0]) == len(sids):
+        if one_sid:
             frames.append(Delivered(sids[0], raws, sum(sizes)))
         else:
             for sid, row in groupby(zip(sids, raws, sizes, strict=True), itemgetter(0)):
@@ -209,6 +217,46 @@ class Decoder:
                 frames.append(delivered if len(delivered.raws) > 1 else delivered.message(0))
         position = len(data) - left
         return position if len(raws) >= _FEW else self._take_deliveries(data, position, frames)
+
+    def _take_alike(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """Many messages of a consumer in a row with one subject and equal lengths of everything: cut by their places.
+
+        Returns where the first frame begins that is none.
+        """
+        first = _DELIVERY.match(data, position)
+        if first is None:
+            return position
+        has_header, subject, sid, reply, header_digits, digits = first.groups()
+        if reply is None or not reply.startswith(_ACKS):
+            return position
+        # Places within each message; the reply alone goes on differently.
+        reply_at, reply_end, body = (place - position for place in (first.start(4), first.end(4), first.end()))
+        split, end = body + int(header_digits or 0), body + int(digits)
+        length = end + 2
+        count = (len(data) - position) // length
+        if count < _MANY or split > end or end - body > self._max_payload or body > self._control_line:
+            return position
+        if not data.startswith(b"\r\n", position + end):
+            return position
+        for place in (*range(reply_at + len(_ACKS)), *range(reply_end, body), end, end + 1):
+            column = data[position + place : position + count * length : length]
+            if column != column[:1] * count:
+                count -= len(column.lstrip(column[:1]))
+                if count < _MANY:
+                    return position
+        header = f"{split - body}s" if has_header else ""
+        cut = f"{reply_at}x{reply_end - reply_at}s{body - reply_end}x{header}{end - split}s2x"
+        rows = iter_unpack(cut, memoryview(data)[position : position + count * length])
+        raws: list[RawMsg]
+        if has_header:
+            raws = [(subject, reply, header, payload) for reply, header, payload in rows]
+        else:
+            raws = [(subject, reply, None, payload) for reply, payload in rows]
+        replies = b"".join([raw[1] for raw in raws])
+        if any(blank in replies for blank in (b" ", b"\t", b"\r", b"\n")):
+            return position
+        frames.append(Delivered(sid, raws, count * (end - body)))
+        return position + count * length
 
     def _take_deliveries(self, data: bytes, position: int, frames: list[Frame]) -> int:
         """The hot path: whole, plain messages in a row. Returns where the first frame begins that is none."""

@@ -22,7 +22,7 @@ from jsproto.wire.limits import (
     SERVER_LIMITS,
     Limits,
 )
-from tests.wire.generated import decode, one_by_one
+from tests.wire.generated import decode, decode_rows, one_by_one
 
 VERB = "an unknown verb"
 LONG = "a control line that is too long"
@@ -527,6 +527,82 @@ def test_a_message_that_is_different_interrupts_what_comes_at_once(general: list
         *[Msg] * 10,
     ]
     assert general == []
+
+
+def alike(count: int, header: bytes = b"", payload: bytes = b"ok") -> list[bytes]:
+    """Messages that a consumer delivers, of one subject and equally long in everything."""
+    replies = [b"$JS.ACK.S.C.1.%d.%d.1.0" % (number, number) for number in range(1000, 1000 + count)]
+    sizes = b"%d %d" % (len(header), len(header) + len(payload)) if header else b"%d" % len(payload)
+    verb = b"HMSG" if header else b"MSG"
+    return [b"%b s.a 12 %b %b\r\n%b%b\r\n" % (verb, reply, sizes, header, payload) for reply in replies]
+
+
+class Unsplit:
+    """The pattern of what is delivered, where nothing may be left to it."""
+
+    def split(self, data: bytes) -> list[bytes | None]:
+        raise AssertionError(data)
+
+
+HEADER_BLOCKS = pytest.mark.parametrize("header", [b"", b"NATS/1.0\r\nA: b\r\n\r\n"], ids=["plain", "headers"])
+
+
+@HEADER_BLOCKS
+@pytest.mark.parametrize("payload", [b"ok", b"", b"\r\n", b"MSG a 1 2\r\nok\r\n", b"x" * 2000])
+def test_messages_that_are_alike_are_cut_by_their_places(
+    header: bytes, payload: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsproto.wire.decoder._DELIVERED", Unsplit())
+    sent = alike(64, header, payload)
+    begun = alike(1)[0][:-5]
+    decoder = decoder_of_rows()
+    (run,) = decoder.feed(b"".join(sent) + begun)
+    assert decoder.pending == len(begun)
+    assert isinstance(run, Delivered)
+    assert run.size == 64 * len(header + payload)
+    assert b"".join(map(encode, run.messages())) == b"".join(sent)
+    assert run.raws[63] == (b"s.a", b"$JS.ACK.S.C.1.1063.1063.1.0", header or None, payload)
+
+
+@HEADER_BLOCKS
+def test_a_run_of_messages_that_are_alike_ends_where_one_is_not(header: bytes) -> None:
+    for odd in (b"PING\r\n", delivered(9), alike(1, header, b"longer")[0]):
+        some, others = alike(70, header), alike(90, header)
+        frames = decoder_of_rows().feed(b"".join(some) + odd + b"".join(others))
+        assert [type(frame) for frame in frames] == [Delivered, type(Decoder("client").feed(odd)[0]), Delivered]
+        assert encode(frames[0]) + encode(frames[2]) == b"".join(some + others)
+
+
+@HEADER_BLOCKS
+@pytest.mark.parametrize("number", [0, 1, 30, 63, 64, 69])
+@pytest.mark.parametrize("byte", [b" ", b"\t", b"\r", b"\n", b"0", b"9", b"X"])
+def test_wherever_one_byte_differs_it_is_read_as_it_is_byte_by_byte(header: bytes, number: int, byte: bytes) -> None:
+    sent = alike(70, header)
+    for place in range(len(sent[number])):
+        changed = sent[number][:place] + byte + sent[number][place + 1 :]
+        data = b"".join([*sent[:number], changed, *sent[number + 1 :]])
+        assert decode_rows([data]) == decode("client", [data])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"MSG s 1 2\r\nok\r\n",
+        b"MSG s 1  2\r\nok\r\n",
+        b"MSG s 1 r 2\r\nok\r\n",
+        b"HMSG s 1 $JS.ACK.x 3 2\r\nok\r\n",
+        b"MSG s 1 $JS.ACK.x 2\r\nok\r\r",
+        b"MSG %b 1 $JS.ACK.x 2\r\nok\r\n" % (b"s" * 3000),
+        b"MSG s 1 $JS.ACK.x 2001\r\n%b\r\n" % bytes(2001),
+    ],
+    ids=["no reply", "empty reply", "another reply", "large header", "no end", "long line", "large"],
+)
+def test_what_is_alike_must_be_good_as_well(message: bytes) -> None:
+    limits = Limits(2500, 2500, 2000)
+    general, decoder = Decoder("client", limits), Decoder("client", limits)
+    decoder.rows = True
+    assert decoder.feed(message * 64) == general.feed(message * 64)
+    assert str(decoder.error) == str(general.error)
 
 
 def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
