@@ -172,13 +172,14 @@ class Acker(Conversation, Generic[D]):
 
         OutboundBufferLimitError or ConnectionClosedError with nothing sent and nothing settled.
         """
-        unsettled = [message for message in messages if message._acker is not None]
-        if unsettled:
-            self._send([message._raw[1] for message in unsettled], ACK)
+        messages = list(messages)
+        replies = [message._raw[1] for message in messages if message._acker is not None]
+        if replies:
+            self._send(replies, ACK)
             self._outbox.flush()
-            for message in unsettled:
+            for message in messages:
                 message._acker = None
-        return len(unsettled)
+        return len(replies)
 
     def in_progress(self, message: Delivery) -> None:
         """Say that ``message`` is being worked on."""
