@@ -214,7 +214,7 @@ class Session:
             return None
         beneath = self._dialler if self._link is None else self._link
         times = (self._deadlines.next(), self._timers.next(), beneath.deadline())
-        return min((time for time in times if time is not None), default=None)
+        return min([time for time in times if time is not None], default=None)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
