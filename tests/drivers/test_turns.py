@@ -111,13 +111,13 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
             if len(looks) == 1:  # somebody came and went
                 turns.take(A, may=True)
                 turns.leave(A)
-            elif len(looks) == 2:  # somebody stays
+            elif len(looks) == 2:  # somebody comes, and is still there in the third
                 turns.take(A, may=True)
-            elif len(looks) == 3:  # until now, and calls
+            elif len(looks) == 4:  # until now, and calls
                 turns.leave(A)
-            else:
+            elif len(looks) > 4:
                 turns.end()
-            return len(looks) > 2
+            return len(looks) > 3
 
         def locked(self) -> bool:
             return True
@@ -127,8 +127,8 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
 
     monkeypatch.setattr(turns, "_relief", Relief())
     assert not turns.stand_by()
-    assert looks == [_turns.GRACE, _turns.GRACE, -1, _turns.GRACE]
-    assert calls == [3, 4]
+    assert looks == [_turns.GRACE, _turns.GRACE, _turns.GRACE, -1, _turns.GRACE]
+    assert calls == [4, 5]
 
 
 def test_the_reader_is_woken_once_however_often_it_is_called(turns: Turns) -> None:

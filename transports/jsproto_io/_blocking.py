@@ -94,7 +94,7 @@ class Connection(ConnectionBase):
     ) -> None:
         """Publish a message; nobody acknowledges it.
 
-        It leaves within ``linger`` seconds, on threads perhaps 0.01 s later, or with the next link while there is none;
+        It leaves within ``linger`` seconds, on threads perhaps 0.02 s later, or with the next link while there is none;
         what was under way on a link that broke is lost. Waits while more than half of ``pending_size`` bytes wait to be
         written.
         ``reply``: the subject where answers are expected. LocalProtocolError with nothing sent: BadSubjectError,

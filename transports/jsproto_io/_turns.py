@@ -97,8 +97,9 @@ class Turns:
             relieved = self._relief.acquire(timeout=-1 if self._resting else GRACE)
             with self._lock:
                 called, self._called = self._called, False
-                self._resting = self.pump is not None  # that may take long, and ends with a call
-                if not self._resting and (called or (waits == self._waits and not relieved)):
+                idle = waits == self._waits
+                self._resting = self.pump is not None and idle  # one long wait: its end is told
+                if self.pump is None and (called or (idle and not relieved)):
                     self.pump = self.reader
                     return True
         return False
