@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -129,7 +130,7 @@ def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
             return data
 
         first = pool.submit(ask, "first")
-        until(lambda: nc._turns.pump is not None and nc._asleep_until > 0)
+        until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > 0)
         second = pool.submit(ask, "second")
         until(lambda: len(nc._turns.parked) == 1)
         parked.set()
@@ -143,7 +144,7 @@ def test_what_another_thread_ends_is_heard_of_at_once(server: Any, reader_thread
         subscription = nc.subscribe(unique())
         nc.flush()
         waiting = pool.submit(list, subscription)
-        until(lambda: nc._turns.pump is not None and nc._asleep_until > monotonic() + 5)
+        until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > monotonic() + 5)
         subscription.unsubscribe()
         assert waiting.result(2) == []
 
@@ -158,7 +159,7 @@ def test_the_reader_is_roused_once_for_a_linger(server: Any, monkeypatch: pytest
             rouse()
 
         monkeypatch.setattr(nc._sleeper, "rouse", counted)
-        until(lambda: nc._asleep_until > 0)
+        until(lambda: nc._sleeper.asleep_until > 0)
         for _ in range(100):
             nc.publish("a", b"x")
         assert len(roused) <= 1
@@ -276,13 +277,13 @@ def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool, parked: bool)
         sub, other = nc.subscribe("a"), nc.subscribe("b")
 
         def strike() -> None:
-            until(lambda: len(nc._turns.parked) == parked and nc._asleep_until > 0)
+            until(lambda: len(nc._turns.parked) == parked and nc._sleeper.asleep_until > 0)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
         with ThreadPoolExecutor(2) as pool:
             if parked:
                 pool.submit(list, other)
-                until(lambda: nc._turns.pump is not None and nc._asleep_until > 0)
+                until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > 0)
             struck = pool.submit(strike)
             with pytest.raises(KeyboardInterrupt):
                 sub.next_msg()
@@ -334,7 +335,7 @@ def test_ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost(monkeypatc
     def script(peer: Peer) -> None:
         peer.handshake()
         peer.expect(Sub)
-        until(lambda: nc._turns.pump == main and nc._asleep_until > 0)
+        until(lambda: nc._turns.pump == main and nc._sleeper.asleep_until > 0)
 
     def strike() -> None:
         until(lambda: main in nc._turns.parked and nc._turns.pump == nc._turns.reader)
@@ -369,7 +370,7 @@ def test_ctrl_c_ends_the_wait_of_a_callback_in_a_wait() -> None:
         peer.serve()
 
     def strike() -> None:
-        until(lambda: nested.is_set() and nc._asleep_until > 0)
+        until(lambda: nested.is_set() and nc._sleeper.asleep_until > 0)
         strike_sleeping(main)
 
     with (
@@ -386,31 +387,58 @@ def test_ctrl_c_ends_the_wait_of_a_callback_in_a_wait() -> None:
         assert nc.flush() >= 0
 
 
+class OfAHandler(Exception):
+    """What an application's own handler of a signal raises."""
+
+
 @MODES
-def test_ctrl_c_while_bytes_leave_loses_none(server: Any, reader_thread: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, OfAHandler, builtins.TimeoutError, SystemExit])
+def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
+    server: Any, reader_thread: bool, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(number: int, frame: object) -> None:
+        raise raised
+
+    class Struck(list[int]):
+        def extend(self, counts: Iterable[int]) -> None:
+            super().extend(counts)
+            if threading.current_thread() is threading.main_thread():
+                signal.raise_signal(signal.SIGINT)
+
     with connect(server.url, reader_thread=reader_thread) as nc:
         subject = unique()
         sub = nc.subscribe(subject)
-        send = Wire.send
+        nc.flush()
+        wire = nc._sleeper.wire
+        assert wire is not None
 
-        def interrupted(wire: Wire) -> memoryview:
-            rest = send(wire)
-            if threading.current_thread() is threading.main_thread():
-                signal.raise_signal(signal.SIGINT)
-            return rest
-
-        def round_and_round() -> None:
+        def publish_on() -> None:
             while True:  # until it is not the reader thread that sends it
                 nc.publish(subject, b"x")
                 nc.flush()
 
         with monkeypatch.context() as patched:
-            patched.setattr(Wire, "send", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                round_and_round()
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            patched.setattr(wire, "_sent", Struck())
+            signal.signal(signal.SIGINT, handler)
+            with pytest.raises(raised):
+                publish_on()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         assert sub.next_msg(timeout=5).data == b"x"
         assert nc.flush() >= 0
+
+
+def test_a_handler_that_raises_again_and_again_ends_the_connection(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(wire: Wire) -> None:
+        raise OfAHandler
+
+    with connect(server.url, reader_thread=False) as nc:
+        monkeypatch.setattr(Wire, "send", struck)
+        with pytest.raises(OfAHandler):
+            nc.flush()
+        with pytest.raises(ConnectionLostError):
+            nc.flush()
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Ctrl-C while a thread moves bytes: it is noticed at once, and raised when the state is whole again.
+"""Ctrl-C while a thread that waits moves bytes: it is noticed at once, and raised when the state is whole again.
 
 Rules: only Python's own handler is stood in for, only in the main thread, where signals are handled, and only until the
-end of the wait, or of what is sent. An application's own handler, or that of a debugger, is left alone. A wait in an
-event's callback is ended by Ctrl-C, too: it stands in for the wait in which that was called.
+end of the wait. An application's own handler, or that of a debugger, is left alone. A wait in an event's callback is
+ended by Ctrl-C, too: it stands in for the wait in which that was called.
 
-Not here: other signals; Ctrl-C outside of waits and of sending.
+Not here: other signals; Ctrl-C outside of waits.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Postponed:
     def __exit__(self, *error: object) -> None:
         self.end()
 
-    def begin(self, *, within: bool = False) -> None:
-        """Hold it back from now on; ``within``: also where somebody does so already, to be told first."""
+    def begin(self) -> None:
+        """Hold it back from now on; where somebody does so already, this one is told first."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
             with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
                 before = signal.getsignal(signal.SIGINT)
                 held = isinstance(getattr(before, "__self__", None), Postponed)
-                if before is signal.default_int_handler or (within and held):
+                if held or before is signal.default_int_handler:
                     signal.signal(signal.SIGINT, self._strike)
                     self._before = before
 

@@ -42,11 +42,13 @@ def look_up(address: Address) -> list[Place] | Exception:
 class Sleeper:
     """A sleep that ends when something comes, or when another thread wants it to.
 
-    Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither).
+    Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither); ``asleep_until`` (when the
+    present sleep ends by itself; without one it is long past).
     """
 
     def __init__(self) -> None:
         self.wire: Wire | None = None
+        self.asleep_until = -inf
         self._rouser, self._roused = socket.socketpair()
         self._rouser.setblocking(False)
         self.selector = selectors.DefaultSelector()
@@ -55,6 +57,16 @@ class Sleeper:
     def has_link(self, session: Session) -> bool:
         """Whether there is a wire that is neither being dialled nor lost."""
         return self.wire is not None and not self.wire.dialling and (session.closed or not session.wants_close)
+
+    def plan(self, session: Session, until: float, *, over: bool) -> None:
+        """Set ``asleep_until`` for the next sleep: ``until`` or earlier, and what is to end it."""
+        wire = self.wire
+        if wire is not None:
+            until = min(until, wire.dial_until)
+            wire.watch()
+        if over or (session.connect_to is not None and (wire is None or not wire.dialling)):
+            until = 0.0  # there may be something to dial as soon as nobody sends: only look
+        self.asleep_until = until
 
     def sleep(self, timeout: float) -> bool:
         """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""
@@ -132,6 +144,7 @@ class Wire:
         self.dialling = True
         self.dial_until = inf
         self.unsent = memoryview(b"")
+        self._sent: list[int] = []
         self.blocked = True
         self.watching = True
         self.why = "the server closed the connection"
@@ -186,16 +199,23 @@ class Wire:
             self.why = reason(error)
             return b""
 
-    def send(self) -> memoryview:
-        """Write of ``unsent`` what the socket takes; returns the rest."""
+    def send(self) -> None:
+        """Write of ``unsent`` what the socket takes; ``note_sent`` follows, also when a signal's handler raises."""
         try:
-            return self.unsent[self._socket.send(self.unsent) :]
+            self._sent.extend(map(self._socket.send, (self.unsent,)))  # no handler runs before the count is kept
+            return
         except BlockingIOError:
             pass
         except OSError as error:
+            if self._sent:
+                raise  # the handler's
             self.why = reason(error)  # what the server said before it went is still to be received
         self.blocked = True
-        return self.unsent
+
+    def note_sent(self) -> None:
+        """What ``send`` has written is not unsent any more."""
+        self.unsent = self.unsent[sum(self._sent) :]
+        self._sent.clear()
 
     def hang_up(self, *, abruptly: bool) -> None:
         """Tell the peer that nothing more comes; it ends its side then. ``abruptly``: do not wait for that."""

@@ -17,8 +17,9 @@ take is left to the pump. The pump is the one thread that sleeps in ``select``: 
 moment after the last wait (``_turns``); until then, what lingers may linger as long as that. The reader thread alone
 dials: to look up a name may take longer than anybody wants to wait.
 
-Ctrl-C while waiting, or in the application's own code, changes nothing (``_interrupts``). If it strikes in the instant
-in which a verb changes the state or sends, nobody can tell how far that got: the connection then ends with an error.
+Ctrl-C while waiting, or in the application's own code, changes nothing (``_interrupts``); nor does what any signal's
+handler raises while bytes leave. If it strikes in the instant in which a verb changes the state, nobody can tell how
+far that got: the connection then ends with an error.
 
 Not here: protocol. Forking with an open connection is not supported.
 """
@@ -87,7 +88,6 @@ class Connection(_blocking.Connection):
         self._sleeper = Sleeper()
         self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
         self._turns = Turns(self._lock)
-        self._asleep_until = -inf  # when the pump wakes by itself
         self._ended = self._turns.ended
         self._thread: threading.Thread | None = None
 
@@ -101,7 +101,7 @@ class Connection(_blocking.Connection):
                 try:
                     result = verb(now)
                     if lazily:
-                        drive = session.wants_send(now) or self._asleep_until > now + session.options.linger
+                        drive = session.wants_send(now) or self._sleeper.asleep_until > now + session.options.linger
                 except BaseException as error:
                     if not isinstance(error, Exception):
                         self._crash(error)
@@ -131,7 +131,7 @@ class Connection(_blocking.Connection):
                         postponed.end()  # only who pumps can be roused
                         event.wait(nap(until - monotonic()))
                     else:
-                        postponed.begin(within=True)
+                        postponed.begin()
                         self._pump(until)
                         postponed.check()
                     if monotonic() >= until and not ticket.done:
@@ -205,21 +205,14 @@ class Connection(_blocking.Connection):
         if sleeper.wire is None and address is not None:
             self._call(partial(sleeper.dial, session, look_up(address)))
         with self._lock:
-            wire = sleeper.wire
-            deadline = session.deadline()
-            self._asleep_until = min(until, inf if deadline is None else deadline)
-            if wire is not None:
-                self._asleep_until = min(self._asleep_until, wire.dial_until)
-                wire.watch()
-            if self._ended.done or (session.connect_to is not None and (wire is None or not wire.dialling)):
-                self._asleep_until = 0.0  # over, or there is something to dial as soon as nobody sends: only look
-            timeout = nap(self._asleep_until - monotonic())
+            wire, deadline = sleeper.wire, session.deadline()
+            sleeper.plan(session, min(until, inf if deadline is None else deadline), over=self._ended.done)
+            timeout = nap(sleeper.asleep_until - monotonic())
         readable = sleeper.sleep(timeout)
         try:
             data = wire.receive(READ_SIZE) if readable and wire is not None else None
             with self._lock:
-                self._asleep_until = -inf
-                now = monotonic()
+                now, sleeper.asleep_until = monotonic(), -inf
                 sleeper.see_to_dialling(session, now)
                 if data:
                     session.receive_data(data, now)
@@ -238,26 +231,33 @@ class Connection(_blocking.Connection):
 
     def _drive(self) -> None:
         """Drain: send, wake, tell, and rouse the pump if it would sleep too long."""
-        with Postponed(self._sleeper.rouse) as postponed:
-            try:
-                while (wire := self._settle()) is not None:
-                    postponed.begin()  # interrupted, nobody would know how much has left
-                    rest = wire.send()
-                    with self._lock:
-                        wire.unsent, self._sender = rest, None
-            except BaseException as bug:
+        struck: BaseException | None = None
+        try:
+            while (wire := self._settle()) is not None:
+                try:
+                    wire.send()
+                except BaseException as error:  # a signal's handler's: how much has left is known all the same
+                    if struck is not None:
+                        raise
+                    struck = error
                 with self._lock:
-                    self._crash(bug)
-                raise
+                    wire.note_sent()
+                    self._sender = None
+        except BaseException as bug:
+            with self._lock:
+                self._crash(bug)
+            raise
+        if struck is not None:
+            raise struck
         self._teller.tell()
 
     def _settle(self) -> Wire | None:
         """Drain all but the bytes; those this thread is to send now are ``unsent`` on the wire that it returns."""
-        session, turns = self._session, self._turns
+        session, turns, sleeper = self._session, self._turns, self._sleeper
         if self._bug is not None:
             return None
         with self._lock:
-            wire = self._sleeper.wire
+            wire = sleeper.wire
             send = rouse = False
             self._end_orphans()
             if wire is not None and self._sender is None:
@@ -272,19 +272,19 @@ class Connection(_blocking.Connection):
             self._teller.add(session.events())
             if session.closed and (wire is None or wire.dialling):
                 self._turns.end()
-            if self._asleep_until > -inf:
+            if sleeper.asleep_until > -inf:
                 deadline = session.deadline()
-                sleeps_too_long = self._ended.done or (deadline is not None and deadline < self._asleep_until)
+                sleeps_too_long = self._ended.done or (deadline is not None and deadline < sleeper.asleep_until)
                 awaited = completed and turns.pump != turns.reader  # the pump waits, perhaps for one of these
                 if sleeps_too_long or awaited or (wire is not None and wire.blocked > wire.watching):
-                    self._asleep_until, rouse = -inf, True
+                    sleeper.asleep_until, rouse = -inf, True
             elif wire is not None and wire.blocked and turns.pump is None:
                 turns.call_reader()
             turns.yield_to(completed)
         for ticket in completed:
             ticket.wake()
         if rouse:
-            self._sleeper.rouse()
+            sleeper.rouse()
         return wire if send else None
 
     def _crash(self, bug: BaseException) -> None:
