@@ -11,7 +11,7 @@ import os
 import socket
 from typing import Final
 
-from tests.bench.task import FLOW, PAGE, WINDOW, Run, Task, batches
+from tests.bench.task import FETCH, FLOW, PAGE, WINDOW, Run, Task, batches
 
 READ_SIZE: Final = 262_144
 OUTSTANDING: Final = 2  # flow acknowledgements that may be missing
@@ -182,3 +182,61 @@ def read_page(wire: Wire, run: Run) -> None:
             run.received += int(header[value : header.find(b"\r", value)]) == run.received + 1
             run.received_bytes += len(data[split:stop])
         data = data[at:] + wire.receive()
+
+
+def fetch_ack(task: Task) -> None:
+    with Wire(task.url) as wire:
+        for run in task.runs():
+            stream = run.stream.encode()
+            config = {"ack_policy": "explicit", "max_ack_pending": -1, "inactive_threshold": 60_000_000_000}
+            ask(wire, b"$JS.API.CONSUMER.CREATE.%b" % stream, {"stream_name": run.stream, "config": config})
+            (created,) = wire.payloads()
+            consumer = json.loads(created)["name"].encode()
+            while run.received < run.count:
+                wanted = min(FETCH, run.count - run.received)
+                ask(
+                    wire,
+                    b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, consumer),
+                    {"batch": wanted, "expires": 5 * 10**9},
+                )
+                replies = read_fetch(wire, run, wanted)
+                end = b" 4\r\n+ACK\r\n"
+                wire.send(b"PUB " + (end + b"PUB ").join(replies) + end)
+            wire.send(b"PING\r\n")
+            wire.read_until(b"PONG\r\n")
+            ask(wire, b"$JS.API.CONSUMER.DELETE.%b.%b" % (stream, consumer), {})
+            wire.payloads()
+
+
+def ask(wire: Wire, subject: bytes, body: dict[str, object]) -> None:
+    """Send a request of the JetStream API."""
+    request = json.dumps(body).encode()
+    wire.send(b"PUB %b %b.ask %d\r\n%b\r\n" % (subject, wire.inbox, len(request), request))
+
+
+def read_fetch(wire: Wire, run: Run, wanted: int) -> list[bytes]:
+    """Read so many messages; their reply subjects."""
+    replies: list[bytes] = []
+    data = wire.buffer
+    while len(replies) < wanted:
+        data += wire.receive()
+        at, end = 0, len(data)
+        while (line_end := data.find(b"\r\n", at)) >= 0:
+            if data.startswith(b"PING", at):
+                wire.send(b"PONG\r\n")
+                at = line_end + 2
+                continue
+            _, _, reply, size = data[at:line_end].rsplit(b" ", 3)
+            start = line_end + 2
+            stop = start + int(size)
+            if stop + 2 > end:
+                break
+            if not reply.startswith(b"$JS.ACK."):
+                raise ConnectionError(f"not a message: {data[at:stop]!r}")
+            replies.append(reply)
+            run.received_bytes += len(data[start:stop])
+            at = stop + 2
+        data = data[at:]
+    wire.buffer = data
+    run.received += len(replies)
+    return replies

@@ -53,11 +53,15 @@ class Plan:
     budget: float
 
     def count(self, job: str) -> int:
-        return int(JOBS[job].count * self.scale)
+        return int(JOBS[job].count * self.scale) // 2 * 2  # that messages of mixed sizes come in pairs
 
     def bytes_of(self, job: str) -> int:
         """Bytes in each message of a job."""
         return JOBS[job].size or self.size
+
+    def read_stream(self, job: str) -> str:
+        """The stream that a job reads."""
+        return f"{'MIXED' if JOBS[job].mixed else 'STORED'}{self.bytes_of(job)}"
 
     def runs(self, number: int) -> Iterator[tuple[str, str]]:
         """(job, client) of a round; who begins changes from round to round."""
@@ -96,40 +100,43 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
         create(js, WARM_UP_STREAM)
         fill(js, WARM_UP_STREAM, max(FLOW, *(plan.count(job) // WARM_UP for job in plan.jobs)), plan.size)
         reading = [job for job in plan.jobs if JOBS[job].reads]
-        for size in {plan.bytes_of(job) for job in reading}:
-            create(js, read_stream(size))
-            fill(js, read_stream(size), max(plan.count(job) for job in reading if plan.bytes_of(job) == size), size)
+        for stream in {plan.read_stream(job) for job in reading}:
+            create(js, stream)
+            readers = [job for job in reading if plan.read_stream(job) == stream]
+            count = max(plan.count(job) for job in readers)
+            fill(js, stream, count, plan.bytes_of(readers[0]), mixed=JOBS[readers[0]].mixed)
         for number in range(plan.rounds):
             if number and time.monotonic() > until:
                 tell(f"no time for more rounds: {number} of {plan.rounds}")
                 break
             tell(f"round {number + 1} of {plan.rounds}")
             for job, client in plan.runs(number):
-                sample = measure(server.url, js, job, client, plan.count(job), plan.bytes_of(job))
+                sample = measure(server.url, js, job, client, plan)
                 samples.setdefault((job, client), []).append(sample)
     return [row(job, client, plan.bytes_of(job), plan.count(job), taken) for (job, client), taken in samples.items()]
-
-
-def read_stream(size: int) -> str:
-    """The stream of messages of ``size`` bytes that is read."""
-    return f"STORED{size}"
 
 
 def create(js: sync.JetStream, stream: str) -> None:
     js.create_stream(stream, subjects=[subject_of(stream)], allow_atomic=True, allow_batched=True, allow_direct=True)
 
 
-def fill(js: sync.JetStream, stream: str, count: int, size: int) -> None:
+def fill(js: sync.JetStream, stream: str, count: int, size: int, *, mixed: bool = False) -> None:
     if count:
         with js.fast_publisher() as batch:
-            batch.publish_many((subject_of(stream), bytes(size)) for _ in range(count))
+            batch.publish_many((subject_of(stream), bytes(size_of(number, size, mixed))) for number in range(count))
             batch.commit()
 
 
-def measure(url: str, js: sync.JetStream, job: str, client: str, count: int, size: int) -> Sample:
+def size_of(number: int, size: int, mixed: bool) -> int:
+    """Bytes in the message of that number. Of mixed ones two in a row have twice ``size`` together."""
+    away = number // 2 % (size // 2 + 1) if mixed else 0
+    return size - away if number % 2 else size + away
+
+
+def measure(url: str, js: sync.JetStream, job: str, client: str, plan: Plan) -> Sample:
     """One run, checked."""
-    reads = JOBS[job].reads
-    stream = read_stream(size) if reads else "DATA"
+    reads, count, size = JOBS[job].reads, plan.count(job), plan.bytes_of(job)
+    stream = plan.read_stream(job) if reads else "DATA"
     if not reads:
         create(js, stream)
     sample = run_worker(job, client, url, stream, count, size)

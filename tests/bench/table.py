@@ -13,13 +13,17 @@ SIZE: Final = 128  # bytes in each message
 
 @dataclass(frozen=True)
 class Job:
-    """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers."""
+    """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers.
+
+    ``mixed``: the messages that are read have from half to one and a half times their size, and that on average.
+    """
 
     title: str
     count: int  # messages in a measured run
     clients: dict[str, Runner]
     reads: bool = False
     size: int | None = None  # bytes in each message, where it is not SIZE
+    mixed: bool = False
     against: tuple[tuple[str, str], ...] = ()
 
 
@@ -59,6 +63,22 @@ DIRECT_GET: Final = {
     "nats-py-callback": peers.nats_py_direct_get_callback,
     "nats-jetstream-extra": peers.extra_direct_get,
     "raw-socket": raw.direct_get,
+}
+
+FETCH_ACK: Final = {
+    "jsproto-sync": ours.sync_fetch_ack,
+    "jsproto-asyncio": ours.on_asyncio(ours.fetch_ack),
+    "jsproto-trio": ours.on_trio(ours.fetch_ack),
+    "nats-py": peers.nats_py_fetch_ack,
+    "raw-socket": raw.fetch_ack,
+}
+
+ORDERED: Final = {
+    "jsproto-sync": ours.sync_ordered,
+    "jsproto-asyncio": ours.on_asyncio(ours.ordered),
+    "jsproto-trio": ours.on_trio(ours.ordered),
+    "nats-py": peers.nats_py_ordered,
+    "nats-py-callback": peers.nats_py_ordered_callback,
 }
 
 JOBS: Final = {
@@ -145,14 +165,10 @@ JOBS: Final = {
     "fetch-ack": Job(
         "fetch 500 and acknowledge them, one call for each 500",
         50_000,
-        {
-            "jsproto-sync": ours.sync_fetch_ack,
-            "jsproto-asyncio": ours.on_asyncio(ours.fetch_ack),
-            "jsproto-trio": ours.on_trio(ours.fetch_ack),
-            "nats-py": peers.nats_py_fetch_ack,
-        },
+        FETCH_ACK,
         reads=True,
     ),
+    "fetch-ack-mixed": Job("the same with messages of mixed sizes", 50_000, FETCH_ACK, reads=True, mixed=True),
     "fetch-ack-single": Job(
         "fetch 500 and acknowledge each",
         50_000,
@@ -168,17 +184,12 @@ JOBS: Final = {
     "ordered-push": Job(
         "ordered push consumer reads a whole stream",
         60_000,
-        {
-            "jsproto-sync": ours.sync_ordered,
-            "jsproto-asyncio": ours.on_asyncio(ours.ordered),
-            "jsproto-trio": ours.on_trio(ours.ordered),
-            "nats-py": peers.nats_py_ordered,
-            "nats-py-callback": peers.nats_py_ordered_callback,
-        },
+        ORDERED,
         reads=True,
     ),
+    "ordered-push-mixed": Job("the same with messages of mixed sizes", 60_000, ORDERED, reads=True, mixed=True),
     "ordered-push-callback": Job(
-        "the same with a callback",
+        "ordered push consumer with a callback",
         60_000,
         {
             "jsproto-sync": ours.sync_ordered_callback,
