@@ -55,7 +55,7 @@ _LONGEST_LINE: Final = 4 * _LONGEST_WORD  # bytes, at most
 _LEAST: Final = len(b"MSG    \r\n\r\n")  # bytes of a message besides what is found; of one with headers one more
 _DIGITS: Final = [b"%d" % number for number in range(_SMALL + 1)]  # to look up is cheaper than to read a number
 _ACKS: Final = b"$JS.ACK."  # how their replies begin
-_MANY: Final = 64  # messages; to compare their places costs as much for fewer
+_PLACES: Final = 2  # to compare for each message that is alike: more cost more than they save
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
 _SHORT: Final = 256  # bytes that hold fewer, mostly
 _LOOKS: Final = 16  # at all that was fed: what interrupts the messages more often must not have it searched each time
@@ -234,7 +234,7 @@ class Decoder:
         split, end = body + int(header_digits or 0), body + int(digits)
         length = end + 2
         count = (len(data) - position) // length
-        if count < _MANY or split > end or end - body > self._max_payload or body > self._control_line:
+        if count * _PLACES < body or split > end or end - body > self._max_payload or body > self._control_line:
             return position
         if not data.startswith(b"\r\n", position + end):
             return position
@@ -242,7 +242,7 @@ class Decoder:
             column = data[position + place : position + count * length : length]
             if column != column[:1] * count:
                 count -= len(column.lstrip(column[:1]))
-                if count < _MANY:
+                if count * _PLACES < body:
                     return position
         header = f"{split - body}s" if has_header else ""
         cut = f"{reply_at}x{reply_end - reply_at}s{body - reply_end}x{header}{end - split}s2x"

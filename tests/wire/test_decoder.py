@@ -564,6 +564,12 @@ def test_messages_that_are_alike_are_cut_by_their_places(
     assert run.raws[63] == (b"s.a", b"$JS.ACK.S.C.1.1063.1063.1.0", header or None, payload)
 
 
+def test_long_control_lines_are_not_compared_for_a_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = [message.replace(b"s.a", b"s" * 400) for message in alike(64)]
+    monkeypatch.setattr("jsproto.wire.decoder.iter_unpack", None)
+    assert [type(frame) for frame in decoder_of_rows().feed(b"".join(sent))] == [Delivered]
+
+
 @HEADER_BLOCKS
 def test_a_run_of_messages_that_are_alike_ends_where_one_is_not(header: bytes) -> None:
     for odd in (b"PING\r\n", delivered(9), alike(1, header, b"longer")[0]):

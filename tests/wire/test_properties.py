@@ -108,7 +108,7 @@ def deliveries(draw: st.DrawFn) -> bytes:
 def test_what_consumers_deliver_is_read_as_it_is_byte_by_byte(sent: bytes, data: st.DataObject) -> None:
     whole = decode("client", [sent])
     assert decode("client", one_by_one(sent)) == whole
-    with patch("jsproto.wire.decoder._MANY", data.draw(st.sampled_from([2, 4, 64]))):
+    with patch("jsproto.wire.decoder._PLACES", data.draw(st.sampled_from([2, 20, 100]))):
         assert decode_rows([sent]) == whole
         assert decode_rows(data.draw(cut(sent))) == whole
 
