@@ -427,6 +427,30 @@ def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
         assert nc.flush() >= 0
 
 
+def test_a_handler_s_timeout_before_bytes_leave_is_none_of_the_socket_s(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(number: int, frame: object) -> None:
+        raise builtins.TimeoutError
+
+    def struck(*arguments: Any) -> Any:  # as if the signal came as soon as this has returned
+        patched.undo()
+        signal.raise_signal(signal.SIGINT)
+
+    with connect(server.url, reader_thread=False) as nc:
+        sub = nc.subscribe(subject := unique())
+        nc.flush()
+        with monkeypatch.context() as patched:
+            patched.setattr("jsproto_io._wire.map", struck, raising=False)
+            signal.signal(signal.SIGINT, handler)
+            try:
+                with pytest.raises(builtins.TimeoutError):
+                    nc.publish(subject, b"x")
+            finally:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert sub.next_msg(timeout=5).data == b"x"
+
+
 def test_a_handler_that_raises_again_and_again_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,16 +201,15 @@ class Wire:
 
     def send(self) -> None:
         """Write of ``unsent`` what the socket takes; ``note_sent`` follows, also when a signal's handler raises."""
+        counts = map(self._socket.send, (self.unsent,))
         try:
-            self._sent.extend(map(self._socket.send, (self.unsent,)))  # no handler runs before the count is kept
-            return
-        except BlockingIOError:
-            pass
+            self._sent.extend(counts)  # no handler runs before the count is kept
         except OSError as error:
             if self._sent:
                 raise  # the handler's
-            self.why = reason(error)  # what the server said before it went is still to be received
-        self.blocked = True
+            if not isinstance(error, BlockingIOError):
+                self.why = reason(error)  # what the server said before it went is still to be received
+            self.blocked = True
 
     def note_sent(self) -> None:
         """What ``send`` has written is not unsent any more."""
