@@ -580,10 +580,10 @@ def test_a_run_of_messages_that_are_alike_ends_where_one_is_not(header: bytes) -
 
 
 @HEADER_BLOCKS
-@pytest.mark.parametrize("number", [0, 1, 30, 63, 64, 69])
+@pytest.mark.parametrize("number", [0, 1, 21, 22, 25, 29])
 @pytest.mark.parametrize("byte", [b" ", b"\t", b"\r", b"\n", b"0", b"9", b"X"])
 def test_wherever_one_byte_differs_it_is_read_as_it_is_byte_by_byte(header: bytes, number: int, byte: bytes) -> None:
-    sent = alike(70, header)
+    sent = alike(30, header)
     for place in range(len(sent[number])):
         changed = sent[number][:place] + byte + sent[number][place + 1 :]
         data = b"".join([*sent[:number], changed, *sent[number + 1 :]])
