@@ -451,6 +451,49 @@ def test_a_handler_s_timeout_before_bytes_leave_is_none_of_the_socket_s(
         assert sub.next_msg(timeout=5).data == b"x"
 
 
+@MODES
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, OfAHandler, builtins.TimeoutError])
+def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
+    server: Any, reader_thread: bool, raised: type[BaseException]
+) -> None:
+    class Struck(list[bytes]):
+        def extend(self, pieces: Iterable[bytes]) -> None:
+            super().extend(pieces)
+            if self and not received and threading.current_thread() is threading.main_thread():
+                received.extend(self)
+                raise raised
+
+    received: list[bytes] = []
+    with connect(server.url, reader_thread=reader_thread) as nc:
+        sub = nc.subscribe(subject := unique())
+        nc.flush()
+        wire = nc._sleeper.wire
+        assert wire is not None
+        wire.received = Struck()
+        count = 0
+        while not received:  # until it is not the reader thread that receives it
+            count += 1
+            nc.publish(subject, b"x")
+            with suppress(raised):
+                nc.flush()
+        assert [sub.next_msg(timeout=5).data for _ in range(count)] == [b"x"] * count
+
+
+def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def struck(wire: Wire) -> None:
+        wire._selector.unregister(wire._socket)  # as modify() does then
+        raise OfAHandler
+
+    with connect(server.url, reader_thread=False) as nc:
+        monkeypatch.setattr(Wire, "watch", struck)
+        with pytest.raises(OfAHandler):
+            nc.flush()
+        with pytest.raises(ConnectionLostError):
+            nc.flush()
+
+
 def test_a_handler_that_raises_again_and_again_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

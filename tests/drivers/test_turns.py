@@ -241,12 +241,12 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: p
     most = 0
     sleep = Sleeper.sleep
 
-    def counted(sleeper: Sleeper, timeout: float) -> bool:
+    def counted(sleeper: Sleeper, timeout: float) -> None:
         nonlocal most
         asleep.append(1)
         most = max(most, len(asleep))
         try:
-            return sleep(sleeper, timeout)
+            sleep(sleeper, timeout)
         finally:
             asleep.pop()
 

@@ -64,21 +64,22 @@ class Sleeper:
         if wire is not None:
             until = min(until, wire.dial_until)
             wire.watch()
+            if wire.received:
+                until = 0.0  # since a signal's handler has raised
         if over or (session.connect_to is not None and (wire is None or not wire.dialling)):
             until = 0.0  # there may be something to dial as soon as nobody sends: only look
         self.asleep_until = until
 
-    def sleep(self, timeout: float) -> bool:
-        """Wait until there is something to receive (True), for ``timeout`` seconds, or until roused."""
-        readable = False
+    def sleep(self, timeout: float) -> None:
+        """Wait until something is received, for ``timeout`` seconds, or until roused."""
         for key, events in self.selector.select(timeout):
             if key.data is None:
                 self._roused.recv(ROUSED_SIZE)
             else:
-                readable = bool(events & _READ)
                 if events & _WRITE:
                     key.data.blocked = False
-        return readable
+                if events & _READ and not key.data.received:
+                    key.data.receive()
 
     def rouse(self) -> None:
         """End the sleep of another thread."""
@@ -110,9 +111,10 @@ class Sleeper:
             session.connection_failed(reason(error), now)
 
     def hang_up(self) -> None:
-        """End the link without ceremony."""
+        """End the link without ceremony, and the sleep."""
         if self.wire is not None:
             self.wire.hang_up(abruptly=True)
+        self.rouse()
 
     def drop(self) -> None:
         """Be without a wire."""
@@ -132,8 +134,8 @@ class Wire:
     """A socket that never blocks: first dialling, one address of the host's name after the other, then connected.
 
     Attributes: ``dialling``; ``dial_until`` (when the present attempt has taken too long; never once connected);
-    ``unsent``; ``blocked`` (the socket takes no more for now); ``watching`` (sleep ends when it does again);
-    ``why`` (the reason of the end).
+    ``received`` (what has come, empty bytes for the end); ``why`` (the reason of the end); ``unsent``; ``blocked`` (the
+    socket takes no more for now); ``watching`` (sleep ends when it does again).
     """
 
     def __init__(self, selector: selectors.BaseSelector, places: list[Place], timeout: float, now: float) -> None:
@@ -143,6 +145,7 @@ class Wire:
         self._hung_up = False
         self.dialling = True
         self.dial_until = inf
+        self.received: list[bytes] = []
         self.unsent = memoryview(b"")
         self._sent: list[int] = []
         self.blocked = True
@@ -189,15 +192,24 @@ class Wire:
             self._selector.modify(self._socket, _READ | _WRITE if wanted else _READ, self)
             self.watching = wanted
 
-    def receive(self, most: int) -> bytes | None:
-        """What has come, up to ``most`` bytes; None when that is nothing, empty at the end, which ``why`` explains."""
+    def receive(self) -> None:
+        """Add to ``received`` what has come, if anything has; also when a signal's handler raises."""
+        pieces = map(self._socket.recv, (READ_SIZE,))
         try:
-            return self._socket.recv(most)
+            self.received.extend(pieces)  # no handler runs before it is kept
         except BlockingIOError:
-            return None
+            pass
         except OSError as error:
+            if self.received:
+                raise  # the handler's
             self.why = reason(error)
-            return b""
+            self.received.append(b"")
+
+    def take_received(self) -> bytes | None:
+        """``received``, which is empty then; None when it was."""
+        data = b"".join(self.received) if self.received else None
+        self.received.clear()
+        return data
 
     def send(self) -> None:
         """Write of ``unsent`` what the socket takes; ``note_sent`` follows, also when a signal's handler raises."""
@@ -226,5 +238,6 @@ class Wire:
     def close(self) -> None:
         """No effect the second time."""
         if self._socket.fileno() >= 0:
-            self._selector.unregister(self._socket)
+            with suppress(KeyError):  # a signal's handler has raised in ``watch``
+                self._selector.unregister(self._socket)
             self._socket.close()

@@ -18,8 +18,8 @@ moment after the last wait (``_turns``); until then, what lingers may linger as 
 dials: to look up a name may take longer than anybody wants to wait.
 
 Ctrl-C while waiting, or in the application's own code, changes nothing (``_interrupts``); nor does what any signal's
-handler raises while bytes leave. If it strikes in the instant in which a verb changes the state, nobody can tell how
-far that got: the connection then ends with an error.
+handler raises while bytes leave or come. If it strikes in the instant in which a verb changes the state, nobody can
+tell how far that got: the connection then ends with an error.
 
 Not here: protocol. Forking with an open connection is not supported.
 """
@@ -49,7 +49,7 @@ from jsproto_io._blocking_subscribing import PushSubscription
 from jsproto_io._common import EventCallback, log_crash, nap, new_session
 from jsproto_io._interrupts import Postponed
 from jsproto_io._turns import Turns
-from jsproto_io._wire import READ_SIZE, Sleeper, Wire, look_up
+from jsproto_io._wire import Sleeper, Wire, look_up
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -198,22 +198,23 @@ class Connection(_blocking.Connection):
         """Sleep until there is something to do, put it in, drain. Without a link: dial when the session says so."""
         session, sleeper = self._session, self._sleeper
         with self._lock:
-            wire = sleeper.wire
-            if wire is not None and session.wants_close and not (session.closed or wire.dialling or self._sender):
+            if sleeper.wire is not None and not (sleeper.wire.dialling or self._sender or sleeper.has_link(session)):
                 sleeper.drop()
-        address = session.connect_to
-        if sleeper.wire is None and address is not None:
+        if sleeper.wire is None and (address := session.connect_to) is not None:
             self._call(partial(sleeper.dial, session, look_up(address)))
         with self._lock:
             wire, deadline = sleeper.wire, session.deadline()
-            sleeper.plan(session, min(until, inf if deadline is None else deadline), over=self._ended.done)
-            timeout = nap(sleeper.asleep_until - monotonic())
-        readable = sleeper.sleep(timeout)
+            try:
+                sleeper.plan(session, min(until, inf if deadline is None else deadline), over=self._ended.done)
+            except BaseException as bug:
+                self._crash(bug)
+                raise
+        sleeper.sleep(nap(sleeper.asleep_until - monotonic()))
         try:
-            data = wire.receive(READ_SIZE) if readable and wire is not None else None
             with self._lock:
                 now, sleeper.asleep_until = monotonic(), -inf
                 sleeper.see_to_dialling(session, now)
+                data = None if wire is None else wire.take_received()
                 if data:
                     session.receive_data(data, now)
                 elif data is not None and wire is not None:
@@ -296,4 +297,3 @@ class Connection(_blocking.Connection):
             self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())
         self._turns.end()
         self._sleeper.hang_up()
-        self._sleeper.rouse()
