@@ -579,6 +579,15 @@ def test_a_run_of_messages_that_are_alike_ends_where_one_is_not(header: bytes) -
         assert encode(frames[0]) + encode(frames[2]) == b"".join(some + others)
 
 
+def test_replies_that_are_no_consumer_s_end_a_run_of_messages_that_are_alike() -> None:
+    sent = alike(64)
+    others = [message.replace(b"$JS.ACK.", b"$JS.ACQ.") for message in sent]
+    run, *rest = decoder_of_rows().feed(b"".join(sent + others))
+    assert isinstance(run, Delivered)
+    assert len(run.raws) == 64
+    assert {type(frame) for frame in rest} == {Msg}
+
+
 @HEADER_BLOCKS
 @pytest.mark.parametrize("number", [0, 1, 21, 22, 25, 29])
 @pytest.mark.parametrize("byte", [b" ", b"\t", b"\r", b"\n", b"0", b"9", b"X"])
@@ -603,12 +612,20 @@ def test_wherever_one_byte_differs_it_is_read_as_it_is_byte_by_byte(header: byte
     ],
     ids=["no reply", "empty reply", "another reply", "large header", "no end", "long line", "large"],
 )
-def test_what_is_alike_must_be_good_as_well(message: bytes) -> None:
+def test_what_is_alike_must_be_good_as_well(message: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.wire.decoder._PLACES", 100)
     limits = Limits(2500, 2500, 2000)
     general, decoder = Decoder("client", limits), Decoder("client", limits)
     decoder.rows = True
     assert decoder.feed(message * 64) == general.feed(message * 64)
     assert str(decoder.error) == str(general.error)
+
+
+@pytest.mark.parametrize("size", [0, 500, 1000, 2000])
+def test_header_blocks_may_be_large(size: int) -> None:
+    header = b"NATS/1.0\r\nA: %b\r\n\r\n" % (b"b" * size)
+    data = b"".join(alike(1, header, b"x" * length)[0] for length in range(90))
+    assert decode_rows([data]) == decode("client", [data])
 
 
 def test_payloads_that_look_like_messages_are_not_searched_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
