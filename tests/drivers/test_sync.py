@@ -459,24 +459,27 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
     class Struck(list[bytes]):
         def extend(self, pieces: Iterable[bytes]) -> None:
             super().extend(pieces)
-            if self and not received and threading.current_thread() is threading.main_thread():
-                received.extend(self)
+            if self and threading.current_thread() is threading.main_thread():
+                wire.received = [*self]
                 raise raised
 
-    received: list[bytes] = []
+    count = 0
     with connect(server.url, reader_thread=reader_thread) as nc:
         sub = nc.subscribe(subject := unique())
         nc.flush()
-        wire = nc._sleeper.wire
-        assert wire is not None
+        wire: Any = nc._sleeper.wire
         wire.received = Struck()
-        count = 0
-        while not received:  # until it is not the reader thread that receives it
-            count += 1
-            nc.publish(subject, b"x")
-            with suppress(raised):
+
+        def publish_on() -> None:
+            nonlocal count
+            while True:  # until it is not the reader thread that receives it
+                count += 1
+                nc.publish(subject, b"x")
                 nc.flush()
-        assert [sub.next_msg(timeout=5).data for _ in range(count)] == [b"x"] * count
+
+        with pytest.raises(raised):
+            publish_on()
+        assert [sub.next_msg().data for _ in range(count)] == [b"x"] * count
 
 
 def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
