@@ -469,8 +469,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def _start(self, fetch: Fetch, now: float) -> Fetch:
         """Take what is buffered, and ask for the rest."""
-        if self._buffer:
-            self._move(fetch)
+        self._move(fetch)
         if len(fetch._raws) == fetch._batch or (self._buffer and fetch._raws) or self.error is not None:
             fetch.done.succeed(None)
             return fetch
