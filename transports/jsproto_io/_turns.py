@@ -1,8 +1,8 @@
 """Whose turn it is to move the bytes of the driver on threads: one thread's at a time, which is called the pump.
 
 Rules: best it is one that waits, because to be woken by another thread costs more than what comes with most reads. The
-reader thread, if there is one, leaves it at that while there are such waits, and is the pump ``GRACE`` after the last,
-or when it is called. Everything but ``stand_by`` is called with the lock held.
+reader thread, if there is one, leaves it at that while there are such waits, and is the pump within twice ``GRACE`` of
+the last, or when it is called. Everything but ``stand_by`` is called with the lock held.
 
 Not here: what the pump does (``sync``).
 """
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from jsproto.ticket import Ticket
 
-GRACE: Final = 0.01  # seconds in which nobody has waited: then it is the reader thread's turn
+GRACE: Final = 0.01  # seconds between two looks in which nobody has begun to wait: then it is the reader thread's turn
 
 
 class Turns:
