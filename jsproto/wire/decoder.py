@@ -28,6 +28,7 @@ from struct import iter_unpack
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.errors import MAX_QUOTED, RemoteProtocolError
+from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Row, Sub, Unsub
 from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
 
@@ -54,7 +55,6 @@ _COLUMNS: Final = _DELIVERED.groups + 1  # with what is between two messages: no
 _LONGEST_LINE: Final = 4 * _LONGEST_WORD  # bytes, at most
 _LEAST: Final = len(b"MSG    \r\n\r\n")  # bytes of a message besides what is found; of one with headers one more
 _DIGITS: Final = [b"%d" % number for number in range(_SMALL + 1)]  # to look up is cheaper than to read a number
-_ACKS: Final = b"$JS.ACK."  # how their replies begin
 _PLACES: Final = 2  # to compare for each message that is alike: more cost more than they save
 _FEW: Final = 8  # messages; where fewer come at once, it is not worth looking for more
 _SHORT: Final = 256  # bytes that hold fewer, mostly
@@ -227,7 +227,7 @@ class Decoder:
         if first is None:
             return position
         has_header, subject, sid, reply, header_digits, digits = first.groups()
-        if reply is None or not reply.startswith(_ACKS):
+        if reply is None or not reply.startswith(ACK_PREFIX):
             return position
         # Places within each message; the reply alone goes on differently.
         reply_at, reply_end, body = (place - position for place in (first.start(4), first.end(4), first.end()))
@@ -238,7 +238,7 @@ class Decoder:
             return position
         if not data.startswith(b"\r\n", position + end):
             return position
-        for place in (*range(reply_at + len(_ACKS)), *range(reply_end, body), end, end + 1):
+        for place in (*range(reply_at + len(ACK_PREFIX)), *range(reply_end, body), end, end + 1):
             column = data[position + place : position + count * length : length]
             if column != column[:1] * count:
                 count -= len(column.lstrip(column[:1]))

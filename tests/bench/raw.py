@@ -151,10 +151,7 @@ def direct_get(task: Task) -> None:
         for run in task.runs():
             while run.received < run.count:
                 page = min(run.count - run.received, PAGE)
-                request = json.dumps({"seq": run.received + 1, "batch": page}).encode()
-                wire.send(b"PUB $JS.API.DIRECT.GET.%b %b.page %d\r\n%b\r\n" % (
-                    run.stream.encode(), wire.inbox, len(request), request,
-                ))  # fmt: skip
+                ask(wire, b"$JS.API.DIRECT.GET.%b" % run.stream.encode(), {"seq": run.received + 1, "batch": page})
                 read_page(wire, run)
 
 
