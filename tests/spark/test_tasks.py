@@ -660,6 +660,9 @@ def test_a_lot_is_several_arrow_batches() -> None:
         [LOT_BYTES // 2, 0] * 2,
         [1],
     ]
+    (lot,) = lots_of(found[:2], WRITTEN.names, None, Target("S", ("s.*",), 2**63))
+    assert [*lot[690:710]] == expected[690:710]
+    assert [lot[0], lot[699], lot[700], lot[-1]] == [expected[0], expected[699], expected[700], expected[1_399]]
     wrong = pa.RecordBatch.from_pydict({"subject": ["s.1", "x"], "data": ["", ""]})
     with pytest.raises(RowError, match=f"row {700 * (LOT + 1) + 1}: stream S does not take subject 'x'"):
         lots(*found, wrong)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,22 +53,17 @@ def lots_of(
         before += lot.num_rows
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches."""
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows, several batches at once."""
     found: list[pa.RecordBatch] = []
     for batch in batches:
-        found.append(batch)
+        if batch.num_rows:
+            found.append(batch)
         if len(found) == LOT or sum(each.nbytes for each in found) >= LOT_BYTES:
-            yield from _joined(found)
+            yield pa.Table.from_batches(found)
             found = []
     if found:
-        yield from _joined(found)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """As one, unless it would be too large for Arrow; none when there are no rows."""
-    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return found
+        yield pa.Table.from_batches(found)
 
 
 class _Taken:
@@ -90,55 +85,78 @@ class _Taken:
         return None
 
 
-def _rows(
-    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, taken: _Taken, before: int
-) -> Sequence[Row]:
+class _Column(Sequence[Any]):
+    """A column of Arrow's: its objects are made when a slice of it is taken, so that few of them live at a time.
+
+    That is quicker, too, because the processor has them at hand until they are sent. ``values``: what is in the column
+    are places of these.
+    """
+
+    def __init__(self, column: pa.ChunkedArray, values: Sequence[Any] | None = None) -> None:
+        self._column = column
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, int):
+            found = self._column[place].as_py()
+            return found if self._values is None else self._values[found]
+        several = self._column[place].to_pylist()
+        return several if self._values is None else [*map(self._values.__getitem__, several)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self[:])
+
+
+def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int) -> Sequence[Row]:
     target = taken.target
-    data = batch.column("data").cast(pa.binary())
+    data = lot.column("data").cast(pa.binary())
     lengths = pc.binary_length(data)
     longest = pc.max(lengths).as_py() or 0
     if longest > target.max_size:
         at = pc.index(lengths, longest).as_py()
         raise RowError(f"row {before + at} has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
-    payloads = data.to_pylist()
-    if data.null_count:
-        payloads = [payload or b"" for payload in payloads]
-    subjects = _subjects(batch, names, subject, taken, before)
-    headers = _headers(batch, names)
+    payloads = _Column(data.fill_null(b"") if data.null_count else data)
+    subjects = _subjects(lot, names, subject, taken, before)
+    headers = _headers(lot, names)
     return MessageColumns(subjects, payloads) if headers is None else [*zip(subjects, payloads, headers, strict=True)]
 
 
-def _subjects(
-    batch: pa.RecordBatch, names: Sequence[str], subject: str | None, taken: _Taken, before: int
-) -> list[str]:
+def _subjects(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int) -> Sequence[str]:
     if "subject" not in names:
-        return [str(subject)] * batch.num_rows
-    subjects = batch.column("subject")
+        return [str(subject)] * lot.num_rows
+    subjects = lot.column("subject")
     if subjects.null_count:
         if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
             raise RowError(f"row {before + at} has no subject, and the option subject is not set")
         subjects = subjects.fill_null(subject)
-    encoded = subjects.dictionary_encode()  # there are fewer subjects than rows
-    different: list[str] = encoded.dictionary.to_pylist()
+    encoded = subjects.dictionary_encode().unify_dictionaries()  # there are fewer subjects than rows
+    different: list[str] = encoded.chunk(0).dictionary.to_pylist()
     other = taken.first_other(different)
     if other is not None:
         at = pc.index(subjects, pa.scalar(other, subjects.type)).as_py()
         raise RowError(f"row {before + at}: stream {taken.target.stream} does not take subject {other!r}")
-    return [*map(different.__getitem__, encoded.indices.to_pylist())]
+    return _Column(pa.chunked_array([chunk.indices for chunk in encoded.chunks]), different)
 
 
-def _headers(batch: pa.RecordBatch, names: Sequence[str]) -> list[Headers | None] | None:
+def _headers(lot: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:
     """The headers of each row; None when there are none."""
     if _HEADERS.isdisjoint(names):
         return None
-    found: list[list[tuple[str, str]]] = [[] for _ in range(batch.num_rows)]
+    found: list[list[tuple[str, str]]] = [[] for _ in range(lot.num_rows)]
     if "headers" in names:
-        for row, value in zip(found, batch.column("headers").to_pylist(), strict=True):
+        for row, value in zip(found, lot.column("headers").to_pylist(), strict=True):
             row += _pairs(value)
     for column, header in _IN_HEADERS.items():
         if column in names:
-            for row, value in zip(found, batch.column(column).to_pylist(), strict=True):
+            for row, value in zip(found, lot.column(column).to_pylist(), strict=True):
                 if value is not None:
                     row.append((header, str(value)))
     return [Headers(row) if row else None for row in found] if any(found) else None
