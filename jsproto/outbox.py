@@ -69,8 +69,8 @@ class Outbox(Protocol):
     """What a conversation needs of its carrier.
 
     It may also have what ``Session`` has besides: ``publish_run``, which makes a fast-ingest batch cheaper;
-    ``publish_numbered`` and ``unsubscribe_later``, which do the same for an atomic batch; and ``publish_replies``,
-    which does it for acknowledgements.
+    ``publish_numbered`` and ``unsubscribe_later``, which do the same for an atomic batch; ``publish_replies``, which
+    does it for acknowledgements; and ``want_fields``, which does it for whoever reads columns.
     """
 
     @property

@@ -37,7 +37,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.bodies import dumps
-from jsproto.grammar.columns import StoredColumns, next_columns
+from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo, StreamState
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging
@@ -184,7 +184,9 @@ class DirectBatch(RowConversation):
 
         RemoteProtocolError when a message has no subject or no time.
         """
-        self._wants_columns = True
+        if not self._wants_columns:
+            self._wants_columns = True
+            getattr(self._outbox, "want_fields", bool)()
         columns = self._ready.pop_columns(most)
         if self._waiting and self._has_room:
             self._ask(now)
@@ -238,19 +240,25 @@ class DirectBatch(RowConversation):
         if row.subject == self._reply and self._page_count:
             self._progress_at = now
             stop = len(row.headers) - row.headers[-1].startswith(_STATUS)  # the end of the page continues nothing
-            start += self._take(row.headers[start:stop], row.payloads[start:stop])
+            fields = row.fields
+            if fields is not None:  # then it does not end here
+                fields = fields[0][start:], fields[1][start:], fields[2][start:], fields[3][start:]
+            start += self._take(row.headers[start:stop], row.payloads[start:stop], fields)
         for place in range(start, len(row.headers)):
             if self.finished or self.error is not None:
                 break
             self.receive(row.message(place), now)
 
-    def _take(self, headers: list[bytes], payloads: list[bytes]) -> int:
-        """Keep the messages that continue the page, and return how many they are; none if not all of them may come."""
+    def _take(self, headers: list[bytes], payloads: list[bytes], fields: Fields | None = None) -> int:
+        """Keep the messages that continue the page, and return how many they are; none if not all of them may come.
+
+        ``fields``: what the headers say, if it is known.
+        """
         columns: StoredColumns | None = None
         sequences: Sequence[int] = ()
         if self._page_count:
             if self._wants_columns and len(headers) > 1:
-                columns = next_columns(headers, payloads, self._floor)
+                columns = next_columns(headers, payloads, self._floor, fields)
             sequences = next_sequences(headers, self._floor) if columns is None else columns.seqs
         count = len(sequences)
         if not count or self._page_count + count > self._page_asked:

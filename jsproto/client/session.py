@@ -99,6 +99,7 @@ class Session:
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._pings: list[Ticket[float]] = []  # asked for while there is no link
         self._sids = 0
+        self._wants_fields = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
@@ -494,6 +495,12 @@ class Session:
         self._routes.pop(b"%d" % sid, None)
         self._subscribed.pop(b"%d" % sid, None)
 
+    def want_fields(self) -> None:
+        """What is read from streams is wanted as columns: from now on its fields are looked for as it comes."""
+        self._wants_fields = True
+        if self._link is not None:
+            self._link.decoder.fields = True
+
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
         self._completed.append(ticket)
@@ -602,6 +609,7 @@ class Session:
         """The handshake is complete: subscriptions go first, then whatever waited."""
         first = not self.connected.done
         link.decoder.rows = True  # from now on messages have somewhere to go
+        link.decoder.fields = self._wants_fields
         self._server = server
         self._dialler.connected(now)
         if first:

@@ -14,11 +14,14 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import lt
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.stored import MAX_SEQUENCE_DIGITS, StoredMsg, numbered
+
+Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes], list[bytes]]
+"""Of replies in a page, as servers write them: subjects, sequences, times, and the sequences before them."""
 
 _END: Final = b"\r\n\r\n"
 # All but one character is what the engine is quickest at, and each letter costs; what the values hold besides is looked
@@ -82,12 +85,15 @@ def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
 
 
-def next_columns(blocks: Sequence[bytes], data: Sequence[bytes], previous: int) -> StoredColumns | None:
+def next_columns(
+    blocks: Sequence[bytes], data: Sequence[bytes], previous: int, fields: Fields | None = None
+) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other: of all of them, or None.
 
-    It is None, too, when they are not written as servers do: then ``stored.paging`` says what they are.
+    It is None, too, when they are not written as servers do: then ``stored.paging`` says what they are. ``fields``:
+    what the blocks say, if that was found already.
     """
-    found = _found(blocks)
+    found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
         return None
     subjects, numbers, timestamps, befores = found
@@ -115,8 +121,8 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
     return StoredColumns(*columns)
 
 
-def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bytes], list[bytes]] | None:
-    """Subjects, sequences, times and sequences before them; None if one of the blocks is written otherwise."""
+def _found(blocks: Sequence[bytes]) -> Fields | None:
+    """What all blocks say; None if one of them is written otherwise."""
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)
@@ -127,11 +133,15 @@ def _found(blocks: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[byte
     only_parts_end = pieces[:-1:5].count(pieces[0]) == count and _END not in b"\r\n%b\r\n" % pieces[0]
     if not only_parts_end and (text.count(_END) != count or b"\r\n" + _END in text):
         return None
-    subjects, times = pieces[1::5], pieces[3::5]
+    fields = pieces[1::5], pieces[2::5], pieces[3::5], pieces[4::5]
+    return fields if _are_bare(fields) else None
+
+
+def _are_bare(fields: Fields) -> bool:
+    """Whether no subject and no time has blanks around it, which are not part of a value."""
+    subjects, _, times, _ = fields
     values = b"".join(subjects + times)
-    if b" " in values or b"\t" in values:  # blanks around a value are not part of it
-        return None
-    return subjects, pieces[2::5], times, pieces[4::5]
+    return b" " not in values and b"\t" not in values
 
 
 class MessageColumns(Sequence[tuple[str, bytes]]):

@@ -31,6 +31,7 @@ from jsproto.errors import MAX_QUOTED, RemoteProtocolError
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Row, Sub, Unsub
 from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
+from jsproto.wire.replies import take_replies
 
 Role: TypeAlias = Literal["client", "server"]
 
@@ -86,16 +87,17 @@ class Decoder:
     ``error`` is why nothing can be read any more, None while all is well; its ``data`` is the beginning of
     the frame that does not fit. ``rows`` may be set: then messages with one beginning come as one ``Row`` where they
     follow each other, and those of a consumer as one ``Delivered``; how many of them depends on how the bytes are cut.
+    With ``fields``, too, a row of plain replies to Direct Gets has those of its header blocks.
     """
 
     __slots__ = (
-        "_beginnings", "_control_line", "_head", "_is_client", "_lines", "_max_payload", "_need", "_tail", "_verbs",
-        "_watch", "error", "rows",
+        "_beginnings", "_control_line", "_head", "_is_client", "_lines", "_looks", "_max_payload", "_need", "_tail",
+        "_verbs", "_watch", "error", "fields", "rows",
     )  # fmt: skip
 
     def __init__(self, role: Role, limits: Limits | None = None) -> None:
         self.error: RemoteProtocolError | None = None
-        self.rows = False
+        self.rows = self.fields = False
         self._is_client = role == "client"
         if limits is None:
             limits = CLIENT_LIMITS if self._is_client else SERVER_LIMITS
@@ -111,6 +113,7 @@ class Decoder:
         self._need = 0  # how long the tail must get before it is worth another look; 0: until its line ends
         self._head = b""  # how the control lines of a row begin
         self._lines: dict[bytes, tuple[int, int]] = {}  # CRLF and control line: sizes of header block and message
+        self._looks = 0  # how often more may be searched of what was fed
         self._watch = 0  # how long an unfinished line may get before it is checked again
 
     @property
@@ -154,11 +157,11 @@ class Decoder:
         elif self.error is not None:
             return []
         at_once = self.rows and end >= _SHORT and self._max_payload >= _SMALL and self._control_line >= _LONGEST_LINE
-        looks = _LOOKS * at_once
+        self._looks = _LOOKS * at_once
         try:
             while position < end:
-                if looks:
-                    looks -= 1
+                if self._looks:
+                    self._looks -= 1
                     begun = position
                     position = self._take_alike(data, begun, frames)
                     if position == begun:
@@ -291,8 +294,11 @@ class Decoder:
                 head = data[position : match.start(5)]
                 position = end + 2
                 if data.startswith(head, position):
-                    row = Row(subject, sid, reply, [header], [message.payload])
-                    position = self._take_row(data, end, head, row)
+                    row, size = Row(subject, sid, reply, [header], [message.payload]), 0
+                    if self.fields and self._looks:
+                        self._looks -= 1
+                        row, size = take_replies(row, head, data[end:], line_limit, max_payload)
+                    position = end + size + 2 if size else self._take_row(data, end, head, row)
                     if len(row.headers) > 1:
                         frames[-1:] = [row] if self.rows else row.messages()
         return position

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from jsproto._event import event
+from jsproto.grammar.columns import Fields
 
 
 @event
@@ -97,7 +98,8 @@ class Msg:
 class Row:
     """``HMSG`` several times in a row, all with one subject, sid and reply: two or more messages at once.
 
-    Only a decoder that was asked for rows makes them.
+    Only a decoder that was asked for rows makes them. ``fields``: what the header blocks say, if they are plain replies
+    to Direct Gets; None: nobody has looked.
     """
 
     subject: bytes
@@ -105,6 +107,7 @@ class Row:
     reply: bytes | None
     headers: list[bytes]
     payloads: list[bytes]
+    fields: Fields | None = None
 
     def messages(self) -> list[Msg]:
         """Each message as a frame of its own."""

@@ -243,8 +243,10 @@ def test_a_page_at_once_is_read_as_message_by_message(
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
-@pytest.mark.parametrize("in_columns", [False, True])
-def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, in_columns: bool) -> None:
+@pytest.mark.parametrize(
+    ("in_columns", "user"), [(False, "X: mine\r\n"), (True, "X: mine\r\n"), (False, ""), (True, "")]
+)
+def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, in_columns: bool, user: str) -> None:
     one_by_one: list[Msg] = []
     receive = DirectBatch.receive
 
@@ -255,7 +257,7 @@ def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(DirectBatch, "receive", watched)
     read = Read(page_messages=1000)
     read.requests()
-    headers = [stored(seq, last=seq - 1, pending=1000 - seq, user="X: mine\r\n") for seq in range(1, 1001)]
+    headers = [stored(seq, last=seq - 1, pending=1000 - seq, user=user) for seq in range(1, 1001)]
     headers.append(end(last=1000, pending=0))
     if in_columns:
         read.direct.pop_columns(1, read.h.now)
@@ -267,6 +269,45 @@ def test_a_row_that_is_in_order_is_taken_at_once(monkeypatch: pytest.MonkeyPatch
         assert read.take() == list(range(1, 1001))
     assert read.direct.finished
     assert len(one_by_one) == 2  # the first one, and the end
+
+
+def test_columns_of_what_comes_in_rows() -> None:
+    """Whether the fields were found with the frames or not, on this link or the next one."""
+    sequences = [*range(1, 10), *range(11, 20)]
+    before = dict(zip(sequences, [0, *sequences], strict=False))
+    outcomes = []
+    for user in ("", "X: mine\r\n"):
+        read = Read(page_messages=20)
+        read.requests()
+        read.direct.pop_columns(1, read.h.now)
+        headers = [stored(seq, last=before[seq], pending=30 - seq, user=user) for seq in sequences]
+        headers.append(stored(21, last=20, pending=9, user=user))  # 20 is missing
+        read.h.feed(
+            b"".join(encode_msg(read.reply, b"1", None, header, b"%d" % at) for at, header in enumerate(headers))
+        )
+        columns = read.direct.pop_columns(1000, read.h.now)
+        outcomes.append((*map(list, columns[:3]), [request["seq"] for request in read.requests()]))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1] == sequences
+    assert outcomes[0][3] == [20]
+
+
+def test_fields_are_found_on_every_link_once_columns_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[Row] = []
+    monkeypatch.setattr(DirectBatch, "receive_row", lambda self, row, now: rows.append(row))
+    read = Read(harness=Harness(max_reconnect_attempts=-1))
+    sent = b"".join(encode_msg(b"r", b"1", None, stored(seq, last=seq - 1, pending=0), b"") for seq in (1, 2))
+    read.h.feed(sent)
+    read.direct.pop_columns(1, read.h.now)
+    read.h.feed(sent)
+    read.h.lose()
+    read.h.connect()
+    read.h.feed(sent)
+    other = Read(harness=Harness(connected=False))
+    other.direct.pop_columns(1, other.h.now)
+    other.h.connect()
+    other.h.feed(sent)
+    assert [row.fields is not None for row in rows] == [False, True, True, True]
 
 
 def test_a_row_of_an_earlier_page_changes_nothing() -> None:

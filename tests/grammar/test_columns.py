@@ -144,6 +144,15 @@ def test_messages_that_follow_each_other() -> None:
     assert [*columns.data] == [b"0", b"1", b"2", b"3"]
 
 
+def test_fields_that_are_known_are_not_looked_for() -> None:
+    known = [b"foo.A", b"foo.B"], [b"4", b"6"], [TIME.encode(), TIME.encode()], [b"3", b"4"]
+    columns = next_columns([b"x", b"y"], [b"0", b"1"], 3, known)
+    assert columns == StoredColumns(known[0], [4, 6], known[2], [b"0", b"1"], [b"x", b"y"])
+    assert next_columns([b"x", b"y"], [b"0", b"1"], 4, known) is None
+    for blank in (b" ", b"\t"):
+        assert next_columns([b"x"], [b"0"], 3, ([b"foo.A"], [b"4"], [blank + TIME.encode()], [b"3"])) is None
+
+
 ODD = [
     part(3)[0],  # it follows another
     part(2)[0].replace(b"Nats-Sequence: 2", b"Nats-Sequence: 1"),  # not higher than the one before

@@ -78,9 +78,9 @@ def decode(role: Role, pieces: list[bytes]) -> tuple[list[Frame], str | None, in
 
 
 def decode_rows(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
-    """``decode`` for a client that takes rows; they are returned as their messages."""
+    """``decode`` for a client that takes rows, with fields; they are returned as their messages."""
     decoder = Decoder("client")
-    decoder.rows = True
+    decoder.rows = decoder.fields = True
     frames: list[Frame] = []
     for frame in [frame for piece in pieces for frame in decoder.feed(piece)]:
         frames += frame.messages() if isinstance(frame, Row | Delivered) else [frame]
