@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
+from functools import cache
 from typing import Final, TypeAlias
 
 from jsproto.client.options import connect_options
@@ -67,11 +68,12 @@ def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Sessi
     return SecureSession(connect_options(servers, **signing(options)), token=os.urandom(16))
 
 
+@cache
 def keep_buffers() -> None:
     """Have the C library keep what is freed, where it is glibc; elsewhere this does nothing.
 
     glibc maps a buffer that is larger than any it has seen freed so, and gives it back at once: system calls and page
-    faults that cost more than what a read, or a batch of a thousand messages, puts into it. It learns from one buffer.
+    faults that cost more than what a read, or a batch of a thousand messages, puts into it. It learns from one.
     """
     bytes(KEPT)
 
