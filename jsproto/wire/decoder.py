@@ -162,10 +162,7 @@ class Decoder:
             while position < end:
                 if self._looks:
                     self._looks -= 1
-                    begun = position
-                    position = self._take_alike(data, begun, frames)
-                    if position == begun:
-                        position = self._take_delivered(data, begun, frames)
+                    position = self._take_many(data, position, frames)
                 elif self._is_client:
                     position = self._take_deliveries(data, position, frames)
                 following = self._take(data, position, frames)
@@ -179,6 +176,17 @@ class Decoder:
         if tail and not self._need:
             self._check_unfinished_line()
         return frames
+
+    def _take_many(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """Messages of a consumer where one comes first, or what else ``_take_deliveries`` takes.
+
+        Returns where the first frame begins that is none.
+        """
+        first = _DELIVERY.match(data, position)
+        if first is None or not (first[4] or b"").startswith(ACK_PREFIX):
+            return self._take_deliveries(data, position, frames)
+        behind = self._take_alike(data, first, frames)
+        return behind if behind > position else self._take_delivered(data, position, frames)
 
     def _take_delivered(self, data: bytes, position: int, frames: list[Frame]) -> int:
         """The hottest path: small messages of consumers in a row, or what else ``_take_deliveries`` takes.
@@ -221,17 +229,13 @@ class Decoder:
         position = len(data) - left
         return position if len(raws) >= _FEW else self._take_deliveries(data, position, frames)
 
-    def _take_alike(self, data: bytes, position: int, frames: list[Frame]) -> int:
+    def _take_alike(self, data: bytes, first: re.Match[bytes], frames: list[Frame]) -> int:
         """Many messages of a consumer in a row with one subject and equal lengths of everything: cut by their places.
 
-        Returns where the first frame begins that is none.
+        ``first`` is what begins them. Returns where the first frame begins that is none.
         """
-        first = _DELIVERY.match(data, position)
-        if first is None:
-            return position
-        has_header, subject, sid, reply, header_digits, digits = first.groups()
-        if reply is None or not reply.startswith(ACK_PREFIX):
-            return position
+        position = first.start()
+        has_header, subject, sid, _, header_digits, digits = first.groups()
         # Places within each message; the reply alone goes on differently.
         reply_at, reply_end, body = (place - position for place in (first.start(4), first.end(4), first.end()))
         split, end = body + int(header_digits or 0), body + int(digits)
@@ -297,7 +301,7 @@ class Decoder:
                     row, size = Row(subject, sid, reply, [header], [message.payload]), 0
                     if self.fields and self._looks:
                         self._looks -= 1
-                        row, size = take_replies(row, head, data[end:], line_limit, max_payload)
+                        row, size = take_replies(row, head, memoryview(data)[end:], line_limit, max_payload)
                     position = end + size + 2 if size else self._take_row(data, end, head, row)
                     if len(row.headers) > 1:
                         frames[-1:] = [row] if self.rows else row.messages()

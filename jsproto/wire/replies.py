@@ -28,7 +28,7 @@ _BESIDES: Final = len(b"\r\n" + _VERB + b"\r\n")  # bytes of a message that are 
 _LARGEST: Final = 1_024  # bytes of header block and payload; to look through more costs more than it saves
 
 
-def take_replies(row: Row, head: bytes, text: bytes, longest: int, max_payload: int) -> tuple[Row, int]:
+def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, max_payload: int) -> tuple[Row, int]:
     """The message of ``row`` and those that follow it in ``text``; and how many bytes of ``text`` these take.
 
     It is ``row`` itself when there are none. ``text`` begins where the payload of the first message ends; ``head`` is
@@ -38,9 +38,10 @@ def take_replies(row: Row, head: bytes, text: bytes, longest: int, max_payload: 
     if first is None or len(row.headers[0]) + len(row.payloads[0]) > _LARGEST:
         return row, 0
     parts = _NEXT.split(text)
-    lines, headers, payloads = parts[1::_COLUMNS], parts[2::_COLUMNS], parts[_COLUMNS::_COLUMNS]
-    if parts[0] or not lines:
+    if parts[0] or len(parts) == 1:
         return row, 0
+    columns = [parts[place::_COLUMNS] for place in range(1, _COLUMNS + 1)]
+    lines, headers, payloads = columns[0], columns[1], columns[-1]
     rest, digits = payloads[-1], lines[-1].rpartition(b" ")[2]  # of the last one, which may go on behind its payload
     size = int(digits) - len(headers[-1]) if digits.isdigit() and len(digits) <= MAX_SIZE_DIGITS else 0
     payloads[-1] = rest[:size]
@@ -59,16 +60,12 @@ def take_replies(row: Row, head: bytes, text: bytes, longest: int, max_payload: 
         count = next(place for place, message in enumerate(sizes) if message in odd)
     if not count:
         return row, 0
-    behind = len(rest) - len(payloads[-1])
-    for columns in (lines, headers, payloads):
-        behind += sum(map(len, columns[count:]))
-    behind += _BESIDES * (len(lines) - count)
-    subjects, sequences, times, befores = (
-        [field, *column[:count]]
-        for field, column in zip(first.groups(), (parts[place::_COLUMNS] for place in range(3, _COLUMNS)), strict=True)
-    )
-    taken = Row(
-        row.subject, row.sid, row.reply, row.headers + headers[:count], row.payloads + payloads[:count],
-        (subjects, sequences, times, befores),
-    )  # fmt: skip
-    return taken, len(text) - behind
+    behind = len(rest) - len(payloads[-1]) + _BESIDES * (len(lines) - count)
+    for column in (lines, headers, payloads):
+        behind += sum(map(len, column[count:]))
+    for column, value in zip(columns[1:], (*row.headers, *first.groups(), *row.payloads), strict=True):
+        del column[count:]
+        column.insert(0, value)
+    _, _, subjects, sequences, times, befores, _ = columns
+    fields = subjects, sequences, times, befores
+    return Row(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind

@@ -135,7 +135,7 @@ def test_what_imitates_them_is_not_searched_for_each_message(monkeypatch: pytest
     searched = 0
 
     class Pattern:
-        def split(self, data: bytes) -> list[bytes]:
+        def split(self, data: memoryview) -> list[bytes]:
             nonlocal searched
             searched += len(data)
             return _NEXT.split(data)
