@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
+from pyspark_jetstream import JetStreamDataSource
+from pyspark_jetstream.options import read_options
+from pyspark_jetstream.source import JetStreamReader
 from tests.spark.conftest import Made, fill
 
 if TYPE_CHECKING:
@@ -144,3 +152,28 @@ def test_sql(spark: SparkSession, server: NatsServer, stream: Made) -> None:
     spark.sql(view)
     assert spark.sql("SELECT max(seq) FROM events WHERE seq < 9").collect() == [(8,)]
     spark.sql("DROP VIEW events")
+
+
+class Frozen(JetStreamReader):
+    """Gives how many objects the garbage collector does not look at in a worker that has read."""
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert [*super().read(partition)]
+        yield pa.record_batch({"data": [b"%d" % gc.get_freeze_count()]})
+
+
+class FrozenSource(JetStreamDataSource):
+    """Named ``frozen``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "frozen"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return Frozen(schema, read_options(dict(self.options)))
+
+
+def test_workers_do_not_look_at_what_they_imported_again(spark: SparkSession, server: NatsServer, stream: Made) -> None:
+    spark.dataSource.register(FrozenSource)
+    reader = spark.read.format("frozen").schema("data binary").option("servers", server.url)
+    assert numbers(reader.load(stream(10)))[0] > 10_000

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -452,6 +454,19 @@ def test_a_server_that_stands_still_is_left(
         info = kept.ask(lambda js: js.account_info())
         with paused(first):
             assert kept.ask(lambda js: js.account_info()) is not info
+
+
+@pytest.mark.parametrize(("main", "frozen"), [(None, False), ("pytest", False), (connecting.DAEMON, True)])
+def test_imports_are_frozen_in_workers_alone(monkeypatch: pytest.MonkeyPatch, main: str | None, frozen: bool) -> None:
+    spec = None if main is None else SimpleNamespace(name=main)
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
+    connecting.freeze_imports.cache_clear()
+    before = gc.get_freeze_count()
+    try:
+        connecting.freeze_imports()
+        assert (gc.get_freeze_count() > before) is frozen
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize(("keywords", "linger"), [({}, connecting.LINGER), ({"linger": 0.5}, 0.5)])

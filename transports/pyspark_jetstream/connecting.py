@@ -9,8 +9,11 @@ Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from time import sleep
 from typing import Any, Final, Self, TypeVar
 
@@ -33,6 +36,7 @@ T = TypeVar("T")
 
 MAX_RECONNECT_ATTEMPTS: Final = 10
 PING_INTERVAL: Final = 10.0  # seconds; the third one unanswered ends the link to a server that stands still
+DAEMON: Final = "pyspark.daemon"
 LINGER: Final = 0.001  # seconds: a few messages that a window has room for leave with those behind them
 WAIT: Final = 20.0  # seconds for a lost connection to come back
 PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
@@ -44,8 +48,22 @@ BUSY: Final = (429, 500, 503)
 NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the server
 
 
+@cache
+def freeze_imports() -> None:
+    """Let the garbage collector of one of PySpark's worker processes not look at what has been imported any more.
+
+    PySpark collects garbage behind each task and each planning, and to look at all modules costs 30 ms of CPU each
+    time: most of what a small micro-batch costs Python. Other processes are not ours to tune.
+    """
+    main = sys.modules["__main__"].__spec__
+    if main is not None and main.name == DAEMON:
+        gc.collect()
+        gc.freeze()
+
+
 def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection:
     """A connection, pumped by its caller or by a thread of its own. The errors are those of ``connect``."""
+    freeze_imports()
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
