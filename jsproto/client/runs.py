@@ -51,7 +51,7 @@ class Runs:
     def _encode_all(self, messages: Sequence[Any], largest: int, encode: Encode) -> tuple[Sequence[str], list[bytes]]:
         """Of all of ``messages``; nothing when there are none, or one of them needs a second look."""
         try:
-            if type(messages) is MessageColumns:
+            if isinstance(messages, MessageColumns):
                 subjects, payloads = messages.subjects, messages.payloads
             else:
                 subjects = [subject for subject, _ in messages]

@@ -50,6 +50,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, Event
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -442,8 +443,14 @@ class Session:
 
         They are ``(subject, payload)`` and their replies count up from ``first``; ``reply`` is what stands before and
         behind the number. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
-        ``publish``, which raises if it must.
+        ``publish``, which raises if it must. ``MessageColumns`` may have encoded them already.
         """
+        room = self._room()
+        if isinstance(messages, MessageColumns) and room >= 0:
+            count, data = messages.encoded(reply, first, self._max_payload, room)
+            if count:
+                self._write(data)
+                return count
         encode = partial(encode_run, reply, first)
         return len(self._queue_run(messages, self._max_payload, encode))
 
@@ -460,13 +467,17 @@ class Session:
         return len(queued)
 
     def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:
-        room = self.options.pending_size - self._pending
-        if room < 0 or self.closed:
+        room = self._room()
+        if room < 0:
             return ()
         subjects, pieces = self._runs.encode(messages, largest, room, encode)
         self._writes += pieces
         self._pending += sum(map(len, pieces))
         return subjects
+
+    def _room(self) -> int:
+        """How many bytes may be queued; less than 0 when nothing may."""
+        return -1 if self.closed else self.options.pending_size - self._pending
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
         """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""

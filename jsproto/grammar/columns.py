@@ -149,16 +149,38 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
 
     Anything that publishes many takes it as it takes a list; batches are quicker with it, because there is no tuple
     for each message. The columns are not to be changed.
+
+    Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
+    the wire, and the columns, which are then made when somebody asks for them, what they are.
     """
 
-    __slots__ = ("payloads", "subjects")
+    __slots__ = ("_payloads", "_subjects")
 
     def __init__(self, subjects: Sequence[str], payloads: Sequence[bytes]) -> None:
         """LocalProtocolError when one is longer than the other."""
         if len(subjects) != len(payloads):
             raise LocalProtocolError(f"there are {len(subjects)} subjects for {len(payloads)} payloads")
-        self.subjects = subjects
-        self.payloads = payloads
+        self._subjects = subjects
+        self._payloads = payloads
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Where each message goes."""
+        return self._subjects
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """What each message carries."""
+        return self._payloads
+
+    def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
+        """How many messages from the front on were encoded, and their PUBs; none here: they are encoded like others.
+
+        Their replies count up from ``first``; ``reply`` is what stands before and behind the number. ``largest``: bytes
+        of a payload; ``most``: of all together. There are as many as that allows, because those behind them are sent
+        one by one. What is returned goes out as it is, so each subject has passed ``check_subject``.
+        """
+        return 0, b""
 
     def __len__(self) -> int:
         return len(self.payloads)

@@ -382,6 +382,45 @@ def test_a_run_in_columns_is_queued_as_publish_would() -> None:
     assert harness.session._pending <= 60 * 100
 
 
+class Encoded(MessageColumns):
+    """Messages of which the first ``ready`` are encoded already: as what they are, to tell them apart."""
+
+    def __init__(self, ready: int) -> None:
+        super().__init__(["a", "b", "c"], [b"1", b"2", b"3"])
+        self.ready = ready
+        self.asked: list[Any] = []
+
+    def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
+        self.asked.append((reply, first, largest, most))
+        return self.ready, b"PUB encoded 1\r\nx\r\n" * self.ready
+
+
+def test_a_run_that_is_encoded_already_is_queued_as_it_is() -> None:
+    harness = Harness(info={"max_payload": 100}, pending_size=25, linger=9.0)
+    session = harness.session
+
+    def run(messages: Encoded) -> int:
+        return session.publish_run(messages, (b"r.", b".s"), 7)
+
+    two = Encoded(2)
+    assert run(two) == 2
+    assert session._pending == 2 * len(b"PUB encoded 1\r\nx\r\n")
+    assert run(two) == 0  # nothing may be queued, so nothing is encoded
+    assert harness.published() == [Pub(b"encoded", None, None, b"x")] * 2
+    session.publish_message("a", b"")
+    assert run(two) == 2
+    assert two.asked == [((b"r.", b".s"), 7, 100, 25), ((b"r.", b".s"), 7, 100, 25 - len(b"PUB a 0\r\n\r\n"))]
+    harness.sent()
+    none = Encoded(0)
+    assert run(none) == 1  # and there is no room for another
+    assert harness.published() == [Pub(b"a", b"r.7.s", None, b"1")]
+    assert session.publish_numbered(two, (b"N: ", b"\r\n\r\n"), 7, set()) == 1
+    assert harness.published() == [Pub(b"a", None, b"N: 7\r\n\r\n", b"1")]
+    session.close(harness.now)
+    assert run(two) == 0
+    assert len(two.asked) == 2
+
+
 def test_a_run_ends_with_the_room_for_it() -> None:
     harness = Harness(pending_size=3 * LONGEST_LINE, linger=9.0)
     harness.session.publish_message("a", b"x")

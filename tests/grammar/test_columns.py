@@ -235,5 +235,6 @@ def test_messages_to_publish() -> None:
     assert isinstance(messages[1:], MessageColumns)
     assert [*messages[1:]] == [*messages][1:]
     assert not messages[3:]
+    assert messages.encoded((b"r.", b""), 1, 100, 1_000) == (0, b"")
     with pytest.raises(LocalProtocolError, match="1 subjects for 2 payloads"):
         MessageColumns(["a"], [b"1", b"2"])

@@ -27,7 +27,7 @@ from jsproto.errors import (
     NoServersError,
     RemoteProtocolError,
 )
-from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.columns import MessageColumns, StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
@@ -626,6 +626,31 @@ def test_each_lot_has_its_own_tries(
     assert data_of(js, name) == Counter(range(len(lots)))
 
 
+@pytest.mark.parametrize("names", [WRITTEN.names, ["data"]])
+def test_what_a_batch_left_is_sent_in_another(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer, names: list[str]
+) -> None:
+    monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
+    publish_many = FastPublisher.publish_many
+    begun: list[int] = []
+
+    def broken(batch: FastPublisher, messages: Any) -> int:
+        begun.append(len(messages))
+        if len(begun) == 1:
+            publish_many(batch, messages[:1_234])
+            raise BatchLostError("cut off", batch_id="x", sequence=1_234, acked=0, ack=None)
+        return publish_many(batch, messages)
+
+    monkeypatch.setattr(FastPublisher, "publish_many", broken)
+    name = stream()
+    options = write_options({"servers": server.url, "stream": name, "flow": "100"})
+    lots = lots_of(rows(name, 1, 3_000), names, f"{name}.1", Target(name, (f"{name}.*",), 2**63))
+    assert store(nc, js, lots, Origin("q", 0, 0), options).rows == 3_000
+    assert begun[0] == 3_000
+    assert 3_000 - 1_234 <= begun[1] < 3_000
+    assert sorted(data_of(js, name)) == [*range(1, 3_001)]
+
+
 def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
     """``fastDedup`` numbers rows itself: two of them with one id, copied from another stream, are two rows."""
     name = stream()
@@ -656,6 +681,39 @@ def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
     batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1", "x.y"], "data": [None, "x"]})
     with pytest.raises(RowError, match=f"row 1: stream {name} does not take subject 'x.y'"):
         writer.write(iter([batch]))
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("a b", "a subject must not contain ' '"),
+        ("a\r\nPUB x", "a subject must not contain"),
+        ("", "a subject must not have an empty token"),
+        ("*", "wildcards are for subscribing"),
+        ("x" * 2_032, "a subject has at most 2032 bytes"),
+    ],
+)
+def test_a_subject_that_nats_does_not_take(js: JetStream, stream: Made, source: Any, token: str, message: str) -> None:
+    """Nothing of its lot is sent."""
+    name = stream()
+    writer = source(name).writer(WRITTEN, False)
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 6 + [f"{name}.{token}"] * 2, "data": ["x"] * 8})
+    with pytest.raises(RowError, match=f"row 6: {message}"):
+        writer.write(iter([batch.slice(0, 4), batch.slice(4)]))
+    assert js.stream_info(name).state.messages == 0
+
+
+def test_columns_of_other_types() -> None:
+    """Spark may be told to write large ones."""
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["s.1", None], pa.large_string()), pa.array([None, "é"], pa.large_string())], WRITTEN.names
+    )
+    (lot,) = lots_of([batch], WRITTEN.names, "s.2", Target("S", ("s.*",), 2**63))
+    assert isinstance(lot, MessageColumns)
+    assert [*lot] == [("s.1", b""), ("s.2", "é".encode())]
+    assert lot.encoded((b"r.", b""), 9, 100, 1_000) == (
+        2, b"PUB s.1 r.9 0\r\n\r\nPUB s.2 r.10 2\r\n\xc3\xa9\r\n"
+    )  # fmt: skip
 
 
 def test_a_lot_is_several_arrow_batches() -> None:

@@ -4,22 +4,23 @@ Rules: what all rows of a lot have in common is looked at once, and a lot is sev
 each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, before anything
 of its lot is sent.
 
-Not here: sending (``delivery``), the types of columns (``schema``).
+Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jsproto.grammar.columns import MessageColumns
+from jsproto.errors import BadSubjectError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.subjects import matches
+from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
+from pyspark_jetstream.messages import Lot
 
 TTL: Final = "Nats-TTL"
 MAX_KNOWN_SUBJECTS: Final = 100_000
@@ -73,45 +74,20 @@ class _Taken:
         self.target = target
         self._known: set[str] = set()
 
-    def first_other(self, subjects: Sequence[str]) -> str | None:
-        """The first one that it does not take."""
+    def first_other(self, subjects: Sequence[str]) -> tuple[str, str] | None:
+        """The first one that it does not take, and why."""
         if len(self._known) > MAX_KNOWN_SUBJECTS:
             self._known.clear()
         for subject in subjects:
             if subject not in self._known:
+                try:
+                    check_subject(subject)
+                except BadSubjectError as error:
+                    return subject, str(error)
                 if not any(matches(pattern, subject) for pattern in self.target.subjects):
-                    return subject
+                    return subject, f"stream {self.target.stream} does not take subject {subject!r}"
                 self._known.add(subject)
         return None
-
-
-class _Column(Sequence[Any]):
-    """A column of Arrow's: its objects are made when a slice of it is taken, so that few of them live at a time.
-
-    That is quicker, too, because the processor has them at hand until they are sent. ``values``: what is in the column
-    are places of these.
-    """
-
-    def __init__(self, column: pa.ChunkedArray, values: Sequence[Any] | None = None) -> None:
-        self._column = column
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    @overload
-    def __getitem__(self, place: int) -> Any: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Any]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, int):
-            found = self._column[place].as_py()
-            return found if self._values is None else self._values[found]
-        several = self._column[place].to_pylist()
-        return several if self._values is None else [*map(self._values.__getitem__, several)]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self[:])
 
 
 def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int) -> Sequence[Row]:
@@ -122,28 +98,28 @@ def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Take
     if longest > target.max_size:
         at = pc.index(lengths, longest).as_py()
         raise RowError(f"row {before + at} has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
-    payloads = _Column(data.fill_null(b"") if data.null_count else data)
-    subjects = _subjects(lot, names, subject, taken, before)
+    payloads = data.fill_null(b"") if data.null_count else data
+    messages = Lot(_subjects(lot, names, subject, taken, before), payloads, longest).messages
     headers = _headers(lot, names)
-    return MessageColumns(subjects, payloads) if headers is None else [*zip(subjects, payloads, headers, strict=True)]
+    return messages if headers is None else [*zip(messages.subjects, messages.payloads, headers, strict=True)]
 
 
-def _subjects(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int) -> Sequence[str]:
+def _subjects(
+    lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int
+) -> pa.ChunkedArray | str:
     if "subject" not in names:
-        return [str(subject)] * lot.num_rows
-    subjects = lot.column("subject")
+        return str(subject)
+    subjects = lot.column("subject").cast(pa.string())
     if subjects.null_count:
         if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
             raise RowError(f"row {before + at} has no subject, and the option subject is not set")
         subjects = subjects.fill_null(subject)
-    encoded = subjects.dictionary_encode().unify_dictionaries()  # there are fewer subjects than rows
-    different: list[str] = encoded.chunk(0).dictionary.to_pylist()
-    other = taken.first_other(different)
+    other = taken.first_other(subjects.unique().to_pylist())  # there are fewer subjects than rows
     if other is not None:
-        at = pc.index(subjects, pa.scalar(other, subjects.type)).as_py()
-        raise RowError(f"row {before + at}: stream {taken.target.stream} does not take subject {other!r}")
-    return _Column(pa.chunked_array([chunk.indices for chunk in encoded.chunks]), different)
+        refused, why = other
+        raise RowError(f"row {before + pc.index(subjects, refused).as_py()}: {why}")
+    return subjects
 
 
 def _headers(lot: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:

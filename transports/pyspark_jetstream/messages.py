@@ -1,0 +1,143 @@
+"""Rows of Arrow's, without headers, as messages to publish.
+
+Rules: Arrow joins its columns to the bytes that publish a block of rows, without an object of Python's for any of them.
+That is cheap only for thousands of rows at once, far more than a window admits. So a block is encoded for the sequence
+that its first row has in the batch, and what is sent is cut out of it. Where rows are wanted one by one (of a batch
+that broke off, with headers of their own, in atomic batches) objects are made of them.
+
+Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.runs``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.subjects import check_subject
+from jsproto.wire.runs import line
+
+BLOCK_ROWS: Final = 4_096
+BLOCK_BYTES: Final = 1024 * 1024  # of payloads, unless a row has more
+
+
+class RowMessages(MessageColumns):
+    """Rows of a lot. Slices are cheap and share the block that is being sent."""
+
+    __slots__ = ("_lot", "_rows")
+
+    def __init__(self, lot: Lot, rows: range) -> None:
+        self._lot = lot
+        self._rows = rows
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Where each row goes."""
+        subjects = self._lot.subjects
+        return [subjects] * len(self._rows) if isinstance(subjects, str) else self._objects(subjects)
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """The data of each row."""
+        return self._objects(self._lot.payloads)
+
+    def _objects(self, column: pa.ChunkedArray) -> list[Any]:
+        found: list[Any] = column.slice(self._rows.start, len(self._rows)).to_pylist()
+        return found
+
+    def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
+        """The rows at the front as PUBs: none if a row of the lot, or the first one here, is too large."""
+        lot, rows = self._lot, self._rows
+        at, pieces = rows.start, []
+        while at < rows.stop and lot.longest <= largest:
+            piece, stop = lot.cut(at, rows.stop, most, reply, first + at - rows.start)
+            if stop == at:
+                break
+            pieces.append(piece)
+            most -= len(piece)
+            at = stop
+        return at - rows.start, b"".join(pieces)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[str, bytes]: ...
+    @overload
+    def __getitem__(self, place: slice) -> MessageColumns: ...
+    def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
+        rows = self._rows[place]
+        if isinstance(rows, int):
+            (row,) = RowMessages(self._lot, range(rows, rows + 1))
+            return row
+        return RowMessages(self._lot, rows) if rows.step == 1 else super().__getitem__(place)
+
+
+class Lot:
+    """The columns of rows that are sent together, and the block of them that is encoded.
+
+    ``subjects`` are strings that were checked, or the one that all have, ``payloads`` binary; neither has nulls.
+    ``longest``: bytes of a payload.
+    """
+
+    def __init__(self, subjects: pa.ChunkedArray | str, payloads: pa.ChunkedArray, longest: int) -> None:
+        self.subjects = subjects
+        self.payloads = payloads
+        self.longest = longest
+        self._rows = range(0)  # of the block
+        self._key: object = None  # what it was encoded for
+        self._offsets = self._bytes = memoryview(b"")
+
+    @property
+    def messages(self) -> RowMessages:
+        """All rows."""
+        return RowMessages(self, range(len(self.payloads)))
+
+    def cut(self, start: int, stop: int, most: int, reply: tuple[bytes, bytes], first: int) -> tuple[bytes, int]:
+        """The PUBs of rows from ``start`` on, and the row behind them: at most ``stop``, and ``most`` bytes.
+
+        ``first`` is the sequence of ``start``; ``reply`` is around it.
+        """
+        if start not in self._rows or self._key != (reply, first - start):
+            self._encode(start, reply, first)
+        offsets, block = self._offsets, self._rows
+        at = start - block.start
+        begin = offsets[at]
+        end = bisect_right(offsets, begin + most, at, min(stop, block.stop) - block.start + 1) - 1
+        return self._bytes[begin : offsets[end]].tobytes(), block.start + end
+
+    def _encode(self, start: int, reply: tuple[bytes, bytes], first: int) -> None:
+        """The block that begins with the row ``start``."""
+        payloads = self.payloads.slice(start, BLOCK_ROWS)
+        while payloads.nbytes > BLOCK_BYTES and len(payloads) > 1:
+            payloads = payloads.slice(0, len(payloads) // 2)
+        count = len(payloads)
+        before, behind = reply
+        if isinstance(self.subjects, str):
+            heads = [line(check_subject(self.subjects)) + before]
+        else:
+            heads = [b"PUB ", self.subjects.slice(start, count).cast(pa.binary()), b" " + before]
+        sizes = pc.binary_length(payloads)
+        least, largest = pc.min_max(sizes).as_py().values()
+        ends = [behind + b" %d\r\n" % least] if least == largest else [behind + b" ", _texts(sizes), b"\r\n"]
+        joined = pc.binary_join_element_wise(*heads, _numbers(first, count), *ends, payloads, b"\r\n", b"")
+        joined = joined.chunk(0) if joined.num_chunks == 1 else joined.combine_chunks()  # which copies
+        _, offsets, data = joined.buffers()
+        self._offsets = memoryview(offsets).cast("i")[joined.offset :]
+        self._bytes = memoryview(data)
+        self._rows = range(start, start + count)
+        self._key = reply, first - start
+
+
+@lru_cache(maxsize=16)  # the same ones in each lot
+def _numbers(first: int, count: int) -> pa.Array:
+    return _texts(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=first - 1))
+
+
+def _texts(numbers: Any) -> Any:
+    return numbers.cast(pa.string()).cast(pa.binary())
