@@ -32,7 +32,7 @@ from tests.bench.task import FLOW, WARM_UP_STREAM, Sample, subject_of
 PARALLEL: Final = 2  # tasks at a time
 STORED: Final = "STORED"
 SMALL: Final = 1  # rows of the job that shows what a job costs before its first row
-WARM: Final = 2  # runs of each kind that are not measured: while they are new to it a JVM spends its time compiling
+WARM: Final = 4  # runs of each kind that are not measured: while they are new to it a JVM spends its time compiling
 PASSES: Final = 1_000_000  # of the calibration loop
 RUN_WITHIN: Final = 600.0  # seconds
 _FORMATS: Final = {"spark": JetStreamDataSource.name(), "tuples": tuples.NAME}
