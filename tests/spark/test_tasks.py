@@ -456,10 +456,19 @@ def test_a_server_that_stands_still_is_left(
             assert kept.ask(lambda js: js.account_info()) is not info
 
 
-@pytest.mark.parametrize(("main", "frozen"), [(None, False), ("pytest", False), (connecting.DAEMON, True)])
-def test_imports_are_frozen_in_workers_alone(monkeypatch: pytest.MonkeyPatch, main: str | None, frozen: bool) -> None:
-    spec = None if main is None else SimpleNamespace(name=main)
-    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
+@pytest.mark.parametrize(
+    ("main", "frozen"),
+    [
+        ({}, False),  # of a debugger
+        ({"__spec__": None}, False),
+        ({"__spec__": SimpleNamespace(name="pytest")}, False),
+        ({"__spec__": SimpleNamespace(name=connecting.DAEMON)}, True),
+    ],
+)
+def test_imports_are_frozen_in_workers_alone(
+    monkeypatch: pytest.MonkeyPatch, main: dict[str, Any], frozen: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(**main))
     connecting.freeze_imports.cache_clear()
     before = gc.get_freeze_count()
     try:

@@ -55,7 +55,7 @@ def freeze_imports() -> None:
     PySpark collects garbage behind each task and each planning, and to look at all modules costs 30 ms of CPU each
     time: most of what a small micro-batch costs Python. Other processes are not ours to tune.
     """
-    main = sys.modules["__main__"].__spec__
+    main = getattr(sys.modules["__main__"], "__spec__", None)  # a debugger's has none
     if main is not None and main.name == DAEMON:
         gc.collect()
         gc.freeze()
