@@ -177,8 +177,9 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
         """How many messages from the front on were encoded, and their PUBs; none here: they are encoded like others.
 
         Their replies count up from ``first``; ``reply`` is what stands before and behind the number. ``largest``: bytes
-        of a payload; ``most``: of all together. There are as many as that allows, because those behind them are sent
-        one by one. What is returned goes out as it is, so each subject has passed ``check_subject``.
+        of a payload. No message begins behind ``most`` bytes, though the last one may end there: so it is, too, with
+        those behind them, which are sent one by one. What is returned goes out as it is, so each subject has passed
+        ``check_subject``.
         """
         return 0, b""
 

@@ -11,7 +11,7 @@ Not here: whether rows can be stored (``rows``), the same bytes from objects (``
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, overload
 
@@ -51,20 +51,26 @@ class RowMessages(MessageColumns):
         return found
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
-        """The rows at the front as PUBs: none if a row of the lot, or the first one here, is too large."""
+        """The rows at the front as PUBs: none if a row of the lot is too large."""
         lot, rows = self._lot, self._rows
         at, pieces = rows.start, []
-        while at < rows.stop and lot.longest <= largest:
-            piece, stop = lot.cut(at, rows.stop, most, reply, first + at - rows.start)
-            if stop == at:
-                break
+        while at < rows.stop and most >= 0 and lot.longest <= largest:
+            piece, at = lot.cut(at, rows.stop, most, reply, first + at - rows.start)
             pieces.append(piece)
             most -= len(piece)
-            at = stop
         return at - rows.start, b"".join(pieces)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Few objects are made at first: who sends them one by one stops where there is no room, and comes again."""
+        start, count = 0, 1
+        while start < len(self):
+            some = self[start : start + count]
+            yield from zip(some.subjects, some.payloads, strict=True)
+            start += count
+            count *= 2
 
     @overload
     def __getitem__(self, place: int) -> tuple[str, bytes]: ...
@@ -99,16 +105,16 @@ class Lot:
         return RowMessages(self, range(len(self.payloads)))
 
     def cut(self, start: int, stop: int, most: int, reply: tuple[bytes, bytes], first: int) -> tuple[bytes, int]:
-        """The PUBs of rows from ``start`` on, and the row behind them: at most ``stop``, and ``most`` bytes.
+        """The PUBs of rows from ``start`` on, and the row behind them: at most ``stop``.
 
-        ``first`` is the sequence of ``start``; ``reply`` is around it.
+        None begins behind ``most`` bytes. ``first`` is the sequence of ``start``; ``reply`` is around it.
         """
         if start not in self._rows or self._key != (reply, first - start):
             self._encode(start, reply, first)
         offsets, block = self._offsets, self._rows
         at = start - block.start
         begin = offsets[at]
-        end = bisect_right(offsets, begin + most, at, min(stop, block.stop) - block.start + 1) - 1
+        end = bisect_right(offsets, begin + most, at, min(stop, block.stop) - block.start)
         return self._bytes[begin : offsets[end]].tobytes(), block.start + end
 
     def _encode(self, start: int, reply: tuple[bytes, bytes], first: int) -> None:
