@@ -62,7 +62,7 @@ def test_only_for_whoever_wants_them() -> None:
     assert shape(decoder.feed(reply(1) * 5)) == [0]
 
 
-@pytest.mark.parametrize("place", range(1, len(reply(4, b"\r\nHMSG")), 7))
+@pytest.mark.parametrize("place", [*range(1, len(reply(4, b"\r\nHMSG")), 7), -2, -1])
 def test_one_that_is_not_whole_waits(place: int) -> None:
     sent = b"".join(reply(seq, b"\r\nHMSG") for seq in range(1, 4))
     rest = reply(4, b"\r\nHMSG")
@@ -109,13 +109,20 @@ def test_the_first_one_says_whether_it_is_worth_a_look(first: bytes, known: list
     assert messages(frames) == Decoder("client").feed(sent)
 
 
-@pytest.mark.parametrize("digits", [b"1234567890", b"x", b""])
+@pytest.mark.parametrize("digits", [b"1234567890", b"1" * 5_000, b"x", b""])  # int() takes no more than 4300
 def test_sizes_that_cannot_be(digits: bytes) -> None:
     odd = LINE + b"%d %b\r\n%bok\r\n" % (len(BLOCK), digits, BLOCK)
     sent = reply(1) + reply(2) + odd
     decoder, plain = decoder_of_fields(), Decoder("client")
     assert messages(decoder.feed(sent)) == plain.feed(sent)
     assert str(decoder.error) == str(plain.error)
+
+
+def test_the_last_one_ends_as_it_must() -> None:
+    sent = reply(1) + reply(2) + reply(3)[:-2] + b"ok"
+    decoder, plain = decoder_of_fields(), Decoder("client")
+    assert messages(decoder.feed(sent)) == plain.feed(sent)
+    assert str(decoder.error) == str(plain.error) == "a message that does not end with CRLF"
 
 
 def test_limits_hold() -> None:
