@@ -26,10 +26,11 @@ Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes], list[bytes]]
 _END: Final = b"\r\n\r\n"
 # All but one character is what the engine is quickest at, and each letter costs; what the values hold besides is looked
 # at afterwards. ``Nats-N`` is how many messages are pending.
-_SERVER_PART: Final = re.compile(
+SERVER_PART: Final = (
     rb"\r\nNats-Subject: ([^\r]++)\r\nNats-Sequence: ([^\r]++)\r\nNats-Time-Stamp: ([^\r]++)"
     rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: ([^\r]++)\r\n\r\n"
 )
+_SERVER_PART: Final = re.compile(SERVER_PART)
 
 
 class StoredColumns(NamedTuple):

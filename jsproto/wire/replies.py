@@ -13,13 +13,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from jsproto.grammar.columns import SERVER_PART
 from jsproto.wire.frames import Row
 from jsproto.wire.limits import MAX_SIZE_DIGITS
 
-_BLOCK: Final = (
-    rb"NATS/1\.0\r\n[^\r]++\r\nNats-Subject: ([^\r]++)\r\nNats-Sequence: ([^\r]++)\r\nNats-Time-Stamp: ([^\r]++)"
-    rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: ([^\r]++)\r\n\r\n"
-)
+_BLOCK: Final = rb"NATS/1\.0\r\n[^\r]++" + SERVER_PART
 _FIRST: Final = re.compile(_BLOCK)
 _NEXT: Final = re.compile(rb"\r\nHMSG ([^\r]++)\r\n(%b)" % _BLOCK)  # what is between two of them is a payload
 _COLUMNS: Final = _NEXT.groups + 1
