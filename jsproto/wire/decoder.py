@@ -133,8 +133,10 @@ class Decoder:
         if len(tail) + end < self._need:
             tail += data
             return []
-        # To finish what was begun does not take all of it: so much is not copied.
-        if tail and (piece := self._need - len(tail) if self._need else _PIECE) < end >= _MUCH:
+        # To finish what was begun does not take all of it: so much is not copied. Where rows are wanted, a small
+        # message by itself costs more than that.
+        apart = tail and end >= _MUCH and (self._need > _MUCH or not self.rows)
+        if apart and (piece := self._need - len(tail) if self._need else _PIECE) < end:
             frames = self.feed(data[:piece])
             if self.error is not None:
                 return frames
