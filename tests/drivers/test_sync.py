@@ -272,7 +272,10 @@ def ctrl_c() -> Iterator[None]:
 
 @MODES
 @pytest.mark.parametrize("parked", [False, True], ids=["pump", "parked"])
-def test_ctrl_c_during_a_wait_changes_nothing(reader_thread: bool, parked: bool) -> None:
+def test_ctrl_c_during_a_wait_changes_nothing(
+    reader_thread: bool, parked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_turns, "GRACE", 30.0)  # so who waits first is the pump
     with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
         sub, other = nc.subscribe("a"), nc.subscribe("b")
 
