@@ -239,11 +239,13 @@ class DirectBatch(RowConversation):
             self.receive(row.message(0), now)
         if row.subject == self._reply and self._page_count:
             self._progress_at = now
-            stop = len(row.headers) - row.headers[-1].startswith(_STATUS)  # the end of the page continues nothing
-            fields = row.fields
-            if fields is not None:  # then it does not end here
-                fields = fields[0][start:], fields[1][start:], fields[2][start:], fields[3][start:]
-            start += self._take(row.headers[start:stop], row.payloads[start:stop], fields)
+            headers, payloads, fields = row.headers, row.payloads, row.fields
+            stop = len(headers) - headers[-1].startswith(_STATUS)  # the end of the page continues nothing
+            if start or stop < len(headers):
+                headers, payloads = headers[start:stop], payloads[start:stop]
+            if start and fields is not None:  # then it does not end here
+                fields = fields[0][start:], fields[1][start:], fields[2][start:]
+            start += self._take(headers, payloads, fields)
         for place in range(start, len(row.headers)):
             if self.finished or self.error is not None:
                 break
@@ -263,7 +265,8 @@ class DirectBatch(RowConversation):
         count = len(sequences)
         if not count or self._page_count + count > self._page_asked:
             return 0
-        del headers[count:], payloads[count:]
+        if count < len(headers):
+            headers, payloads = headers[:count], payloads[:count]
         size = sum(map(len, payloads))
         if self._page_room < size - len(payloads[-1]):
             return 0
@@ -407,7 +410,7 @@ class DirectBatch(RowConversation):
             raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
         if sequence <= self._floor:
             return 0  # it came twice
-        if previous != self._page_seq:
+        if previous != self._page_seq and not (self._page_count and sequence == self._floor + 1):
             self._again(f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive", now)
             return 0
         if not self._page_count and not self._check_start(sequence, now):

@@ -18,17 +18,16 @@ from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import MAX_SEQUENCE_DIGITS, StoredMsg, numbered
+from jsproto.grammar.stored import END, LAST_SEQUENCE, MAX_SEQUENCE_DIGITS, StoredMsg, numbered
 
-Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes], list[bytes]]
-"""Of replies in a page, as servers write them: subjects, sequences, times, and the sequences before them."""
+Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes]]
+"""Of replies in a page, as servers write them: subjects, sequences, times."""
 
-_END: Final = b"\r\n\r\n"
 # All but one character is what the engine is quickest at, and each letter costs; what the values hold besides is looked
 # at afterwards. ``Nats-N`` is how many messages are pending.
 SERVER_PART: Final = (
     rb"\r\nNats-Subject: ([^\r]++)\r\nNats-Sequence: ([^\r]++)\r\nNats-Time-Stamp: ([^\r]++)"
-    rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: ([^\r]++)\r\n\r\n"
+    rb"\r\nNats-N[^\r]++\r\nNats-Last-Sequence: [^\r]++\r\n\r\n"
 )
 _SERVER_PART: Final = re.compile(SERVER_PART)
 
@@ -79,7 +78,7 @@ def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
     blocks, data, seqs = zip(*parts, strict=True)
     found = _found(blocks)
     if found is not None:
-        subjects, _, timestamps, _ = found
+        subjects, _, timestamps = found
     else:
         subjects = [_value(block, b"Nats-Subject") for block in blocks]
         timestamps = [_value(block, b"Nats-Time-Stamp") for block in blocks]
@@ -89,7 +88,7 @@ def stored_columns(parts: Sequence[tuple[bytes, bytes, int]]) -> StoredColumns:
 def next_columns(
     blocks: Sequence[bytes], data: Sequence[bytes], previous: int, fields: Fields | None = None
 ) -> StoredColumns | None:
-    """The columns of replies that follow ``previous`` in a page, and each other: of all of them, or None.
+    """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
     It is None, too, when they are not written as servers do: then ``stored.paging`` says what they are. ``fields``:
     what the blocks say, if that was found already.
@@ -97,9 +96,7 @@ def next_columns(
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
         return None
-    subjects, numbers, timestamps, befores = found
-    if befores[0] != b"%d" % previous or befores[1:] != numbers[:-1]:
-        return None
+    subjects, numbers, timestamps = found
     run = range(previous + 1, previous + 1 + len(numbers))
     seqs: Sequence[int] = run  # nearly always; to compare costs a quarter of parsing
     if numbers[-1] != b"%d" % run[-1] or b"\n".join((*numbers, b"")) != numbered(b"", run, b"\n"):
@@ -107,6 +104,10 @@ def next_columns(
             return None
         seqs = [*map(int, numbers)]
         if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):
+            return None
+        befores = b"%d" % previous, *numbers[:-1]
+        ends = (LAST_SEQUENCE + before + END for before in befores)
+        if seqs[-1] > run[-1] and not all(map(bytes.endswith, blocks, ends)):  # some are left out, or missing
             return None
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
 
@@ -129,18 +130,18 @@ def _found(blocks: Sequence[bytes]) -> Fields | None:
     count = len(blocks)
     # As many server's parts as blocks, nothing behind the last, and as many ends as blocks, one at the end of each: so
     # each block has its own.
-    if len(pieces) != 5 * count + 1 or pieces[-1] or not all(map(bytes.endswith, blocks, repeat(_END))):
+    if len(pieces) != 4 * count + 1 or pieces[-1] or not all(map(bytes.endswith, blocks, repeat(END))):
         return None
-    only_parts_end = pieces[:-1:5].count(pieces[0]) == count and _END not in b"\r\n%b\r\n" % pieces[0]
-    if not only_parts_end and (text.count(_END) != count or b"\r\n" + _END in text):
+    only_parts_end = pieces[:-1:4].count(pieces[0]) == count and END not in b"\r\n%b\r\n" % pieces[0]
+    if not only_parts_end and (text.count(END) != count or b"\r\n" + END in text):
         return None
-    fields = pieces[1::5], pieces[2::5], pieces[3::5], pieces[4::5]
+    fields = pieces[1::4], pieces[2::4], pieces[3::4]
     return fields if _are_bare(fields) else None
 
 
 def _are_bare(fields: Fields) -> bool:
     """Whether no subject and no time has blanks around it, which are not part of a value."""
-    subjects, _, times, _ = fields
+    subjects, _, times = fields
     values = b"".join(subjects + times)
     return b" " not in values and b"\t" not in values
 

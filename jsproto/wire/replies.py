@@ -64,6 +64,6 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
     for column, value in zip(columns[1:], (*row.headers, *first.groups(), *row.payloads), strict=True):
         del column[count:]
         column.insert(0, value)
-    _, _, subjects, sequences, times, befores, _ = columns
-    fields = subjects, sequences, times, befores
+    _, _, subjects, sequences, times, _ = columns
+    fields = subjects, sequences, times
     return Row(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind

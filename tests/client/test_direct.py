@@ -335,7 +335,7 @@ def test_a_row_of_an_earlier_page_changes_nothing() -> None:
     ("headers", "arrived"),
     [
         ([stored(1, last=0, pending=1), stored(3, last=2, pending=0)], 1),  # 2 is missing
-        ([stored(5, last=0, pending=1), stored(6, last=4, pending=0)], 5),  # it follows another
+        ([stored(5, last=0, pending=1), stored(7, last=4, pending=0)], 5),  # it follows another
         ([stored(1, last=0, pending=1), end(last=2, pending=0)], 1),  # the last one is missing
         ([stored(3, last=2, pending=5)], 0),  # the first one is
         ([end(last=2, pending=3)], 0),  # all are
@@ -355,6 +355,19 @@ def test_a_lost_message_is_asked_for_again(headers: list[bytes], arrived: int) -
     read.status(end(last=arrived + 1, pending=0))
     assert read.take() == [arrived, arrived + 1] if arrived else [arrived + 1]
     assert read.direct.finished
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_nothing_is_missing_between_sequences_that_rise_by_one(columns: bool) -> None:
+    read = Read()
+    read.requests()
+    if columns:
+        assert not read.direct.pop_columns(9, read.h.now).seqs
+    reply = read.reply
+    headers = [stored(seq, last=last, pending=9) for seq, last in ((5, 0), (6, 4), (7, 6), (9, 7))]
+    read.direct.receive_row(Row(reply, b"1", None, headers, [b"x"] * 4), read.h.now)
+    read.h.deliver(read.reply, b"", stored(10, last=3, pending=9))
+    assert read.take() == [5, 6, 7, 9, 10]
 
 
 def test_messages_that_are_lost_again_and_again() -> None:

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.columns import MessageColumns, StoredColumns, joined, next_columns, stored_columns
+from jsproto.grammar.columns import Fields, MessageColumns, StoredColumns, joined, next_columns, stored_columns
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import StoredMsg, next_sequences, paging
+from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, paging
 from jsproto.grammar.times import parse_timestamp
 from tests.grammar.generated import block, pages
 
@@ -145,12 +145,25 @@ def test_messages_that_follow_each_other() -> None:
 
 
 def test_fields_that_are_known_are_not_looked_for() -> None:
-    known = [b"foo.A", b"foo.B"], [b"4", b"6"], [TIME.encode(), TIME.encode()], [b"3", b"4"]
+    times = [TIME.encode(), TIME.encode()]
+    known = [b"foo.A", b"foo.B"], [b"4", b"5"], times
     columns = next_columns([b"x", b"y"], [b"0", b"1"], 3, known)
-    assert columns == StoredColumns(known[0], [4, 6], known[2], [b"0", b"1"], [b"x", b"y"])
-    assert next_columns([b"x", b"y"], [b"0", b"1"], 4, known) is None
+    assert columns == StoredColumns(known[0], [4, 5], times, [b"0", b"1"], [b"x", b"y"])
     for blank in (b" ", b"\t"):
-        assert next_columns([b"x"], [b"0"], 3, ([b"foo.A"], [b"4"], [blank + TIME.encode()], [b"3"])) is None
+        assert next_columns([b"x"], [b"0"], 3, ([b"foo.A"], [b"4"], [blank + TIME.encode()])) is None
+        assert next_columns([b"x"], [b"0"], 3, ([b"foo.A" + blank], [b"4"], times[:1])) is None
+
+
+@pytest.mark.parametrize("known", [None, ([b"foo.A", b"foo.B"], [b"4", b"6"], [TIME.encode(), TIME.encode()])])
+def test_only_where_one_is_left_out_it_matters_which_one_was_before(known: Fields | None) -> None:
+    blocks = [part(4)[0], part(6, subject="foo.B")[0]]
+    followed = blocks[1].replace(ENDING % 5, ENDING % 4)
+    columns = next_columns([blocks[0], followed], [b"0", b"1"], 3, known)
+    assert columns is not None
+    assert ([*columns.subjects], [*columns.seqs]) == ([b"foo.A", b"foo.B"], [4, 6])
+    assert next_columns(blocks, [b"0", b"1"], 3, known) is None  # 5 is missing
+    assert next_columns([blocks[0], followed], [b"0", b"1"], 2, known) is None
+    assert page(part(4)[0].replace(ENDING % 3, ENDING % 1), part(5)[0], previous=3) is not None
 
 
 ODD = [
