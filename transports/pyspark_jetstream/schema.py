@@ -123,6 +123,8 @@ class BatchBuilder:
         self._stream = stream
         self._hidden = frozenset[str]() if options.include_bookkeeping else _BOOKKEEPING
         self._pieces: list[list[Any]] = [[] for _ in self.schema]  # of each column
+        self._streams = pa.array([], pa.string())  # as long as the longest batch
+        self._steps = pa.array([], pa.int64())  # 0, 1, 2 and so on, as long as it
 
     def add(self, part: StoredColumns) -> None:
         """These messages come next."""
@@ -155,15 +157,26 @@ class BatchBuilder:
     def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
         """A column of a batch, of the pieces of it."""
         if name == "stream":
-            return pa.repeat(pa.scalar(self._stream, kind), self.rows)
+            if len(self._streams) < self.rows:
+                self._streams = pa.repeat(pa.scalar(self._stream, kind), self.rows)
+            return self._streams.slice(0, self.rows)
         if name == "seq":
-            return _numbers(pieces, self.rows)
+            return self._numbers(pieces)
         found = pa.concat_arrays(pieces)
         if name == "subject":
             found = _texts(found)
         elif name in ("timestamp", "timestamp_ns"):
-            found = _texts(found).cast(pa.timestamp("ns", "UTC"))
+            found = found.view(pa.string()).cast(pa.timestamp("ns", "UTC"))
         return found.cast(kind, safe=False)  # which cuts nanoseconds off
+
+    def _numbers(self, pieces: Sequence[Sequence[int]]) -> pa.Array:
+        """Numbers that rise: mostly by one, and then they need not be looked at."""
+        first, last = pieces[0][0], pieces[-1][-1]
+        if last - first > self.rows - 1:
+            return pa.array([number for piece in pieces for number in piece], pa.int64())
+        if len(self._steps) < self.rows:
+            self._steps = pa.array(range(self.rows), pa.int64())
+        return pc.add(self._steps.slice(0, self.rows), first)
 
     def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
         try:
@@ -173,14 +186,6 @@ class BatchBuilder:
         except RemoteProtocolError as error:
             text = f"a message of {part.seqs[0]} to {part.seqs[-1]} has headers that cannot be read"
             raise RemoteProtocolError(f"stream {self._stream}: {text} ({error})") from None
-
-
-def _numbers(pieces: Sequence[Sequence[int]], rows: int) -> pa.Array:
-    """Numbers that rise: mostly by one, and then they need not be looked at."""
-    first, last = pieces[0][0], pieces[-1][-1]
-    if last - first == rows - 1:
-        return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows), start=pa.scalar(first - 1, pa.int64()))
-    return pa.array([number for piece in pieces for number in piece], pa.int64())
 
 
 def _texts(values: pa.Array) -> pa.Array:
