@@ -44,18 +44,14 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
     size = int(digits) - len(headers[-1]) if digits.isdigit() and len(digits) <= MAX_SIZE_DIGITS else 0
     payloads[-1] = rest[:size]
     count = len(lines) if rest.startswith(b"\r\n", size) else len(lines) - 1  # or it is not whole
-    words = head.removeprefix(_VERB)
-    sizes = zip(lines[:count], map(len, headers), map(len, payloads), strict=False)
-    odd = {
-        (line, header, payload)
-        for line, header, payload in set(sizes)  # there are few
-        if line != b"%b%d %d" % (words, header, header + payload)
-        or len(_VERB + line) > longest
-        or header + payload > max_payload
-    }
-    if odd:
-        sizes = zip(lines, map(len, headers), map(len, payloads), strict=True)
-        count = next(place for place, message in enumerate(sizes) if message in odd)
+    header_sizes, sizes = [*map(len, headers[:count])], [*map(len, payloads[:count])]
+    said = {size: _Lines(head.removeprefix(_VERB), size, longest, max_payload) for size in set(sizes)}
+    if len(said) == 1:
+        expected = [*map(said[sizes[0]].__getitem__, header_sizes)]
+    else:
+        expected = [said[size][header] for size, header in zip(sizes, header_sizes, strict=True)]
+    if lines[:count] != expected:
+        count = next(place for place, line in enumerate(expected) if line != lines[place])
     if not count:
         return row, 0
     behind = len(rest) - len(payloads[-1]) + _BESIDES * (len(lines) - count)
@@ -67,3 +63,23 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
     _, _, subjects, sequences, times, _ = columns
     fields = subjects, sequences, times
     return Row(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind
+
+
+class _Lines(dict[int, bytes]):
+    """What control lines say of messages with so large a payload, by the size of the header block; there are few.
+
+    Where a size is more than may be, it is b"", which none of them says.
+    """
+
+    def __init__(self, words: bytes, payload: int, longest: int, max_payload: int) -> None:
+        super().__init__()
+        self._words = words
+        self._payload = payload
+        self._longest = longest
+        self._max_payload = max_payload
+
+    def __missing__(self, header: int) -> bytes:
+        line = b"%b%d %d" % (self._words, header, header + self._payload)
+        fits = header + self._payload <= self._max_payload and len(_VERB + line) <= self._longest
+        self[header] = line if fits else b""
+        return self[header]
