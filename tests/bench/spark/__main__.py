@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="100,000 rows, one round, no other sizes")
     parser.add_argument("--rows", type=int, metavar="N", help="rows of each run (1,000,000)")
     parser.add_argument("--size", type=int, default=100, metavar="BYTES", help="payload of each row (100)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each contender (3)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="runs of each contender (5)")
     parser.add_argument(
         "--sizes", metavar="N,N", help="numbers of rows by Spark alone (100000,5000000); nothing for none"
     )
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the runs to FILE")
     given = parser.parse_args(arguments)
     rows = given.rows or (100_000 if given.quick else 1_000_000)
-    rounds = given.rounds or (1 if given.quick else 3)
+    rounds = given.rounds or (1 if given.quick else 5)
     sizes = given.sizes if given.sizes is not None else "" if given.quick else "100000,5000000"
     plan = Plan(rows, given.size, rounds, tuple(int(each) for each in sizes.split(",") if each), not given.no_tuples)
     try:
