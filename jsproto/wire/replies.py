@@ -11,6 +11,7 @@ Not here: what the fields hold, and whether the messages follow each other (``gr
 from __future__ import annotations
 
 import re
+from operator import add
 from typing import Final
 
 from jsproto.grammar.columns import SERVER_PART
@@ -44,14 +45,26 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
     size = int(digits) - len(headers[-1]) if digits.isdigit() and len(digits) <= MAX_SIZE_DIGITS else 0
     payloads[-1] = rest[:size]
     count = len(lines) if rest.startswith(b"\r\n", size) else len(lines) - 1  # or it is not whole
+    if not count:
+        return row, 0
     header_sizes, sizes = [*map(len, headers[:count])], [*map(len, payloads[:count])]
-    said = {size: _Lines(head.removeprefix(_VERB), size, longest, max_payload) for size in set(sizes)}
-    if len(said) == 1:
-        expected = [*map(said[sizes[0]].__getitem__, header_sizes)]
+    form = head.removeprefix(_VERB).replace(b"%", b"%%") + b"%d %d"
+    if len(set(sizes)) == 1:  # then there are few lines
+        by_header = {header: form % (header, header + sizes[0]) for header in set(header_sizes)}
+        expected = [*map(by_header.__getitem__, header_sizes)]
+        largest = max(by_header) + sizes[0]
     else:
-        expected = [said[size][header] for size, header in zip(sizes, header_sizes, strict=True)]
-    if lines[:count] != expected:
-        count = next(place for place, line in enumerate(expected) if line != lines[place])
+        totals = [*map(add, header_sizes, sizes)]
+        expected = [*map(form.__mod__, zip(header_sizes, totals, strict=True))]
+        largest = max(totals)
+    if lines[:count] != expected or largest > max_payload or len(_VERB + form % (largest, largest)) > longest:
+        messages = zip(expected, lines, headers, payloads, strict=False)
+        odd = (
+            place
+            for place, (said, line, header, payload) in enumerate(messages)
+            if line != said or len(_VERB + line) > longest or len(header) + len(payload) > max_payload
+        )
+        count = next(odd, count)
     if not count:
         return row, 0
     behind = len(rest) - len(payloads[-1]) + _BESIDES * (len(lines) - count)
@@ -63,23 +76,3 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
     _, _, subjects, sequences, times, _ = columns
     fields = subjects, sequences, times
     return Row(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind
-
-
-class _Lines(dict[int, bytes]):
-    """What control lines say of messages with so large a payload, by the size of the header block; there are few.
-
-    Where a size is more than may be, it is b"", which none of them says.
-    """
-
-    def __init__(self, words: bytes, payload: int, longest: int, max_payload: int) -> None:
-        super().__init__()
-        self._words = words
-        self._payload = payload
-        self._longest = longest
-        self._max_payload = max_payload
-
-    def __missing__(self, header: int) -> bytes:
-        line = b"%b%d %d" % (self._words, header, header + self._payload)
-        fits = header + self._payload <= self._max_payload and len(_VERB + line) <= self._longest
-        self[header] = line if fits else b""
-        return self[header]
