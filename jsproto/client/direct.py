@@ -6,9 +6,9 @@ for only when half of the last was taken: memory stays bounded however slow the 
 cannot go on is an error, never a short result.
 
 Rules: each page has a reply subject of its own, so a late message of an earlier page changes nothing. Sequences rise,
-and every message names the one before it: a message lost on the way is found when the next one arrives. Deleted and
-purged messages are holes in the numbers and normal. Any replica or mirror may answer a page; one that is behind the
-one that answered before is asked again.
+and every message names the one before it: a message lost on the way is found when the next one arrives, and none is
+between two that have numbers in a row. Deleted and purged messages are holes in the numbers and normal. Any replica or
+mirror may answer a page; one that is behind the one that answered before is asked again.
 
 Not here: single gets (``gets``), multi-subject reads (``multi``).
 """
@@ -410,7 +410,7 @@ class DirectBatch(RowConversation):
             raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
         if sequence <= self._floor:
             return 0  # it came twice
-        if previous != self._page_seq and not (self._page_count and sequence == self._floor + 1):
+        if previous != self._page_seq and sequence != self._floor + 1:  # else nothing can be missing
             self._again(f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive", now)
             return 0
         if not self._page_count and not self._check_start(sequence, now):

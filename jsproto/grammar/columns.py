@@ -90,8 +90,8 @@ def next_columns(
 ) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
-    It is None, too, when they are not written as servers do: then ``stored.paging`` says what they are. ``fields``:
-    what the blocks say, if that was found already.
+    It is None, too, when they are not written as servers do, or do not say which one was before though some are left
+    out: then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
     """
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
@@ -105,10 +105,10 @@ def next_columns(
         seqs = [*map(int, numbers)]
         if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):
             return None
-        befores = b"%d" % previous, *numbers[:-1]
-        ends = (LAST_SEQUENCE + before + END for before in befores)
-        if seqs[-1] > run[-1] and not all(map(bytes.endswith, blocks, ends)):  # some are left out, or missing
-            return None
+        if seqs[-1] > run[-1]:  # some are left out, or missing
+            befores = b"%d" % previous, *numbers[:-1]
+            if not all(map(bytes.endswith, blocks, (LAST_SEQUENCE + before + END for before in befores))):
+                return None
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
 
 

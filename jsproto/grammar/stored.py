@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Final
 
 from jsproto.errors import RemoteProtocolError
@@ -32,6 +33,7 @@ END: Final = b"\r\n\r\n"
 LAST_SEQUENCE: Final = b"\r\nNats-Last-Sequence: "
 ENDING: Final = LAST_SEQUENCE + b"%d" + END
 """How the header block of a reply ends in a batch: with the sequence of the reply before it."""
+_ENDING: Final = re.compile(rb"%b[^\r]++%b\Z" % (LAST_SEQUENCE, END))
 
 _SEQUENCE: Final = b"\r\nNats-Sequence: "
 _THREE_DIGITS: Final = b"".join(b"\n%03d" % number for number in range(1_000))
@@ -82,7 +84,8 @@ def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
         if not found or not digits.isdigit() or len(digits) > MAX_SEQUENCE_DIGITS:
             break
         sequence = int(digits)
-        if sequence <= previous or (sequence > previous + 1 and not header.endswith(ENDING % previous)):
+        follows = header.endswith(ENDING % previous) or (sequence == previous + 1 and _ENDING.search(rest))
+        if sequence <= previous or not follows:
             break
         sequences.append(sequence)
         previous = sequence
@@ -90,8 +93,12 @@ def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
 
 
 def _are(headers: Sequence[bytes], run: range) -> bool:
-    """Whether ``headers`` have these sequences; False, too, for numbers unlike ``numbered``."""
+    """Whether ``headers`` have these sequences and follow each other; False, too, for numbers unlike ``numbered``."""
     if b"%b%d\r\n" % (_SEQUENCE, run[-1]) not in headers[-1]:
+        return False
+    ending = ENDING % (run[0] - 1)
+    endings = b"".join(map(itemgetter(slice(-len(ending), None)), headers))
+    if endings != numbered(LAST_SEQUENCE, range(run[0] - 1, run[-1]), END):
         return False
     length = len(b"%b%d\r\n" % (_SEQUENCE, run[0]))
     places = map(bytes.rfind, headers, repeat(_SEQUENCE))

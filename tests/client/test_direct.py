@@ -26,6 +26,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
+from jsproto.grammar.columns import stored_columns
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub, Row, Unsub
 from tests.client.replicas import Stream, read_through
@@ -367,7 +368,36 @@ def test_nothing_is_missing_between_sequences_that_rise_by_one(columns: bool) ->
     headers = [stored(seq, last=last, pending=9) for seq, last in ((5, 0), (6, 4), (7, 6), (9, 7))]
     read.direct.receive_row(Row(reply, b"1", None, headers, [b"x"] * 4), read.h.now)
     read.h.deliver(read.reply, b"", stored(10, last=3, pending=9))
-    assert read.take() == [5, 6, 7, 9, 10]
+    read.h.deliver(read.reply, b"", stored(11, last=3, pending=9).replace(b"Nats-Sequence: ", b"Nats-Sequence:"))
+    assert read.take() == [5, 6, 7, 9, 10, 11]
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_row_is_as_it_was(columns: bool) -> None:
+    read = Read()
+    read.requests()
+    if columns:
+        assert not read.direct.pop_columns(9, read.h.now).seqs
+    read.message(1, 0, 9)
+    row = Row(read.reply, b"1", None, [stored(2, last=1, pending=8), stored(4, last=3, pending=8)], [b"a", b"b"])
+    before = [*row.headers], [*row.payloads]
+    read.direct.receive_row(row, read.h.now)
+    assert (row.headers, row.payloads) == before
+    assert read.take() == [1, 2]
+
+
+def test_columns_of_a_page_that_goes_on() -> None:
+    read = Read()
+    read.requests()
+    assert not read.direct.pop_columns(9, read.h.now).seqs
+    blocks = [
+        stored(seq, last=seq - 1, pending=9, subject=f"s.{seq}").replace(b"879Z", b"87%dZ" % seq) for seq in range(1, 5)
+    ]
+    (sid,) = [sid for sid, subject in read.h.subs.items() if read.reply.startswith(subject[:-1])]
+    read.h.feed(b"".join(encode_msg(read.reply, sid, None, header, header[-9:]) for header in blocks))
+    columns = read.direct.pop_columns(9, read.h.now)
+    parts = [(header, header[-9:], seq) for seq, header in enumerate(blocks, 1)]
+    assert [*map(list, columns)] == [*map(list, stored_columns(parts))]
 
 
 def test_messages_that_are_lost_again_and_again() -> None:

@@ -162,6 +162,8 @@ def test_only_where_one_is_left_out_it_matters_which_one_was_before(known: Field
     assert columns is not None
     assert ([*columns.subjects], [*columns.seqs]) == ([b"foo.A", b"foo.B"], [4, 6])
     assert next_columns(blocks, [b"0", b"1"], 3, known) is None  # 5 is missing
+    for other in (14, 41):
+        assert next_columns([blocks[0], blocks[1].replace(ENDING % 5, ENDING % other)], [b"0", b"1"], 3, known) is None
     assert next_columns([blocks[0], followed], [b"0", b"1"], 2, known) is None
     assert page(part(4)[0].replace(ENDING % 3, ENDING % 1), part(5)[0], previous=3) is not None
 
