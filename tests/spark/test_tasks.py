@@ -769,3 +769,17 @@ def test_a_stream_that_takes_nothing(
         name = stream(**config, allow_batched=False, allow_atomic=atomic)
     with pytest.raises(OptionError, match=f"stream {name} {message}"):
         source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)
+
+
+def test_batches_may_be_longer_or_shorter_than_the_one_before() -> None:
+    """What they share does not change."""
+    builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
+    runs = [range(1, 3), range(3, 8), range(8, 9), range(9, 13)]
+    batches = []
+    for run in runs:
+        texts = [b"x"] * len(run)
+        builder.add(StoredColumns(texts, run, [b"2026-01-01T00:00:00Z"] * len(run), texts, texts))
+        batches.append(builder.batch())
+    for run, batch in zip(runs, batches, strict=True):
+        assert batch.column("seq").to_pylist() == [*run]
+        assert batch.column("stream").to_pylist() == ["S"] * len(run)

@@ -172,11 +172,11 @@ class BatchBuilder:
     def _numbers(self, pieces: Sequence[Sequence[int]]) -> pa.Array:
         """Numbers that rise: mostly by one, and then they need not be looked at."""
         first, last = pieces[0][0], pieces[-1][-1]
-        if last - first > self.rows - 1:
+        if last - first != self.rows - 1:
             return pa.array([number for piece in pieces for number in piece], pa.int64())
         if len(self._steps) < self.rows:
             self._steps = pa.array(range(self.rows), pa.int64())
-        return pc.add(self._steps.slice(0, self.rows), first)
+        return pc.add(self._steps.slice(0, self.rows), pa.scalar(first, pa.int64()))
 
     def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
         try:
