@@ -12,6 +12,7 @@ What is compared, always in one run:
 How it measures: behind runs that warm Spark up, each contender runs once in every round, the order rotates, and the
 figures are medians. CPU is what ``/proc`` says of three groups of processes: Python (driver, workers, planners, all of
 them together), the JVM, and nats-server. What a job of one row costs is measured too: planning and starting tasks is
-paid once for each job, not for each row. A fixed loop of Python runs in between, and says how fast the machine was
-meanwhile. Every run is checked: what was written is in the stream, what was read is all there.
+paid once for each job, not for each row. Small jobs run several times in a row, because the system counts CPU in
+hundredths of a second. A fixed loop of Python runs in between, and says how fast the machine was meanwhile. Every run
+is checked: what was written is in the stream, what was read is all there.
 """

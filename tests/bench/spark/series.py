@@ -33,6 +33,7 @@ PARALLEL: Final = 2  # tasks at a time
 STORED: Final = "STORED"
 SMALL: Final = 1  # rows of the job that shows what a job costs before its first row
 WARM: Final = 4  # runs of each kind that are not measured: while they are new to it a JVM spends its time compiling
+JOBS_AT_ONCE: Final = 10  # of one row: the system counts CPU in hundredths of a second, and such a job takes few
 PASSES: Final = 1_000_000  # of the calibration loop
 RUN_WITHIN: Final = 600.0  # seconds
 _FORMATS: Final = {"spark": JetStreamDataSource.name(), "tuples": tuples.NAME}
@@ -72,12 +73,12 @@ def runs_of(plan: Plan, tell: Callable[[str], None]) -> list[Measured]:
             for job in JOBS:
                 found.append(calibrated(plan.size))
                 found += [bench.measured(job, name, plan.rows) for name in rotated(contenders, number)]
-                found += [bench.measured(job, name, SMALL) for name in contenders if name != "plain"]
+                found += [bench.measured(job, name, SMALL, JOBS_AT_ONCE) for name in contenders if name != "plain"]
         for rows in plan.sizes:
             if rows != plan.rows:
                 tell(f"{rows:,} rows")
                 for _ in range(plan.rounds if rows < plan.rows else 1):
-                    found += [bench.measured(job, "spark", rows) for job in JOBS]
+                    found += [bench.measured(job, "spark", rows, max(1, plan.rows // rows)) for job in JOBS]
         return found
 
 
@@ -133,20 +134,17 @@ class _Bench:
                 batch.publish_many((subjects[number % SUBJECTS], payload) for number in range(count))
                 batch.commit()
 
-    def measured(self, job: str, name: str, rows: int) -> Measured:
-        """One run, checked."""
+    def measured(self, job: str, name: str, rows: int, times: int = 1) -> Measured:
+        """One run, checked; ``times`` so many, one behind the other, and what each of them took on average."""
         stream = STORED if job == "read" else "DATA"
         if job == "write":
             self._create(stream)
-        if name == "plain":
-            found = self._plain(job, stream, rows)
-        else:
-            found = self._by_spark(job, name, rows, self._read if job == "read" else self._write)
+        found = self._plain(job, stream, rows) if name == "plain" else self._by_spark(job, name, rows, times)
         if job == "write":
             stored = self._js.stream_info(stream).state.messages
             self._js.delete_stream(stream)
-            if stored != rows:
-                raise BenchError(f"{name}: {stored} of {rows} messages are stored")
+            if stored != rows * times:
+                raise BenchError(f"{name}: {stored} of {rows * times} messages are stored")
         return found
 
     def _create(self, stream: str) -> None:
@@ -166,13 +164,16 @@ class _Bench:
             raise BenchError(f"plain: {sample.received} of {rows} messages were read")
         return Measured(job, "plain", rows, sample.elapsed, sample.cpu, 0.0, found["server"], found["peak"])
 
-    def _by_spark(self, job: str, name: str, rows: int, run: Callable[[str, int], None]) -> Measured:
+    def _by_spark(self, job: str, name: str, rows: int, times: int) -> Measured:
+        run = self._read if job == "read" else self._write
         processes.forget_peak(self._workers())
         before, started = self._spent(), time.perf_counter()
-        run(_FORMATS[name], rows)
+        for _ in range(times):
+            run(_FORMATS[name], rows)
         seconds, spent = time.perf_counter() - started, self._spent() - before
         peak = processes.peak(self._workers())
-        return Measured(job, name, rows, seconds, spent.python, spent.jvm, spent.server, peak)
+        python, jvm, server = (cpu / times for cpu in (spent.python, spent.jvm, spent.server))
+        return Measured(job, name, rows, seconds / times, python, jvm, server, peak)
 
     def _spent(self) -> Spent:
         return processes.spent(os.getpid(), self._jvm, self._server.pid, processes.processes())
