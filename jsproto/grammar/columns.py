@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import END, LAST_SEQUENCE, MAX_SEQUENCE_DIGITS, StoredMsg, numbered
+from jsproto.grammar.stored import END, ENDING, MAX_SEQUENCE_DIGITS, StoredMsg, numbered
 
 Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes]]
 """Of replies in a page, as servers write them: subjects, sequences, times."""
@@ -105,10 +105,9 @@ def next_columns(
         seqs = [*map(int, numbers)]
         if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):
             return None
-        if seqs[-1] > run[-1]:  # some are left out, or missing
-            befores = b"%d" % previous, *numbers[:-1]
-            if not all(map(bytes.endswith, blocks, (LAST_SEQUENCE + before + END for before in befores))):
-                return None
+        befores = map(ENDING.__mod__, (previous, *seqs))
+        if seqs[-1] > run[-1] and not all(map(bytes.endswith, blocks, befores)):  # some are missing, or left out
+            return None
     return StoredColumns(subjects, seqs, timestamps, data, blocks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
-from jsproto.grammar.columns import stored_columns
+from jsproto.grammar.columns import _found, stored_columns
+from jsproto.grammar.stored import next_sequences
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub, Row, Unsub
 from tests.client.replicas import Stream, read_through
@@ -329,6 +331,59 @@ def test_a_row_of_an_earlier_page_changes_nothing() -> None:
     assert read.take() == [2]
 
 
+def test_a_row_of_an_earlier_page_is_not_taken_for_this_one() -> None:
+    """Though it would go on where this page is."""
+    read = Read(page_messages=4)
+    read.requests()
+    early = read.reply
+    read.message(1, 0, 9)
+    read.message(3, 2, 7)
+    assert [request["seq"] for request in read.requests()] == [2]
+    read.message(2, 0, 8)
+    late = [stored(seq, last=seq - 1, pending=9 - seq) for seq in (3, 4)]
+    read.direct.receive_row(Row(early, b"1", None, late, [b"x", b"x"]), read.h.now)
+    assert read.direct.last_seq == 2
+    assert [type(event) for event in read.h.events()] == [UnexpectedMessage]
+
+
+def test_a_row_is_a_sign_of_life() -> None:
+    read = Read(timeout=5.0)
+    read.requests()
+    read.message(1, 0, 9)
+    read.h.advance(4.0)
+    headers = [stored(seq, last=seq - 1, pending=9 - seq) for seq in (2, 3)]
+    read.direct.receive_row(Row(read.reply, b"1", None, headers, [b"x", b"x"]), read.h.now)
+    read.h.advance(4.0)
+    assert read.requests() == []
+    read.h.advance(1.1)
+    assert [request["seq"] for request in read.requests()] == [4]
+
+
+@pytest.mark.parametrize("user", ["", "X: mine\r\n"])
+def test_a_row_in_columns_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
+    looks: list[tuple[str, int]] = []
+
+    def watch(name: str, real: Callable[..., Any]) -> None:
+        def watched(blocks: list[bytes], *rest: Any) -> Any:
+            looks.append((name, len(blocks)))
+            return real(blocks, *rest)
+
+        monkeypatch.setattr(f"jsproto.{name}", watched)
+
+    watch("grammar.columns._found", _found)
+    watch("client.direct.next_sequences", next_sequences)
+    read = Read(page_messages=100)
+    read.requests()
+    read.direct.pop_columns(1, read.h.now)
+    headers = [stored(seq, last=seq - 1, pending=100 - seq, user=user) for seq in range(1, 101)]
+    headers.append(end(last=100, pending=0))
+    for some in (headers[:50], headers[50:]):
+        read.h.feed(b"".join(encode_msg(read.reply, b"1", None, header, b"x") for header in some))
+    assert read.direct.finished
+    once = [49, 50] if user else []  # else the fields came with the frames
+    assert [look for look in looks if look[1] > 1] == [("grammar.columns._found", count) for count in once]
+
+
 # -- pages that break --------------------------------------------------------------------------------------------------
 
 
@@ -398,6 +453,16 @@ def test_columns_of_a_page_that_goes_on() -> None:
     columns = read.direct.pop_columns(9, read.h.now)
     parts = [(header, header[-9:], seq) for seq, header in enumerate(blocks, 1)]
     assert [*map(list, columns)] == [*map(list, stored_columns(parts))]
+
+
+def test_nothing_is_missing_before_what_was_asked_for() -> None:
+    """Whatever the first message of a page says was before it."""
+    read = Read(seq=3)
+    read.requests()
+    read.message(3, 2, 1)
+    read.message(4, 3, 0)
+    assert read.take() == [3, 4]
+    assert read.requests() == []
 
 
 def test_messages_that_are_lost_again_and_again() -> None:
@@ -668,6 +733,7 @@ def test_nobody_tells_the_state() -> None:
         (b"NATS/1.0\r\nNats-Sequence: x\r\n\r\n", RemoteProtocolError, "number"),
         (b"NATS/1.0\r\nNats-Sequence: 1\r\n\r\n", UnsupportedByServerError, "2.11"),
         (b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Num-Pending: 1\r\n\r\n", UnsupportedByServerError, "2.15.1"),
+        (b"NATS/1.0\r\nNats-Sequence: 1\r\nNats-Last-Sequence: 0\r\n\r\n", UnsupportedByServerError, "2.15.1"),
     ],
 )
 def test_answers_that_end_the_read(header: bytes | None, error: type[Exception], text: str) -> None:

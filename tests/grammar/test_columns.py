@@ -168,6 +168,18 @@ def test_only_where_one_is_left_out_it_matters_which_one_was_before(known: Field
     assert page(part(4)[0].replace(ENDING % 3, ENDING % 1), part(5)[0], previous=3) is not None
 
 
+@pytest.mark.parametrize("known", [None, ([b"foo.A", b"foo.A"], [b"04", b"6"], [TIME.encode(), TIME.encode()])])
+def test_the_one_before_is_a_number_without_a_zero_in_front(known: Fields | None) -> None:
+    """Though that one has such a zero, too: the two readings of a page agree."""
+    first = part(4)[0].replace(b"Sequence: 4", b"Sequence: 04")
+    blocks = [first, part(6)[0].replace(ENDING % 5, b"\r\nNats-Last-Sequence: 04\r\n\r\n")]
+    assert next_columns(blocks, [b"0", b"1"], 3, known) is None
+    assert next_sequences(blocks, 3) == [4]
+    columns = next_columns([first, part(6)[0].replace(ENDING % 5, ENDING % 4)], [b"0", b"1"], 3, known)
+    assert columns is not None
+    assert columns.seqs == [4, 6]
+
+
 ODD = [
     part(3)[0],  # it follows another
     part(2)[0].replace(b"Nats-Sequence: 2", b"Nats-Sequence: 1"),  # not higher than the one before
@@ -191,6 +203,13 @@ def test_one_is_enough_to_look_at_all_of_them(odd: bytes) -> None:
 def test_a_block_that_goes_on_behind_its_end() -> None:
     assert page(part(1)[0] + b"\r\n", part(2)[0]) is None
     assert page(part(1, b"\r\nNATS/1.0\r\n")[0] + b"\r\n", part(2)[0]) is None
+
+
+def test_a_block_that_ends_before_the_part_of_the_server() -> None:
+    """All parts are whole and begin alike, but one is the next block's."""
+    whole = part(1, b"NATS/1.0\r\nA: 1\r\n\r\n")[0].replace(b"Nats-Stream: DG\r\n", b"")
+    at = whole.index(b"Nats-Subject")
+    assert page(whole[:at], whole[at:] + whole.replace(b"Sequence: 1", b"Sequence: 2")) is None
 
 
 @given(st.lists(st.tuples(users, st.sampled_from([1, 1, 1, 1, 3, 0])), min_size=1, max_size=5), st.integers(0, 2))

@@ -124,6 +124,15 @@ def test_a_batch_is_made_of_pieces(seqs: list[Sequence[int]]) -> None:
         assert builder.rows == 0
 
 
+def test_a_sequence_that_spark_has_no_number_for() -> None:
+    """Never another one instead."""
+    builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
+    texts = [b"x", b"x"]
+    builder.add(StoredColumns(texts, range(2**63 - 1, 2**63 + 1), [b"2026-01-01T00:00:00Z"] * 2, texts, texts))
+    with pytest.raises(pa.ArrowInvalid, match="overflow"):
+        builder.batch()
+
+
 def test_nothing_to_read_is_one_empty_task(stream: Made, source: Any) -> None:
     reader = source(stream()).reader(COLUMNS)
     assert read(reader, reader.partitions()) == []

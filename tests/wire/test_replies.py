@@ -137,6 +137,45 @@ def test_limits_hold() -> None:
     assert take_replies(row, LINE, text, longest, most - 1) == (row, 0)
 
 
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 2)])
+@pytest.mark.parametrize("large", [0, 1, 2])
+def test_a_long_header_block_counts_wherever_it_stands(large: int, sizes: tuple[int, int]) -> None:
+    """Its message is too large by one byte, though all payloads are small."""
+    user = [b"", b"", b""]
+    payloads = [b"x" * sizes[at == large] for at in range(3)]
+    short = [block(seq) for seq in (2, 3, 4)]
+    user[large] = b"y" * (1_025 - len(short[large]) - len(payloads[large]))
+    blocks = [each.replace(b"Subject: ", b"Subject: " + more) for each, more in zip(short, user, strict=True)]
+    messages_sent = (encode_msg(INBOX, b"7", None, *each) for each in zip(blocks, payloads, strict=True))
+    sent = reply(1, b"x") + b"".join(messages_sent)
+    decoder, plain = decoder_of_fields(), Decoder("client")
+    for each in (decoder, plain):
+        each.set_max_payload(1_024)
+    found = messages(decoder.feed(sent))
+    assert found == plain.feed(sent)
+    assert len(found) == 1 + large
+    assert str(decoder.error) == str(plain.error)
+
+
+def test_one_that_is_as_large_as_may_be_is_taken() -> None:
+    row, larger = Row(INBOX, b"7", None, [block(1)], [b"x"]), b"x" * 900
+    text = b"\r\n" + reply(2, larger) + reply(3, larger + b"x")
+    longest, most = len(LINE + b"%d %d" % (len(block(2)), len(block(2)) + 900)), len(block(2)) + 900
+    taken, size = take_replies(row, LINE, text, longest, most)
+    assert (len(taken.headers), size) == (2, len(b"\r\n" + reply(2, larger)) - 2)
+    taken, size = take_replies(row, LINE, text, longest, most + 1)
+    assert (len(taken.headers), size) == (3, len(text) - 2)
+
+
+@pytest.mark.parametrize("inbox", [b"_INBOX.%.1", b"_INBOX.%d.1", b"%%b"])
+def test_a_subject_is_not_a_format(inbox: bytes) -> None:
+    for payloads in ([b"x"] * 3, [b"x", b"xx", b"xxx"]):
+        sent = b"".join(encode_msg(inbox, b"%7", None, block(seq), payload) for seq, payload in enumerate(payloads))
+        frames = decoder_of_fields().feed(sent)
+        assert shape(frames) == [3]
+        assert messages(frames) == Decoder("client").feed(sent)
+
+
 def test_what_imitates_them_is_not_searched_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = 0
 

@@ -176,7 +176,7 @@ class BatchBuilder:
             return pa.array([number for piece in pieces for number in piece], pa.int64())
         if len(self._steps) < self.rows:
             self._steps = pa.array(range(self.rows), pa.int64())
-        return pc.add(self._steps.slice(0, self.rows), pa.scalar(first, pa.int64()))
+        return pc.add_checked(self._steps.slice(0, self.rows), pa.scalar(first, pa.int64()))
 
     def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
         try:
