@@ -71,6 +71,8 @@ def test_names_count_in_any_case() -> None:
     assert reading(startingTimestamp="2026-01-01T00:00:00Z").starting_time == 1_767_225_600 * 10**9
     assert reading(endingTimestamp="1767225600000").ending_time == 1_767_225_600 * 10**9
     assert reading(startingOffsets='{"S": -2}').starting == {"S": -2}
+    assert reading(stream="", kvBucket="K", endingOffsets='{"K": 7}').ending == {"KV_K": 7}
+    assert reading(stream="", kvBucket="K", endingOffsets='{"KV_K": 7}').ending == {"KV_K": 7}
 
 
 def test_the_connection() -> None:
@@ -97,8 +99,12 @@ def test_the_connection() -> None:
         ({"kvBucket": "K"}, "options stream and kvBucket exclude each other"),
         ({"kvBucket": "K", "stream": "", "subject": "a"}, "options subject and kvBucket exclude each other"),
         ({"kvKeys": "a"}, "option kvKeys needs kvBucket"),
+        ({"kvBucket": "A,B", "stream": ""}, "option kvBucket cannot be 'A,B': one bucket, whose name"),
+        ({"kvBucket": "K", "stream": "", "kvKeys": "a,b"}, "option kvKeys cannot be 'a,b': one key, or one pattern"),
+        ({"kvBucket": "K", "stream": "", "kvKeys": "a..b"}, "option kvKeys cannot be 'a..b': a subject must not"),
+        ({"kvBucket": "K", "stream": "", "includeHeaders": "true"}, "includeHeaders and kvBucket exclude each other"),
         ({"startingOffset": "1"}, "there is no option 'startingoffset'; did you mean 'startingOffsets'?"),
-        ({"startingOffsets": "first"}, "option startingOffsets cannot be 'first'"),
+        ({"startingOffsets": "first"}, "option startingOffsets cannot be 'first': earliest, latest, or JSON"),
         ({"startingOffsets": "{}"}, "cannot be '{}'"),
         ({"startingOffsets": "[1]"}, "cannot be"),
         ({"startingOffsets": '{"S": 0}'}, "cannot be"),
@@ -107,13 +113,13 @@ def test_the_connection() -> None:
         ({"endingOffsets": "earliest"}, "option endingOffsets cannot be 'earliest'"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "exclude each other"),
         ({"endingOffsets": "latest", "endingTimestamp": "1"}, "exclude each other"),
-        ({"startingTimestamp": "yesterday"}, "option startingTimestamp cannot be 'yesterday'"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp cannot be 'yesterday': RFC 3339"),
         ({"subject": "a..b"}, "option subject cannot be 'a..b': "),
         ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger must be 1 to"),
-        ({"fetch.numRetries": "-1"}, "option fetch.numRetries cannot be '-1'"),
-        ({"maxTriggerDelay": "2 fortnights"}, "option maxTriggerDelay cannot be '2 fortnights'"),
+        ({"fetch.numRetries": "-1"}, "option fetch.numRetries cannot be '-1': a number from 0 on"),
+        ({"maxTriggerDelay": "2 fortnights"}, "option maxTriggerDelay cannot be '2 fortnights': seconds, or such as"),
         ({"requestTimeout": "0"}, "option requestTimeout cannot be '0'"),
-        ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss cannot be 'perhaps'"),
+        ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss cannot be 'perhaps': true or false"),
         ({"nats.jsDomain": "a", "nats.apiPrefix": "b"}, "exclude each other"),
         ({"nats.colour": "red"}, "there is no option 'nats.colour' for the connection"),
     ],
@@ -131,7 +137,7 @@ def test_a_read_that_cannot_be(options: dict[str, str], message: str) -> None:
         ({"stream": ""}, "option stream is missing"),
         ({"stream": "A,B"}, "a sink writes to one stream"),
         ({"subject": "a.*"}, "option subject cannot be 'a.*'"),
-        ({"delivery": "exactly"}, "option delivery cannot be 'exactly'"),
+        ({"delivery": "exactly"}, "option delivery cannot be 'exactly': fast, fastDedup or atomic"),
         ({"maxOutstandingAcks": "4"}, "must be 1 to 3"),
         ({"flow": "70000"}, "option flow must be 1 to 65535"),
     ],
@@ -196,7 +202,7 @@ def test_an_offset_that_is_not_ours(offset: dict[str, Any]) -> None:
 
 def test_a_checkpoint_of_other_streams() -> None:
     check_streams({"A": Position(1, 1)}, ("A", "B"))
-    with pytest.raises(OptionError, match="the checkpoint is of stream B, C, and A is to be read"):
+    with pytest.raises(OptionError, match="the checkpoint is of A, B, C, and B, C is not to be read"):
         check_streams({"A": Position(1, 1), "C": Position(1, 1), "B": Position(1, 1)}, ("A",))
 
 

@@ -66,8 +66,8 @@ def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
 
 
 def check_streams(positions: Mapping[str, Position], streams: Collection[str]) -> None:
-    """OptionError when the checkpoint is that of other streams; more streams than it has are new ones."""
+    """OptionError when the checkpoint has others; more streams than it has are new ones."""
     gone = sorted(positions.keys() - set(streams))
     if gone:
-        text = f"the checkpoint is of stream {', '.join(gone)}, and {', '.join(streams)} is to be read"
+        text = f"the checkpoint is of {', '.join(sorted(positions))}, and {', '.join(gone)} is not to be read"
         raise OptionError(f"{text}: take another checkpointLocation")

@@ -64,6 +64,12 @@ _SINK: Final = (
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600}
 _TRUE: Final = {"true": True, "false": False}
+_BUCKET: Final = re.compile(r"[-_A-Za-z0-9]+")
+_KEYS: Final = re.compile(r"[-/_=.A-Za-z0-9*>]+")
+# What an option may be, for errors.
+_SECONDS: Final = "seconds, or such as 500ms, 30s, 15m or 2h; a day at most"
+_SEQUENCES: Final = 'earliest, latest, or JSON of the sequence for each stream, such as {"EVENTS": 123}'
+_TIME: Final = "RFC 3339 with a time zone, such as 2026-11-21T12:00:00Z, or milliseconds since 1970"
 
 
 class OptionError(ValueError):
@@ -142,18 +148,19 @@ class _Given:
         value = self._given.get(name.lower())
         return value.strip() if value is not None and value.strip() else None
 
-    def parsed(self, name: str, parse: Callable[[str], T], default: T) -> T:
+    def parsed(self, name: str, parse: Callable[[str], T], default: T, form: str) -> T:
+        """``default`` if it is not given. OptionError with ``form``, which says what it may be."""
         value = self.text(name)
         if value is None:
             return default
         try:
             return parse(value)
         except (ValueError, KeyError, TypeError, AttributeError, LocalProtocolError) as error:
-            reason = f": {error}" if isinstance(error, LocalProtocolError) else ""
-            raise OptionError(f"option {name} cannot be {value!r}{reason}") from None
+            reason = error if isinstance(error, LocalProtocolError) else form
+            raise OptionError(f"option {name} cannot be {value!r}: {reason}") from None
 
     def count(self, name: str, default: int, most: int = 2**63 - 1) -> int:
-        number = self.parsed(name, int, default)
+        number = self.parsed(name, int, default, f"a number from 1 to {most}")
         if not 1 <= number <= most:
             raise OptionError(f"option {name} must be 1 to {most}, not {number}")
         return number
@@ -162,7 +169,7 @@ class _Given:
         return None if self.text(name) is None else self.count(name, 1, most)
 
     def flag(self, name: str, default: bool) -> bool:
-        return self.parsed(name, lambda value: _TRUE[value.lower()], default)
+        return self.parsed(name, lambda value: _TRUE[value.lower()], default, "true or false")
 
     def connecting(self) -> Connecting:
         servers = self.text("servers") or self.text("nats.servers")
@@ -176,7 +183,7 @@ class _Given:
         domain, prefix = keywords.pop("domain", None), keywords.pop("prefix", None)
         if domain is not None and prefix is not None:
             raise OptionError("options nats.jsDomain and nats.apiPrefix exclude each other")
-        timeout = self.parsed("requestTimeout", _seconds, 30.0)
+        timeout = self.parsed("requestTimeout", _seconds, 30.0, _SECONDS)
         return Connecting(servers, keywords, domain, prefix, timeout)
 
     def _keywords(self) -> dict[str, Any]:
@@ -194,7 +201,7 @@ class _Given:
                 raise OptionError(f"options nats.{option} and nats.{option}.content exclude each other")
             keywords[keyword] = content_of(name, value) if option in FILES else value
         if "connect_timeout" in keywords:
-            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0)
+            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0, "seconds")
         for name, keyword in (("nats.tls", "tls"), ("nats.tls.handshakeFirst", "tls_handshake_first")):
             if keyword in keywords and self.text(name) is None:
                 del keywords[keyword]
@@ -206,7 +213,7 @@ class _Given:
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read. OptionError for the first that is missing or cannot be."""
     given = _Given(options, _SOURCE)
-    bucket = given.text("kvBucket")
+    bucket = given.parsed("kvBucket", _bucket, None, "one bucket, whose name has letters, digits, - and _ alone")
     streams = given.text("stream") or given.text("path")
     if bucket is not None:
         if streams is not None:
@@ -217,10 +224,10 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     if streams is None:
         raise OptionError('option stream is missing, such as .option("stream", "EVENTS") or .load("EVENTS")')
     names = _names(streams)
-    starting: Offsets = given.parsed("startingOffsets", _offsets, _DEFAULT)
-    ending: Offsets = given.parsed("endingOffsets", _offsets, _LATEST)
-    starting_time = given.parsed("startingTimestamp", _timestamp, None)
-    ending_time = given.parsed("endingTimestamp", _timestamp, None)
+    starting = _of_streams(given.parsed("startingOffsets", _offsets, _DEFAULT, _SEQUENCES), bucket)
+    ending = _of_streams(given.parsed("endingOffsets", _offsets, _LATEST, _SEQUENCES), bucket)
+    starting_time = given.parsed("startingTimestamp", _timestamp, None, _TIME)
+    ending_time = given.parsed("endingTimestamp", _timestamp, None, _TIME)
     if starting and starting_time is not None:
         raise OptionError("options startingOffsets and startingTimestamp exclude each other")
     if given.text("endingOffsets") is not None and ending_time is not None:
@@ -231,6 +238,9 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
             raise OptionError(f"option {what} names {min(unknown)!r}, which is not read")
     if ending == EARLIEST:
         raise OptionError("option endingOffsets cannot be 'earliest'")
+    include_headers = given.flag("includeHeaders", False)
+    if include_headers and bucket is not None:
+        raise OptionError("options includeHeaders and kvBucket exclude each other: a bucket has no column headers")
     return ReadOptions(
         connecting=given.connecting(),
         streams=names,
@@ -241,27 +251,28 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
         ending_time=ending_time,
         max_per_trigger=given.count_if_given("maxOffsetsPerTrigger"),
         min_per_trigger=given.count_if_given("minOffsetsPerTrigger"),
-        max_trigger_delay=given.parsed("maxTriggerDelay", _seconds, 900.0),
+        max_trigger_delay=given.parsed("maxTriggerDelay", _seconds, 900.0, _SECONDS),
         min_partitions=given.count_if_given("minPartitions", 100_000),
         max_per_partition=given.count("maxRecordsPerPartition", 250_000),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        include_headers=given.flag("includeHeaders", False),
+        include_headers=include_headers,
         include_bookkeeping=given.flag("includeBookkeeping", False),
         rows=given.count("batchSize", 10_000, 1_000_000),
         page_bytes=given.count("maxBytes", 8 * 1024 * 1024, 48 * 1024 * 1024),
-        retries=given.parsed("fetch.numRetries", _natural, 3),
+        retries=given.parsed("fetch.numRetries", _natural, 3, "a number from 0 on"),
         push_filters=given.flag("pushFilters", False),
         bucket=bucket,
     )
 
 
 def _wanted_subject(given: _Given, bucket: str | None) -> str | None:
-    subject = given.parsed("subject", _filter, None) or given.parsed("filterSubject", _filter, None)
+    form = "one subject, or one pattern of subjects"
+    subject = given.parsed("subject", _filter, None, form) or given.parsed("filterSubject", _filter, None, form)
     if bucket is None:
         return subject
     if subject is not None:
         raise OptionError("options subject and kvBucket exclude each other: kvKeys chooses keys")
-    keys = given.parsed("kvKeys", _filter, None)
+    keys = given.parsed("kvKeys", _keys, None, "one key, or one pattern of keys such as orders.*.total")
     return None if keys is None else f"$KV.{bucket}.{keys}"
 
 
@@ -274,12 +285,12 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     return WriteOptions(
         connecting=given.connecting(),
         stream=_one(stream),
-        subject=given.parsed("subject", _subject, None),
-        delivery=given.parsed("delivery", _delivery, "fast"),
+        subject=given.parsed("subject", _subject, None, "a subject"),
+        delivery=given.parsed("delivery", _delivery, "fast", "fast, fastDedup or atomic"),
         msg_id_prefix=given.text("msgIdPrefix"),
         flow=given.count("flow", DEFAULT_FLOW, MAX_FLOW),
         max_outstanding_acks=given.count("maxOutstandingAcks", 3, 3),
-        marker_subject=given.parsed("markerSubject", _subject, None),
+        marker_subject=given.parsed("markerSubject", _subject, None, "a subject"),
         ignore_extra_columns=given.flag("ignoreExtraColumns", False),
     )
 
@@ -313,6 +324,18 @@ def _filter(value: str) -> str | None:
     return value
 
 
+def _bucket(value: str) -> str | None:
+    if not _BUCKET.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def _keys(value: str) -> str | None:
+    if not _KEYS.fullmatch(value):
+        raise ValueError
+    return _filter(value)
+
+
 def _natural(value: str) -> int:
     number = int(value)
     if number < 0:
@@ -343,6 +366,13 @@ def _offsets(value: str) -> Offsets:
         if type(sequence) is not int or sequence < -2 or sequence == 0:
             raise ValueError
     return offsets
+
+
+def _of_streams(offsets: Offsets, bucket: str | None) -> Offsets:
+    """The same, of the stream behind a bucket, which may be named as either."""
+    if bucket is None or isinstance(offsets, str):
+        return offsets
+    return {f"KV_{bucket}" if name == bucket else name: sequence for name, sequence in offsets.items()}
 
 
 def _timestamp(value: str) -> int | None:

@@ -26,7 +26,7 @@ from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import Kept, in_task
 from pyspark_jetstream.offsets import Cut, Position, check_streams, decode_cut, decode_offset, encode_offset
-from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
+from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
     check_loss,
@@ -143,6 +143,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
+        if options.ending != LATEST or options.ending_time is not None:
+            raise OptionError("options endingOffsets and endingTimestamp are for read: readStream has no end")
         self._kept = Kept(options.connecting)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
