@@ -55,11 +55,32 @@ def test_all_columns(spark: SparkSession, js: JetStream, stream: Made, save: Any
     assert list(js.get_last_msg(name, f"{name}.y").headers.items()) == [("B", "1"), ("B", "2")]
 
 
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_headers_of_another_stream_without_what_they_tell_the_server(
+    spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, save: Any, delivery: str
+) -> None:
+    """As the README has it."""
+    origin, copy = stream(), stream()
+    js.publish(f"{origin}.1", b"1", headers={"A": "1", "Nats-Expected-Last-Subject-Sequence": "0"})
+    js.publish(f"{origin}.2", b"2", headers={"Nats-Msg-Id": "x"})
+    js.publish(f"{origin}.3", b"3")
+    rows = spark.read.format("jetstream").options(servers=server.url, includeHeaders="true").load(origin)
+    copied = rows.selectExpr(f"'{copy}.1' subject", "data", "filter(headers, h -> h.key NOT LIKE 'Nats-%') headers")
+    for _ in range(2):
+        save(copied, copy, delivery=delivery, markerSubject=copy)
+    found = [message for message in js.get_batch(copy) if ".$spark." not in message.subject]
+    assert Counter(int(message.data) for message in found) == {1: 2, 2: 2, 3: 2}
+    own = [(name, value) for each in found for name, value in each.headers.items() if not name.startswith("Nats-")]
+    assert own == [("A", "1")] * 2
+
+
 def test_expected_sequences(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
     name = stream(9)
     rows = spark.sql(f"SELECT '{name}.1' subject, 'new' data, 1L expected_last_subject_seq")
     save(rows, name, delivery="atomic", markerSubject=name)
-    with pytest.raises(PySparkException, match=r"WriteError: rows of \w+\.0\.0 were not stored: .*wrong last sequence"):
+    with pytest.raises(
+        PySparkException, match=r"WriteError: rows 0 to 0 of \w+\.0\.0 were not stored: .*wrong last sequence"
+    ):
         save(rows, name, delivery="atomic", markerSubject=name)
     assert [message.data for message in js.get_batch(name, subject=f"{name}.1")] == [b"1", b"new"]
 
@@ -97,17 +118,23 @@ def test_rows_that_cannot_be_stored(spark: SparkSession, js: JetStream, stream: 
     name = stream(max_msg_size=1_000)
     for delivery in ("fast", "atomic"):
         large = spark.sql(f"SELECT '{name}.1' subject, repeat('x', 1001) data")
-        with pytest.raises(PySparkException, match=f"RowError: row 0 has 1001 bytes of data; stream {name} takes 1000"):
+        with pytest.raises(
+            PySparkException, match=f"RowError: row 0 of partition 0 has 1001 bytes of data; stream {name} takes 1000"
+        ):
             save(large, name, delivery=delivery, markerSubject=name)
         wrong = spark.sql("SELECT 'elsewhere' subject, 'x' data")
-        with pytest.raises(PySparkException, match=f"row 0: stream {name} does not take subject 'elsewhere'"):
+        with pytest.raises(
+            PySparkException, match=f"row 0 of partition 0 cannot be stored: stream {name} does not take"
+        ):
             save(wrong, name, delivery=delivery, markerSubject=name)
     nowhere = spark.sql("SELECT CAST(NULL AS STRING) subject, 'x' data")
-    with pytest.raises(PySparkException, match="row 0 has no subject, and the option subject is not set"):
+    with pytest.raises(
+        PySparkException, match="row 0 of partition 0 has no subject, and the option subject is not set"
+    ):
         save(nowhere, name)
     assert js.stream_info(name).state.messages == 0
     huge = spark.sql("SELECT repeat('x', 1048577) data")
-    with pytest.raises(PySparkException, match="row 0 has 1048577 bytes of data; .* takes 1048576"):
+    with pytest.raises(PySparkException, match="row 0 of partition 0 has 1048577 bytes of data; .* takes 1048576"):
         save(huge, stream(subjects=["any"]), subject="any")
 
 
@@ -125,6 +152,7 @@ def test_what_cannot_be_written(spark: SparkSession, stream: Made, save: Any) ->
             "column 'payload' cannot be written .* drop it, or",
         ),
         (spark.sql(f"SELECT '{name}.x' subject"), {}, "column data is missing"),
+        (spark.sql(f"SELECT '{name}.x' subject, '' data, '1h' ttl"), {}, f"stream {name} takes no column ttl: update"),
         (one, {"subject": f"{name}.x", "delivery": "atomic"}, "delivery atomic needs option markerSubject"),
         (one, {"subject": f"{name}.x", "delivery": "atomic", "markerSubject": "m"}, "markers go to m.\\$spark.QUERY"),
         (one, {"subject": f"{name}.x", "delivery": "once"}, "option delivery cannot be 'once'"),

@@ -662,7 +662,7 @@ def test_what_a_batch_left_is_sent_in_another(
     monkeypatch.setattr(FastPublisher, "publish_many", broken)
     name = stream()
     options = write_options({"servers": server.url, "stream": name, "flow": "100"})
-    lots = lots_of(rows(name, 1, 3_000), names, f"{name}.1", Target(name, (f"{name}.*",), 2**63))
+    lots = lots_of(rows(name, 1, 3_000), names, f"{name}.1", Target(name, (f"{name}.*",), 2**63), 0)
     assert store(nc, js, lots, Origin("q", 0, 0), options).rows == 3_000
     assert begun[0] == 3_000
     assert 3_000 - 1_234 <= begun[1] < 3_000
@@ -686,7 +686,8 @@ def test_a_row_that_the_server_refuses(js: JetStream, stream: Made, source: Any)
     name = stream(max_msgs=10, discard="new")
     for delivery in ("fast", "atomic"):
         writer = source(name, delivery=delivery, markerSubject=name).writer(WRITTEN, False)
-        with pytest.raises(WriteError, match=r"rows of \w{32}\.0\.0 were not stored: .*maximum messages"):
+        said = r"row 10 of \w{32}\.0\.0 was" if delivery == "fast" else r"rows 0 to 49 of \w{32}\.0\.0 were"
+        with pytest.raises(WriteError, match=rf"{said} not stored: .*maximum messages"):
             writer.write(rows(name, 1, 50))
 
 
@@ -694,10 +695,12 @@ def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
     name = stream(max_msg_size=10)
     writer = source(name).writer(WRITTEN, False)
     batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 2, "data": ["x", "x" * 11]})
-    with pytest.raises(RowError, match=f"row 3 has 11 bytes of data; stream {name} takes 10"):
+    with pytest.raises(RowError, match=f"row 3 of partition 0 has 11 bytes of data; stream {name} takes 10"):
         writer.write(iter([batch.slice(0, 1), batch.slice(0, 1), batch]))
     batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1", "x.y"], "data": [None, "x"]})
-    with pytest.raises(RowError, match=f"row 1: stream {name} does not take subject 'x.y'"):
+    with pytest.raises(
+        RowError, match=f"row 1 of partition 0 cannot be stored: stream {name} does not take subject 'x.y'"
+    ):
         writer.write(iter([batch]))
 
 
@@ -716,9 +719,46 @@ def test_a_subject_that_nats_does_not_take(js: JetStream, stream: Made, source: 
     name = stream()
     writer = source(name).writer(WRITTEN, False)
     batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 6 + [f"{name}.{token}"] * 2, "data": ["x"] * 8})
-    with pytest.raises(RowError, match=f"row 6: {message}"):
+    with pytest.raises(RowError, match=f"row 6 of partition 0 cannot be stored: {message}"):
         writer.write(iter([batch.slice(0, 4), batch.slice(4)]))
     assert js.stream_info(name).state.messages == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([("A", b"1"), None], "has a header that is null, or whose key is"),
+        ([(None, b"1")], "has a header that is null, or whose key is"),
+        ([("A", b"1\n2")], "cannot be stored: the value of header A must not contain"),
+        ([("A:", b"1")], "cannot be stored: .*'A:'"),
+    ],
+)
+def test_headers_that_cannot_be(headers: list[Any], message: str) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    columns = [pa.array([b"x", b"x"]), pa.array([[("A", b"1")], headers], kind)]
+    batch = pa.RecordBatch.from_arrays(columns, ["data", "headers"])
+    with pytest.raises(RowError, match=f"row 3 of partition 5 {message}"):
+        [*lots_of([batch.slice(0, 1)] * 2 + [batch], batch.schema.names, "s.1", Target("S", ("s.*",), 2**63), 5)]
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_a_row_that_its_headers_make_too_large(
+    js: JetStream, nc: Connection, stream: Made, server: NatsServer, delivery: str
+) -> None:
+    name = stream()
+    options = {"servers": server.url, "stream": name, "delivery": delivery, "markerSubject": name}
+    lot = [(f"{name}.1", b"x", Headers([("A", "1")]))] * 3
+    large = [(f"{name}.1", bytes(nc.max_payload), Headers([("A", "1")]))]
+    said = r"rows 0 to 6 of q\.0\.3 were" if delivery == "atomic" else r"row 5 of q\.0\.3 was"
+    with pytest.raises(WriteError, match=rf"{said} not stored: the message has \d+ bytes with its headers"):
+        store(nc, js, [lot, lot[:2] + large + lot[:1]], Origin("q", 0, 3), write_options(options))
+
+
+def test_a_streaming_read_has_no_end(source: Any) -> None:
+    for end in ({"endingOffsets": '{"S": 3}'}, {"endingTimestamp": "1"}):
+        with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for read: readStream has no end"):
+            source("S", **end).streamReader(COLUMNS)
+    source("S", endingOffsets="latest").streamReader(COLUMNS)
 
 
 def test_columns_of_other_types() -> None:
@@ -726,7 +766,7 @@ def test_columns_of_other_types() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array(["s.1", None], pa.large_string()), pa.array([None, "é"], pa.large_string())], WRITTEN.names
     )
-    (lot,) = lots_of([batch], WRITTEN.names, "s.2", Target("S", ("s.*",), 2**63))
+    (lot,) = lots_of([batch], WRITTEN.names, "s.2", Target("S", ("s.*",), 2**63), 0)
     assert isinstance(lot, MessageColumns)
     assert [*lot] == [("s.1", b""), ("s.2", "é".encode())]
     assert lot.encoded((b"r.", b""), 9, 100, 1_000) == (
@@ -738,7 +778,7 @@ def test_a_lot_is_several_arrow_batches() -> None:
     """As many as there are, up to a number or a size; a row's number counts those of all lots."""
 
     def lots(*batches: pa.RecordBatch) -> list[list[Any]]:
-        return [[*lot] for lot in lots_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63))]
+        return [[*lot] for lot in lots_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)]
 
     found = [*rows("s", 1, 700 * (LOT + 1))]
     empty = found[0].slice(0, 0)
@@ -751,11 +791,13 @@ def test_a_lot_is_several_arrow_batches() -> None:
         [LOT_BYTES // 2, 0] * 2,
         [1],
     ]
-    (lot,) = lots_of(found[:2], WRITTEN.names, None, Target("S", ("s.*",), 2**63))
+    (lot,) = lots_of(found[:2], WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)
     assert [*lot[690:710]] == expected[690:710]
     assert [lot[0], lot[699], lot[700], lot[-1]] == [expected[0], expected[699], expected[700], expected[1_399]]
     wrong = pa.RecordBatch.from_pydict({"subject": ["s.1", "x"], "data": ["", ""]})
-    with pytest.raises(RowError, match=f"row {700 * (LOT + 1) + 1}: stream S does not take subject 'x'"):
+    with pytest.raises(
+        RowError, match=f"row {700 * (LOT + 1) + 1} of partition 7 cannot be stored: stream S does not take"
+    ):
         lots(*found, wrong)
 
 

@@ -27,7 +27,14 @@ from jsproto.api_errors import (
     StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
-from jsproto.errors import APIError, BatchError, BatchMessageError, MessageNotFoundError
+from jsproto.errors import (
+    APIError,
+    BatchError,
+    BatchMessageError,
+    LocalProtocolError,
+    MaxPayloadError,
+    MessageNotFoundError,
+)
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import BUSY, TRIES, insist, wait_for, wait_until_back
@@ -83,8 +90,8 @@ def store(
         lots = numbered(lots, options.msg_id_prefix or origin.query, origin)
     sender, rows = _FastSender(nc, js, origin, options), 0
     for lot in lots:
+        sender.send(lot, rows)
         rows += len(lot)
-        sender.send(lot)
     return Stored(rows, rows)
 
 
@@ -116,7 +123,8 @@ class _FastSender:
         self._origin = origin
         self._options = options
 
-    def send(self, lot: Sequence[Row]) -> None:
+    def send(self, lot: Sequence[Row], before: int) -> None:
+        """Store ``lot``, which comes behind ``before`` rows. WriteError."""
         flow, outstanding = self._options.flow, self._options.max_outstanding_acks
         todo, tries = lot, TRIES
         while todo:
@@ -125,8 +133,14 @@ class _FastSender:
                     batch.publish_many(todo)
                     batch.commit()
                     return
+                except MaxPayloadError as error:  # with its headers
+                    at = before + len(lot) - len(todo) + batch.sequence
+                    raise WriteError(f"row {at} of {self._origin} was not stored: {error}") from error
+                except BatchMessageError as error:
+                    at = before + len(lot) - len(todo) + error.message_sequence - 1
+                    raise WriteError(f"row {at} of {self._origin} was not stored: {error.__cause__}") from error
                 except BatchError as error:
-                    if isinstance(error, BatchMessageError) or not tries:
+                    if not tries:
                         raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
                     todo = [*batch.unacknowledged, *todo[batch.sequence :]]
                     tries = TRIES if batch.acked else tries - 1
@@ -166,8 +180,11 @@ def _store_atomic(
             todo = chunk[len(chunk) - missing :]
             marker = json.dumps({"batch": origin.batch, "rows": rows}).encode()
             condition = {EXPECTED: str(progress.marker)}
+            refusal = f"rows {rows - missing} to {rows - 1} of {origin} were not stored"
             try:
                 ack = js.publish_batch([*todo, (subject, marker, condition)])
+            except LocalProtocolError as error:  # too large with its headers, or these contradict each other
+                raise WriteError(f"{refusal}: {error}") from error
             except (BatchError, APIError) as error:
                 # A twin of this task was faster, or the answer was lost: then the marker has moved. Or it was refused.
                 refused = error if isinstance(error, APIError) else error.__cause__
@@ -175,7 +192,7 @@ def _store_atomic(
                 before, progress = progress, insist(nc, lambda: _read_progress(js, options.stream, subject))
                 if progress == before:
                     if not tries or (isinstance(refused, APIError) and not _passes(refused)):
-                        raise WriteError(f"rows of {origin} were not stored: {error}") from error
+                        raise WriteError(f"{refusal}: {error}") from error
                     tries -= 1
                     sleep(REFUSED_PAUSE * 2 ** (TRIES - tries))
             else:

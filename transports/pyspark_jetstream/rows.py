@@ -1,8 +1,8 @@
 """Rows of a DataFrame as messages.
 
 Rules: what all rows of a lot have in common is looked at once, and a lot is several of Spark's Arrow batches, because
-each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, before anything
-of its lot is sent.
+each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, counted from 0
+in its partition, before anything of its lot is sent.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jsproto.errors import BadSubjectError
+from jsproto.errors import BadHeaderError, BadSubjectError
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
@@ -40,17 +40,29 @@ class Target:
 
 
 class RowError(RuntimeError):
-    """A row cannot be stored, ever; the message says which one of its task and why."""
+    """A row cannot be stored, ever; the message says which one of its partition and why."""
+
+
+class _Refused(Exception):
+    """The row at a place of a lot cannot be stored."""
+
+    def __init__(self, at: int, why: str) -> None:
+        self.at = at
+        self.why = why
 
 
 def lots_of(
-    batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target, partition: int
 ) -> Iterator[Sequence[Row]]:
     """The rows, lot by lot: (subject, payload), with headers where there are any. RowError."""
     before = 0
     taken = _Taken(target)
     for lot in _together(batches):
-        yield _rows(lot, names, subject, taken, before)
+        try:
+            rows = _rows(lot, names, subject, taken)
+        except _Refused as refused:
+            raise RowError(f"row {before + refused.at} of partition {partition} {refused.why}") from None
+        yield rows
         before += lot.num_rows
 
 
@@ -90,35 +102,33 @@ class _Taken:
         return None
 
 
-def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int) -> Sequence[Row]:
+def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> Sequence[Row]:
     target = taken.target
     data = lot.column("data").cast(pa.binary())
     lengths = pc.binary_length(data)
     longest = pc.max(lengths).as_py() or 0
     if longest > target.max_size:
         at = pc.index(lengths, longest).as_py()
-        raise RowError(f"row {before + at} has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
+        raise _Refused(at, f"has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
     payloads = data.fill_null(b"") if data.null_count else data
-    messages = Lot(_subjects(lot, names, subject, taken, before), payloads, longest).messages
+    messages = Lot(_subjects(lot, names, subject, taken), payloads, longest).messages
     headers = _headers(lot, names)
     return messages if headers is None else [*zip(messages.subjects, messages.payloads, headers, strict=True)]
 
 
-def _subjects(
-    lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken, before: int
-) -> pa.ChunkedArray | str:
+def _subjects(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:
     if "subject" not in names:
         return str(subject)
     subjects = lot.column("subject").cast(pa.string())
     if subjects.null_count:
         if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
-            raise RowError(f"row {before + at} has no subject, and the option subject is not set")
+            raise _Refused(at, "has no subject, and the option subject is not set")
         subjects = subjects.fill_null(subject)
     other = taken.first_other(subjects.unique().to_pylist())  # there are fewer subjects than rows
     if other is not None:
         refused, why = other
-        raise RowError(f"row {before + pc.index(subjects, refused).as_py()}: {why}")
+        raise _Refused(pc.index(subjects, refused).as_py(), f"cannot be stored: {why}")
     return subjects
 
 
@@ -128,19 +138,28 @@ def _headers(lot: pa.Table, names: Sequence[str]) -> list[Headers | None] | None
         return None
     found: list[list[tuple[str, str]]] = [[] for _ in range(lot.num_rows)]
     if "headers" in names:
-        for row, value in zip(found, lot.column("headers").to_pylist(), strict=True):
-            row += _pairs(value)
+        for at, value in enumerate(lot.column("headers").to_pylist()):
+            found[at] += _pairs(at, value)
     for column, header in _IN_HEADERS.items():
         if column in names:
             for row, value in zip(found, lot.column(column).to_pylist(), strict=True):
                 if value is not None:
                     row.append((header, str(value)))
-    return [Headers(row) if row else None for row in found] if any(found) else None
+    return [_checked(at, row) for at, row in enumerate(found)] if any(found) else None
 
 
-def _pairs(value: Any) -> Iterator[tuple[str, str]]:
+def _checked(at: int, pairs: list[tuple[str, str]]) -> Headers | None:
+    try:
+        return Headers(pairs) if pairs else None
+    except BadHeaderError as error:
+        raise _Refused(at, f"cannot be stored: {error}") from None
+
+
+def _pairs(at: int, value: Any) -> Iterator[tuple[str, str]]:
     """Of what Arrow makes of either form of headers."""
     for item in value or ():
+        if item is None or (isinstance(item, dict) and item["key"] is None):
+            raise _Refused(at, "has a header that is null, or whose key is")
         name, content = (item["key"], item["value"]) if isinstance(item, dict) else item
         for each in content if isinstance(content, list) else [content]:
             yield name, each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else str(each or "")

@@ -11,7 +11,7 @@ Not here: storing rows (``delivery``).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -52,7 +52,7 @@ class _Writes:
         self.options = options
         self.names = check_write_schema(schema, options)
         with Kept(options.connecting) as kept:
-            self.target = kept.ask(lambda js: checked_target(js, options))
+            self.target = kept.ask(lambda js: checked_target(js, options, self.names))
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
@@ -62,7 +62,7 @@ class _Writes:
         # one that finds it lost is sent again anyway.
         with in_task(self.options.connecting, reader_thread=self.options.delivery == "atomic") as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
-            lots = lots_of(iterator, self.names, self.options.subject, target)
+            lots = lots_of(iterator, self.names, self.options.subject, target, origin.partition)
             stored = store(nc, js, lots, origin, self.options)
         return Written(origin.partition, stored.rows, stored.sent)
 
@@ -96,8 +96,8 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
         return self.store(iterator, query, int(batch))
 
 
-def checked_target(js: JetStream, options: WriteOptions) -> Target:
-    """What the stream takes. OptionError with one line when it cannot take what is to be written."""
+def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -> Target:
+    """What the stream takes. OptionError with one line when it cannot take the columns ``names``."""
     stream = options.stream
     try:
         config = js.stream_info(stream).config
@@ -109,6 +109,8 @@ def checked_target(js: JetStream, options: WriteOptions) -> Target:
         raise OptionError(f"stream {stream} is a mirror, which only copies its origin")
     if config.sealed:
         raise OptionError(f"stream {stream} is sealed")
+    if "ttl" in names and not config.allow_msg_ttl:
+        raise OptionError(f"stream {stream} takes no column ttl: update it with allow_msg_ttl=True")
     subjects = config.subjects or [stream]
     if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
         raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
