@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -178,6 +179,10 @@ def test_what_export_writes(run: Programs, spark: SparkSession, js: JetStream, s
     js.publish(f"{name}.x", b"\xff")
     failed = run("export", name, tmp_path / "text", "--data", "text", code=1)
     assert failed["error"] == "a message is not UTF-8: use --data base64, or binary with parquet"
+    assert run("export", name, tmp_path / "text", "--data", "base64")["rows"] == 101  # into what the failure left
+    js.publish(f"{name}.{'x' * 300}", b"")
+    failed = run("export", name, tmp_path / "long", code=1)
+    assert re.search(r"Task failed while writing rows to .*: Mkdirs failed to create .*/subject=.*xxx", failed["error"])
 
 
 def test_a_bucket_at_a_moment(run: Programs, spark: SparkSession, js: JetStream, made: Any, tmp_path: Path) -> None:
@@ -322,8 +327,8 @@ def test_what_cannot_be(run: Programs, stream: Made, tmp_path: Path) -> None:
         (2, "ingest", [csv, *to, "--data", "a"], "--data a: the column is int, but a message is text or binary"),
         (1, "ingest", [csv, "--subject", f"{name}.{{b}}", "--stream", name], "column 'b' holds 'x y', which cannot be "
          "part of a subject (--unsafe replace)"),
-        (1, "ingest", [csv, "--subject", "other.x", "--stream", name], "row 0: stream "
-         f"{name} does not take subject 'other.x'"),
+        (1, "ingest", [csv, "--subject", "other.x", "--stream", name], "row 0 of partition 0 cannot "
+         f"be stored: stream {name} does not take subject 'other.x'"),
         (1, "ingest", [csv, *to, "--schema", "a INT"], None),
         (1, "export", ["NOWHERE", tmp_path / "x"], "there is no stream NOWHERE"),
         (2, "export", [name, tmp_path], f"{tmp_path} is there already: choose another folder, or --mode append or "

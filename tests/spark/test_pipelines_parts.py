@@ -114,6 +114,12 @@ def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
         ("An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Task failed\n\tat", "Task failed"),
         ("x [USER_RAISED_EXCEPTION] column 'a' holds nothing SQLSTATE: P0001\n\tat", "column 'a' holds nothing"),
         ("[X] Failed: Traceback (most recent call last):\n  File x\n    at y\nOSError: no\n\tat org", "OSError: no"),
+        (
+            "[X] Task failed. SQLSTATE: 58030\n\tat a\nCaused by: a.B: outer\n\tat b\nCaused by: java.io.IOException: "
+            "Mkdirs failed\n\tat c",
+            "[X] Task failed: Mkdirs failed",
+        ),
+        ("[X] Task failed.\nCaused by: x.Y: Task failed\n\tat", "[X] Task failed."),
         ("", "Spark failed, and did not say why"),
     ],
 )  # fmt: skip

@@ -169,7 +169,9 @@ def export(
         folders = _folders(by, bucket, tokens)
         target = folder if "://" in folder else os.path.abspath(folder)
         if mode is Mode.ERROR and "://" not in folder and os.path.exists(target):
-            raise BadUsage(f"{folder} is there already: choose another folder, or --mode append or overwrite")
+            if not os.path.isdir(target) or os.listdir(target):
+                raise BadUsage(f"{folder} is there already: choose another folder, or --mode append or overwrite")
+            mode = Mode.APPEND  # it is empty, as a run that failed leaves it
         place = run.reach(access)
         info = place.info(what.stream)
         subjects = info.state.num_subjects or 0

@@ -54,6 +54,7 @@ _OURS: Final = re.compile(r"^(?:pyspark_jetstream|jsproto|jsproto_io)\.[\w.]+: (
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
+_CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.{1,300})", re.MULTILINE)
 _FRONT: Final = re.compile(r"^:? ?(?:Job aborted due to stage failure: .*?)?(?:org\.[\w.]+: )?")
 
 
@@ -224,13 +225,16 @@ def _explained() -> Iterator[None]:
 
 
 def one_line_of(text: str) -> str:
-    """What an error of Spark is about: our own error, if one is at its root, or else its first line."""
+    """What an error of Spark is about: our own error, if one is at its root, or else its first line and its cause."""
     for pattern in (_OURS, _RAISED, _PYTHON):
         found = pattern.findall(text)
         if found:
             return str(found[-1]).strip()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("An error occurred while")]
-    return _STATE.sub("", _FRONT.sub("", lines[0])) if lines else "Spark failed, and did not say why"
+    if not lines:
+        return "Spark failed, and did not say why"
+    line, causes = _STATE.sub("", _FRONT.sub("", lines[0])), _CAUSE.findall(text)
+    return f"{line.rstrip('.')}: {causes[-1]}" if causes and causes[-1] not in line else line
 
 
 @contextmanager
