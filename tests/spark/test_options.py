@@ -103,6 +103,7 @@ def test_the_connection() -> None:
         ({"kvBucket": "K", "stream": "", "kvKeys": "a,b"}, "option kvKeys cannot be 'a,b': one key, or one pattern"),
         ({"kvBucket": "K", "stream": "", "kvKeys": "a..b"}, "option kvKeys cannot be 'a..b': a subject must not"),
         ({"kvBucket": "K", "stream": "", "includeHeaders": "true"}, "includeHeaders and kvBucket exclude each other"),
+        ({"kvBucket": "K", "stream": "", "endingOffsets": '{"K": 7, "KV_K": 9}'}, "bucket K has two offsets"),
         ({"startingOffset": "1"}, "there is no option 'startingoffset'; did you mean 'startingOffsets'?"),
         ({"startingOffsets": "first"}, "option startingOffsets cannot be 'first': earliest, latest, or JSON"),
         ({"startingOffsets": "{}"}, "cannot be '{}'"),
@@ -146,6 +147,17 @@ def test_a_write_that_cannot_be(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message.replace("*", "\\*")):
         writing(**options)
     assert writing(delivery="FASTDEDUP").delivery == "fastDedup"
+
+
+def test_a_streaming_read_has_no_end() -> None:
+    def reader(**ends: str) -> object:
+        return JetStreamDataSource({"servers": "a", "stream": "S", **ends}).streamReader(schema(seq=LongType()))
+
+    for ends in ({"endingOffsets": '{"S": 3}'}, {"endingTimestamp": "1"}):
+        with pytest.raises(OptionError, match="endingOffsets and endingTimestamp are for read: readStream has no end"):
+            reader(**ends)
+    for none in ("latest", '{"S": -1}'):
+        assert reader(endingOffsets=none)
 
 
 def test_columns_that_are_read() -> None:
@@ -202,7 +214,7 @@ def test_an_offset_that_is_not_ours(offset: dict[str, Any]) -> None:
 
 def test_a_checkpoint_of_other_streams() -> None:
     check_streams({"A": Position(1, 1)}, ("A", "B"))
-    with pytest.raises(OptionError, match="the checkpoint is of A, B, C, and B, C is not to be read"):
+    with pytest.raises(OptionError, match="the checkpoint is of A, B, C, but the query does not read B, C: take"):
         check_streams({"A": Position(1, 1), "C": Position(1, 1), "B": Position(1, 1)}, ("A",))
 
 

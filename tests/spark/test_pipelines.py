@@ -182,7 +182,9 @@ def test_what_export_writes(run: Programs, spark: SparkSession, js: JetStream, s
     assert run("export", name, tmp_path / "text", "--data", "base64")["rows"] == 101  # into what the failure left
     js.publish(f"{name}.{'x' * 300}", b"")
     failed = run("export", name, tmp_path / "long", code=1)
-    assert re.search(r"Task failed while writing rows to .*: Mkdirs failed to create .*/subject=.*xxx", failed["error"])
+    assert re.search(
+        r"Task failed while writing rows to .*: IOException: Mkdirs failed to create .*/subject=.*xxx", failed["error"]
+    )
 
 
 def test_a_bucket_at_a_moment(run: Programs, spark: SparkSession, js: JetStream, made: Any, tmp_path: Path) -> None:

@@ -117,9 +117,12 @@ def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "[X] Task failed. SQLSTATE: 58030\n\tat a\nCaused by: a.B: outer\n\tat b\nCaused by: java.io.IOException: "
             "Mkdirs failed\n\tat c",
-            "[X] Task failed: Mkdirs failed",
+            "[X] Task failed: IOException: Mkdirs failed",
         ),
-        ("[X] Task failed.\nCaused by: x.Y: Task failed\n\tat", "[X] Task failed."),
+        ("[X] At /y.\nCaused by: a.DeniedException: /y\n\tat", "[X] At /y: DeniedException: /y"),
+        ("Aborted: \nCaused by: a.b.Outer$Inner\n\tat", "Aborted: Inner"),
+        ("[X] No. SQLSTATE: 58030\nCaused by: x.Y: [X] No. SQLSTATE: 58030\n\tat", "[X] No."),
+        ("[X] No. SQLSTATE: 58030\nCaused by: x.Y: [Z] By zero. SQLSTATE: 22012\n\tat", "[X] No: Y: [Z] By zero."),
         ("", "Spark failed, and did not say why"),
     ],
 )  # fmt: skip

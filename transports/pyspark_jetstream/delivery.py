@@ -134,17 +134,21 @@ class _FastSender:
                     batch.commit()
                     return
                 except MaxPayloadError as error:  # with its headers
-                    at = before + len(lot) - len(todo) + batch.sequence
-                    raise WriteError(f"row {at} of {self._origin} was not stored: {error}") from error
+                    raise self._not_stored(before + len(lot) - len(todo) + batch.sequence, error) from error
                 except BatchMessageError as error:
                     at = before + len(lot) - len(todo) + error.message_sequence - 1
-                    raise WriteError(f"row {at} of {self._origin} was not stored: {error.__cause__}") from error
+                    raise self._not_stored(at, error.__cause__) from error
+                except APIError as error:  # the answer to the first message
+                    raise self._not_stored(before + len(lot) - len(todo), error) from error
                 except BatchError as error:
                     if not tries:
                         raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
                     todo = [*batch.unacknowledged, *todo[batch.sequence :]]
                     tries = TRIES if batch.acked else tries - 1
                     wait_for(self._nc, tries)
+
+    def _not_stored(self, at: int, why: object) -> WriteError:
+        return WriteError(f"row {at} of partition {self._origin.partition} was not stored: {why}")
 
 
 # -- atomic ------------------------------------------------------------------------------------------------------------
@@ -180,10 +184,10 @@ def _store_atomic(
             todo = chunk[len(chunk) - missing :]
             marker = json.dumps({"batch": origin.batch, "rows": rows}).encode()
             condition = {EXPECTED: str(progress.marker)}
-            refusal = f"rows {rows - missing} to {rows - 1} of {origin} were not stored"
+            refusal = f"rows {rows - missing} to {rows - 1} of partition {origin.partition} were not stored"
             try:
                 ack = js.publish_batch([*todo, (subject, marker, condition)])
-            except LocalProtocolError as error:  # too large with its headers, or these contradict each other
+            except LocalProtocolError as error:  # one is too large with its headers, or two have the same message id
                 raise WriteError(f"{refusal}: {error}") from error
             except (BatchError, APIError) as error:
                 # A twin of this task was faster, or the answer was lost: then the marker has moved. Or it was refused.

@@ -69,5 +69,5 @@ def check_streams(positions: Mapping[str, Position], streams: Collection[str]) -
     """OptionError when the checkpoint has others; more streams than it has are new ones."""
     gone = sorted(positions.keys() - set(streams))
     if gone:
-        text = f"the checkpoint is of {', '.join(sorted(positions))}, and {', '.join(gone)} is not to be read"
+        text = f"the checkpoint is of {', '.join(sorted(positions))}, but the query does not read {', '.join(gone)}"
         raise OptionError(f"{text}: take another checkpointLocation")

@@ -65,7 +65,6 @@ _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3_600}
 _TRUE: Final = {"true": True, "false": False}
 _BUCKET: Final = re.compile(r"[-_A-Za-z0-9]+")
-_KEYS: Final = re.compile(r"[-/_=.A-Za-z0-9*>]+")
 # What an option may be, for errors.
 _SECONDS: Final = "seconds, or such as 500ms, 30s, 15m or 2h; a day at most"
 _SEQUENCES: Final = 'earliest, latest, or JSON of the sequence for each stream, such as {"EVENTS": 123}'
@@ -201,7 +200,7 @@ class _Given:
                 raise OptionError(f"options nats.{option} and nats.{option}.content exclude each other")
             keywords[keyword] = content_of(name, value) if option in FILES else value
         if "connect_timeout" in keywords:
-            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0, "seconds")
+            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0, "a number of seconds")
         for name, keyword in (("nats.tls", "tls"), ("nats.tls.handshakeFirst", "tls_handshake_first")):
             if keyword in keywords and self.text(name) is None:
                 del keywords[keyword]
@@ -331,7 +330,7 @@ def _bucket(value: str) -> str | None:
 
 
 def _keys(value: str) -> str | None:
-    if not _KEYS.fullmatch(value):
+    if "," in value:  # which no key has
         raise ValueError
     return _filter(value)
 
@@ -372,7 +371,10 @@ def _of_streams(offsets: Offsets, bucket: str | None) -> Offsets:
     """The same, of the stream behind a bucket, which may be named as either."""
     if bucket is None or isinstance(offsets, str):
         return offsets
-    return {f"KV_{bucket}" if name == bucket else name: sequence for name, sequence in offsets.items()}
+    found = {f"KV_{bucket}" if name == bucket else name: sequence for name, sequence in offsets.items()}
+    if len(found) < len(offsets):
+        raise OptionError(f"bucket {bucket} has two offsets")
+    return found
 
 
 def _timestamp(value: str) -> int | None:

@@ -2,7 +2,7 @@
 
 Rules: what all rows of a lot have in common is looked at once, and a lot is several of Spark's Arrow batches, because
 each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, counted from 0
-in its partition, before anything of its lot is sent.
+in its partition; before anything of its lot is sent, unless it is its headers that make it too large.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
@@ -47,6 +47,7 @@ class _Refused(Exception):
     """The row at a place of a lot cannot be stored."""
 
     def __init__(self, at: int, why: str) -> None:
+        super().__init__(at, why)
         self.at = at
         self.why = why
 

@@ -143,7 +143,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
-        if options.ending != LATEST or options.ending_time is not None:
+        ends = {options.ending} if isinstance(options.ending, str) else {*options.ending.values()}
+        if not ends <= {LATEST, -1} or options.ending_time is not None:
             raise OptionError("options endingOffsets and endingTimestamp are for read: readStream has no end")
         self._kept = Kept(options.connecting)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends

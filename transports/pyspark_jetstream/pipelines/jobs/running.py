@@ -54,7 +54,7 @@ _OURS: Final = re.compile(r"^(?:pyspark_jetstream|jsproto|jsproto_io)\.[\w.]+: (
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+$")
-_CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.{1,300})", re.MULTILINE)
+_CAUSE: Final = re.compile(r"^Caused by: (?:\w+[.$])*(\w+: .{1,300}|\w+$)", re.MULTILINE)
 _FRONT: Final = re.compile(r"^:? ?(?:Job aborted due to stage failure: .*?)?(?:org\.[\w.]+: )?")
 
 
@@ -234,7 +234,8 @@ def one_line_of(text: str) -> str:
     if not lines:
         return "Spark failed, and did not say why"
     line, causes = _STATE.sub("", _FRONT.sub("", lines[0])), _CAUSE.findall(text)
-    return f"{line.rstrip('.')}: {causes[-1]}" if causes and causes[-1] not in line else line
+    cause = _STATE.sub("", causes[-1]) if causes else line
+    return line if cause.endswith(line) else f"{line.rstrip('.: ')}: {cause}"
 
 
 @contextmanager
