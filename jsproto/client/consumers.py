@@ -29,7 +29,6 @@ D = TypeVar("D", bound=Delivery)
 Action: TypeAlias = Literal["create", "update"]
 
 MAX_PAGES: Final = 10_000  # of a list; a server that never comes to its end would keep us for ever
-_SECOND: Final = 1_000_000_000
 
 
 class Consumers(Api):
@@ -104,10 +103,10 @@ class Consumers(Api):
 
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
-        waits = [*(config.backoff or []), config.ack_wait or int(DEFAULT_ACK_WAIT * _SECOND)]
+        waits = [*(config.backoff or []), config.ack_wait or DEFAULT_ACK_WAIT]
         return Acker(
             self.session, self.session.requests, message_class, wants_acks=config.ack_policy != "none",
-            ack_wait=min(waits) / _SECOND, facade=facade,
+            ack_wait=min(waits), facade=facade,
         )  # fmt: skip
 
     def pull_consumer(

@@ -44,7 +44,6 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
-from jsproto.grammar.times import nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.gaps import NEVER, Break, Deliveries
 from jsproto.ticket import Ticket
@@ -404,6 +403,6 @@ def settled(config: ConsumerConfig, idle_heartbeat: float) -> ConsumerConfig:
     """``config`` with what every consumer of an ordered reading has."""
     return replace(
         config, durable_name=None, ack_policy="none", ack_wait=None, max_deliver=1, flow_control=True,
-        idle_heartbeat=nanoseconds(idle_heartbeat), mem_storage=True, num_replicas=1,
-        inactive_threshold=config.inactive_threshold or nanoseconds(FORGOTTEN_AFTER),
+        idle_heartbeat=idle_heartbeat, mem_storage=True, num_replicas=1,
+        inactive_threshold=config.inactive_threshold or FORGOTTEN_AFTER,
     )  # fmt: skip

@@ -17,7 +17,6 @@ from jsproto.errors import ConfigMismatchError, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
 
 LEAST: Final = 9  # the last of the priorities
-_SECOND: Final = 1_000_000_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,7 +77,7 @@ def most_seconds(config: ConsumerConfig) -> float:
 
     0 for as long as it likes.
     """
-    limits = [(config.max_expires or 0) / _SECOND]
+    limits = [config.max_expires or 0.0]
     if config.priority_policy == "pinned_client":
-        limits.append((config.priority_timeout or 0) / _SECOND / 2)
+        limits.append((config.priority_timeout or 0.0) / 2)
     return min((limit for limit in limits if limit > 0), default=0.0)

@@ -43,7 +43,6 @@ from jsproto.errors import (
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
-from jsproto.grammar.times import nanoseconds
 from jsproto.ticket import Ticket
 
 D = TypeVar("D", bound=Delivery)
@@ -136,7 +135,7 @@ class Wanted:
             config.deliver_subject = config.deliver_subject or deliver_subject
             config.deliver_group = self.queue
             if self.queue is None and config.idle_heartbeat is None:
-                config.idle_heartbeat = nanoseconds(DEFAULT_HEARTBEAT)
+                config.idle_heartbeat = DEFAULT_HEARTBEAT
         if not config.idle_heartbeat:
             config.idle_heartbeat = None
         return config
@@ -301,7 +300,7 @@ def _subscribe(
         return PushConsumer(
             js, js.acker(config, message_class, facade), deliver_subject=config.deliver_subject or "",
             queue=wanted.queue, created=created, now=now, stream=stream, consumer=config.consumer_name or "",
-            subject=wanted.subject or stream, patience=(config.idle_heartbeat or 0) / 1e9 * heartbeats_missed, **limits,
+            subject=wanted.subject or stream, patience=(config.idle_heartbeat or 0) * heartbeats_missed, **limits,
         )  # fmt: skip
 
     if found is None:
@@ -343,7 +342,7 @@ def _subscribe_ordered(
     ordered = OrderedConsumer(
         session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=js.api,
         inbox=session.new_inbox(), config=config, timeout=js.timeout, now=now, stream=stream,
-        subject=wanted.subject or stream, idle_heartbeat=(config.idle_heartbeat or 0) / 1e9 or DEFAULT_HEARTBEAT,
+        subject=wanted.subject or stream, idle_heartbeat=config.idle_heartbeat or DEFAULT_HEARTBEAT,
         **keywords,
     )  # fmt: skip
     yield ordered.ready()

@@ -2,10 +2,12 @@
 
 Rules: names are those of the wire. What a server (or a caller) did not say is None and is not written: unset
 stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer
-server added. Known fields have the right type, or the whole document is refused. Durations are integer
-nanoseconds; only ``StreamOptions`` takes seconds. JSON's null means unset. Objects inside a configuration
-(placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields survive; nothing
-here changes one in place.
+server added. Known fields have the right type, or the whole document is refused. JSON's null means unset. Objects
+inside a configuration (placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields
+survive; nothing here changes one in place.
+
+Durations are seconds wherever they are read or written, as a number or a timedelta, and nanoseconds in JSON alone. What
+was read is ``Seconds``, exact to the nanosecond.
 
 Not here: whether a server will accept a configuration (the server judges, it knows its limits; ``check`` refuses only
 what all of them do), consumers.
@@ -16,31 +18,34 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
     NEVER,
     Json,
     Reader,
+    Writer,
     as_count,
-    as_duration,
     as_flag,
     as_integer,
     as_moment,
     as_record,
     as_records,
+    as_seconds,
     as_size,
     as_text,
     as_texts,
+    cluster_of,
     list_of,
     map_of,
     read_fields,
     record_of,
+    taken,
     unknown_fields,
     write_fields,
 )
-from jsproto.grammar.times import Duration, Nanoseconds
+from jsproto.grammar.times import Duration, nanoseconds
 
 _Bytes: TypeAlias = bytes  # for the class that has a field of that name
 
@@ -72,14 +77,14 @@ class Republish(TypedDict, total=False):
 
 
 class ConsumerLimits(TypedDict, total=False):
-    """Defaults and limits for a stream's consumers; ``inactive_threshold`` in nanoseconds."""
+    """Defaults and limits for a stream's consumers; ``inactive_threshold`` in seconds."""
 
-    inactive_threshold: int
+    inactive_threshold: float
     max_ack_pending: int
 
 
 class ConsumerLimitOptions(TypedDict, total=False):
-    """``ConsumerLimits`` as callers write it: ``inactive_threshold`` in seconds, or a timedelta."""
+    """``ConsumerLimits`` as callers may write it: ``inactive_threshold`` in seconds, or a timedelta."""
 
     inactive_threshold: Duration
     max_ack_pending: int
@@ -134,14 +139,14 @@ _STREAM_CONFIG: Final[Mapping[str, Reader]] = {
     "max_consumers": as_integer,
     "max_msgs": as_integer,
     "max_bytes": as_integer,
-    "max_age": as_integer,
+    "max_age": as_seconds,
     "max_msgs_per_subject": as_integer,
     "max_msg_size": as_integer,
     "discard": as_text,
     "storage": as_text,
     "num_replicas": as_integer,
     "no_ack": as_flag,
-    "duplicate_window": as_integer,
+    "duplicate_window": as_seconds,
     "placement": record_of({"cluster": as_text, "tags": as_texts, "preferred": as_text}),
     "mirror": _SOURCE,
     "sources": list_of(_SOURCE),
@@ -156,9 +161,9 @@ _STREAM_CONFIG: Final[Mapping[str, Reader]] = {
     "deny_delete": as_flag,
     "deny_purge": as_flag,
     "allow_rollup_hdrs": as_flag,
-    "consumer_limits": record_of({"inactive_threshold": as_integer, "max_ack_pending": as_integer}),
+    "consumer_limits": record_of({"inactive_threshold": as_seconds, "max_ack_pending": as_integer}),
     "allow_msg_ttl": as_flag,
-    "subject_delete_marker_ttl": as_integer,
+    "subject_delete_marker_ttl": as_seconds,
     "allow_msg_counter": as_flag,
     "allow_atomic": as_flag,
     "allow_msg_schedules": as_flag,
@@ -166,7 +171,10 @@ _STREAM_CONFIG: Final[Mapping[str, Reader]] = {
     "allow_batched": as_flag,
     "metadata": map_of(as_text),
 }
-_DURATIONS: Final = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
+_WRITERS: Final[Mapping[str, Writer]] = {
+    **dict.fromkeys(("max_age", "duplicate_window", "subject_delete_marker_ttl"), nanoseconds),
+    "consumer_limits": record_of({"inactive_threshold": nanoseconds}),
+}
 
 
 class StreamOptions(TypedDict, total=False):
@@ -200,7 +208,7 @@ class StreamOptions(TypedDict, total=False):
     deny_delete: bool | None
     deny_purge: bool | None
     allow_rollup_hdrs: bool | None
-    consumer_limits: ConsumerLimitOptions | None
+    consumer_limits: ConsumerLimits | ConsumerLimitOptions | None
     allow_msg_ttl: bool | None
     subject_delete_marker_ttl: Duration | None
     allow_msg_counter: bool | None
@@ -217,6 +225,11 @@ class StreamOptions(TypedDict, total=False):
 class StreamConfig:
     """The configuration of a stream, every field of nats-server 2.15; None is unset, and the server's default.
 
+    ``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl`` and the ``inactive_threshold`` of
+    ``consumer_limits`` are seconds: a number or a timedelta may be given, ``Seconds`` is what they are then, which is a
+    float. What was read is written back to the nanosecond. LocalProtocolError, with the name of the field, for a
+    duration that is none, negative, not finite, or longer than 292 years.
+
     ``persist_mode`` ``"async"`` acknowledges a message before it is on disk: what was acknowledged can be
     lost. For servers an unset ``persist_mode`` and ``"default"`` are the same; they never say ``"default"``
     back. An update must carry the whole configuration, because a field left out counts as changed: take what
@@ -230,14 +243,14 @@ class StreamConfig:
     max_consumers: int | None = None
     max_msgs: int | None = None
     max_bytes: int | None = None
-    max_age: Nanoseconds | None = None
+    max_age: float | None = None
     max_msgs_per_subject: int | None = None
     max_msg_size: int | None = None
     discard: str | None = None
     storage: str | None = None
     num_replicas: int | None = None
     no_ack: bool | None = None
-    duplicate_window: Nanoseconds | None = None
+    duplicate_window: float | None = None
     placement: Placement | None = None
     mirror: StreamSource | None = None
     sources: list[StreamSource] | None = None
@@ -254,7 +267,7 @@ class StreamConfig:
     allow_rollup_hdrs: bool | None = None
     consumer_limits: ConsumerLimits | None = None
     allow_msg_ttl: bool | None = None
-    subject_delete_marker_ttl: Nanoseconds | None = None
+    subject_delete_marker_ttl: float | None = None
     allow_msg_counter: bool | None = None
     allow_atomic: bool | None = None
     allow_msg_schedules: bool | None = None
@@ -262,6 +275,13 @@ class StreamConfig:
     allow_batched: bool | None = None
     metadata: dict[str, str] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    if TYPE_CHECKING:  # the fields in this order; their types as they are read are narrower than what may be given
+
+        def __init__(self, name: str, **options: Unpack[StreamOptions]) -> None: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, taken(name, value, _STREAM_CONFIG, _WRITERS) if name in _WRITERS else value)
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamConfig:
@@ -287,7 +307,7 @@ class StreamConfig:
         try:
             changes: dict[str, Any] = {name: _option(name, value) for name, value in values.items()}
             changes["extra"] = self.extra | unknown_fields(extra, _STREAM_CONFIG)
-        except ValueError as error:
+        except (ValueError, LocalProtocolError) as error:
             raise LocalProtocolError(f"stream option {error}") from None
         config = replace(self, **changes)
         config.check()
@@ -323,8 +343,11 @@ class StreamConfig:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object: what is set, and what is unknown."""
-        return write_fields(self, _STREAM_CONFIG, self.extra)
+        """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
+
+        LocalProtocolError when ``consumer_limits`` was changed to hold a duration that is none.
+        """
+        return write_fields(self, _STREAM_CONFIG, self.extra, _WRITERS)
 
 
 def _option(name: str, value: Any) -> Any:
@@ -332,13 +355,10 @@ def _option(name: str, value: Any) -> Any:
     reader = _STREAM_CONFIG.get(name)
     if reader is None or name == "name":
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+    if name in _WRITERS:
+        return taken(name, value, _STREAM_CONFIG, _WRITERS)
     if value is None:
         return None
-    if name in _DURATIONS:
-        return as_duration(value, name)
-    if name == "consumer_limits" and isinstance(value, Mapping) and "inactive_threshold" in value:
-        threshold = as_duration(value["inactive_threshold"], f"{name}.inactive_threshold")
-        value = {**value, "inactive_threshold": threshold}
     return reader(value, name)
 
 
@@ -389,17 +409,22 @@ class StreamState:
         return body
 
 
+_COPIED: Final = record_of({"active": as_seconds})
+_COPIED_WRITER: Final = record_of({"active": nanoseconds})
 _STREAM_INFO: Final[Mapping[str, Reader]] = {
     "config": as_record,
     "created": as_moment,
     "state": as_record,
     "domain": as_text,
-    "cluster": as_record,
-    "mirror": as_record,
-    "sources": as_records,
+    "cluster": cluster_of(as_seconds),
+    "mirror": _COPIED,
+    "sources": list_of(_COPIED),
     "alternates": as_records,
     "ts": as_moment,
 }
+_STREAM_INFO_WRITERS: Final[Mapping[str, Writer]] = {
+    "cluster": cluster_of(nanoseconds), "mirror": _COPIED_WRITER, "sources": list_of(_COPIED_WRITER)
+}  # fmt: skip
 _REQUIRED_LEVEL: Final = "_nats.req.level"
 
 
@@ -407,8 +432,9 @@ _REQUIRED_LEVEL: Final = "_nats.req.level"
 class StreamInfo:
     """A stream: its configuration and state. Times are nanoseconds since the epoch; ``ts`` is when the server looked.
 
-    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects as they are. In
-    ``extra``: the ``type`` of the answer, and ``did_create`` after a creation.
+    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects, but for ``active`` of a replica, a
+    mirror or a source: how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of the
+    answer, and ``did_create`` after a creation.
     """
 
     config: StreamConfig
@@ -439,7 +465,7 @@ class StreamInfo:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
-        body = write_fields(self, _STREAM_INFO, self.extra)
+        body = write_fields(self, _STREAM_INFO, self.extra, _STREAM_INFO_WRITERS)
         return body | {"config": self.config.to_json(), "state": self.state.to_json()}
 
 

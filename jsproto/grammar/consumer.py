@@ -1,9 +1,8 @@
 """Models of what servers say about consumers: configuration, state, sequences.
 
 Rules: those of ``config``: names of the wire, unset stays unset, unknown fields are kept in ``extra`` and written
-back, known ones have the right type. Durations are integer nanoseconds, only ``ConsumerOptions`` takes seconds;
-moments are nanoseconds since the epoch. A consumer with a ``deliver_subject`` is a push consumer, one without is
-pulled from.
+back, known ones have the right type. Durations are seconds, exact to the nanosecond; moments are nanoseconds since the
+epoch. A consumer with a ``deliver_subject`` is a push consumer, one without is pulled from.
 
 Not here: whether a server will accept a configuration, and which ones the subscribe workflow refuses (ADR-15).
 """
@@ -12,29 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
     NEVER,
     Json,
     Reader,
+    Writer,
     as_count,
-    as_duration,
     as_flag,
     as_integer,
     as_moment,
     as_record,
     as_records,
+    as_seconds,
     as_text,
     as_texts,
+    cluster_of,
     list_of,
     map_of,
     read_fields,
+    taken,
     unknown_fields,
     write_fields,
 )
-from jsproto.grammar.times import Duration, Nanoseconds, format_timestamp
+from jsproto.grammar.times import Duration, format_timestamp, nanoseconds
 
 _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "durable_name": as_text,
@@ -44,9 +46,9 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "opt_start_seq": as_count,
     "opt_start_time": as_moment,
     "ack_policy": as_text,
-    "ack_wait": as_integer,
+    "ack_wait": as_seconds,
     "max_deliver": as_integer,
-    "backoff": list_of(as_integer),
+    "backoff": list_of(as_seconds),
     "filter_subject": as_text,
     "filter_subjects": as_texts,
     "replay_policy": as_text,
@@ -57,12 +59,12 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "flow_control": as_flag,
     "headers_only": as_flag,
     "max_batch": as_integer,
-    "max_expires": as_integer,
+    "max_expires": as_seconds,
     "max_bytes": as_integer,
     "deliver_subject": as_text,
     "deliver_group": as_text,
-    "idle_heartbeat": as_integer,
-    "inactive_threshold": as_integer,
+    "idle_heartbeat": as_seconds,
+    "inactive_threshold": as_seconds,
     "num_replicas": as_integer,
     "mem_storage": as_flag,
     "direct": as_flag,
@@ -70,9 +72,14 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "pause_until": as_moment,
     "priority_groups": as_texts,
     "priority_policy": as_text,
-    "priority_timeout": as_integer,
+    "priority_timeout": as_seconds,
 }
-_DURATIONS: Final = frozenset({"ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout"})
+_WRITERS: Final[Mapping[str, Writer]] = {
+    **dict.fromkeys(
+        ("ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout"), nanoseconds
+    ),
+    "backoff": list_of(nanoseconds),
+}
 _MOMENTS: Final = frozenset({"opt_start_time", "pause_until"})
 _UNLIMITED: Final = frozenset({"max_ack_pending", "max_deliver"})  # any negative number: no limit
 _OWN_METADATA: Final = "_nats."  # keys that servers add
@@ -127,6 +134,11 @@ class ConsumerConfig:
 
     ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
     ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch.
+
+    ``ack_wait``, ``backoff``, ``idle_heartbeat``, ``inactive_threshold``, ``max_expires`` and ``priority_timeout`` are
+    seconds: a number or a timedelta may be given, ``Seconds`` is what they are then, which is a float. What was read is
+    written back to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is none,
+    negative, not finite, or longer than 292 years.
     """
 
     durable_name: str | None = None
@@ -136,9 +148,9 @@ class ConsumerConfig:
     opt_start_seq: int | None = None
     opt_start_time: int | None = None
     ack_policy: str | None = "explicit"
-    ack_wait: Nanoseconds | None = None
+    ack_wait: float | None = None
     max_deliver: int | None = None
-    backoff: list[Nanoseconds] | None = None
+    backoff: list[float] | None = None
     filter_subject: str | None = None
     filter_subjects: list[str] | None = None
     replay_policy: str | None = None
@@ -149,12 +161,12 @@ class ConsumerConfig:
     flow_control: bool | None = None
     headers_only: bool | None = None
     max_batch: int | None = None
-    max_expires: Nanoseconds | None = None
+    max_expires: float | None = None
     max_bytes: int | None = None
     deliver_subject: str | None = None
     deliver_group: str | None = None
-    idle_heartbeat: Nanoseconds | None = None
-    inactive_threshold: Nanoseconds | None = None
+    idle_heartbeat: float | None = None
+    inactive_threshold: float | None = None
     num_replicas: int | None = None
     mem_storage: bool | None = None
     direct: bool | None = None
@@ -162,8 +174,15 @@ class ConsumerConfig:
     pause_until: int | None = None
     priority_groups: list[str] | None = None
     priority_policy: str | None = None
-    priority_timeout: Nanoseconds | None = None
+    priority_timeout: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    if TYPE_CHECKING:  # the fields in this order; their types as they are read are narrower than what may be given
+
+        def __init__(self, **options: Unpack[ConsumerOptions]) -> None: ...
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, taken(name, value, _CONSUMER_CONFIG, _WRITERS) if name in _WRITERS else value)
 
     @property
     def consumer_name(self) -> str | None:
@@ -202,8 +221,11 @@ class ConsumerConfig:
         return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object: what is set, and what is unknown."""
-        return write_fields(self, _CONSUMER_CONFIG, self.extra)
+        """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
+
+        LocalProtocolError when ``backoff`` was changed to hold a duration that is none.
+        """
+        return write_fields(self, _CONSUMER_CONFIG, self.extra, _WRITERS)
 
 
 def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
@@ -213,30 +235,30 @@ def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
     that ``backoff`` replaces), the metadata that servers add, ``name`` (it is how a consumer is found) and
     ``pause_until`` (it passes). One subject is the same filter in either field; their order does not matter.
     """
+    asked, has = wanted.to_json(), found.to_json()
     different = [
         name
-        for name in [*_CONSUMER_CONFIG, *sorted(wanted.extra)]
-        if name not in ("name", "pause_until", "filter_subject", "filter_subjects") and _differs(name, wanted, found)
+        for name in asked
+        if name not in ("name", "pause_until", "filter_subject", "filter_subjects") and _differs(name, asked, has)
     ]
-    asked = [name for name in ("filter_subject", "filter_subjects") if getattr(wanted, name) is not None]
-    if asked and sorted(wanted.filters) != sorted(found.filters):
-        different.append(asked[0])
+    filters = [name for name in ("filter_subject", "filter_subjects") if name in asked]
+    if filters and sorted(wanted.filters) != sorted(found.filters):
+        different.append(filters[0])
     return different
 
 
-def _differs(name: str, wanted: ConsumerConfig, found: ConsumerConfig) -> bool:
-    if name in wanted.extra:
-        return bool(wanted.extra[name] != found.extra.get(name))
-    asked, has = getattr(wanted, name), getattr(found, name)
-    if asked is None or (name == "ack_wait" and wanted.backoff):
+def _differs(name: str, asked: Json, has: Json) -> bool:
+    """Whether a field of the JSON that is asked for is another one in what there is."""
+    value, other = asked[name], has.get(name)
+    if name == "ack_wait" and asked.get("backoff"):
         return False
     if name == "metadata":
-        asked, has = _user_metadata(asked), _user_metadata(has)
-    if type(asked) is int and not asked:
+        value, other = _user_metadata(value), _user_metadata(other)
+    if type(value) is int and not value:
         return False
-    if name in _UNLIMITED and asked < 0:
-        return bool(has is not None and has > 0)
-    return bool((asked or None) != (has or None))
+    if name in _UNLIMITED and value < 0:
+        return bool(other is not None and other > 0)
+    return bool((value or None) != (other or None))
 
 
 def _user_metadata(metadata: dict[str, str] | None) -> dict[str, str]:
@@ -248,12 +270,10 @@ def _option(name: str, value: Any) -> Any:
     reader = _CONSUMER_CONFIG.get(name)
     if reader is None:
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
+    if name in _WRITERS:
+        return taken(name, value, _CONSUMER_CONFIG, _WRITERS)
     if value is None:
         return None
-    if name in _DURATIONS:
-        return as_duration(value, name)
-    if name == "backoff":
-        return list_of(as_duration)(value, name)
     if name in _MOMENTS:
         return _written_moment(value, name)
     return reader(value, name)
@@ -335,12 +355,16 @@ _CONSUMER_INFO: Final[Mapping[str, Reader]] = {
     "num_redelivered": as_integer,
     "num_waiting": as_integer,
     "num_pending": as_count,
-    "cluster": as_record,
+    "cluster": cluster_of(as_seconds),
     "push_bound": as_flag,
     "paused": as_flag,
-    "pause_remaining": as_integer,
+    "pause_remaining": as_seconds,
     "ts": as_moment,
     "priority_groups": as_records,
+}
+_CONSUMER_INFO_WRITERS: Final[Mapping[str, Writer]] = {
+    "cluster": cluster_of(nanoseconds),
+    "pause_remaining": nanoseconds,
 }
 
 
@@ -350,7 +374,8 @@ class ConsumerInfo:
 
     ``delivered`` and ``ack_floor``: the last message delivered, and the last one below which all are acknowledged.
     ``num_pending``: messages still to be delivered for the first time. ``push_bound``: somebody subscribes to its
-    deliver subject. ``cluster`` is the server's object as it is.
+    deliver subject. ``pause_remaining``: for how long it is still paused, in seconds. ``cluster`` is the server's
+    object, but for ``active`` of a replica: how long ago it was heard of, in seconds.
     """
 
     stream_name: str
@@ -366,7 +391,7 @@ class ConsumerInfo:
     cluster: dict[str, Any] | None = None
     push_bound: bool | None = None
     paused: bool | None = None
-    pause_remaining: Nanoseconds | None = None
+    pause_remaining: float | None = None
     ts: int | None = None
     priority_groups: list[PriorityGroup] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -387,7 +412,7 @@ class ConsumerInfo:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
-        body = write_fields(self, _CONSUMER_INFO, self.extra)
+        body = write_fields(self, _CONSUMER_INFO, self.extra, _CONSUMER_INFO_WRITERS)
         if self.priority_groups is not None:
             body["priority_groups"] = [group.to_json() for group in self.priority_groups]
         return body | {
@@ -400,17 +425,18 @@ class ConsumerInfo:
 _CONSUMER_PAUSE: Final[Mapping[str, Reader]] = {
     "paused": as_flag,
     "pause_until": as_moment,
-    "pause_remaining": as_integer,
+    "pause_remaining": as_seconds,
 }
+_CONSUMER_PAUSE_WRITERS: Final[Mapping[str, Writer]] = {"pause_remaining": nanoseconds}
 
 
 @dataclass(slots=True)
 class ConsumerPause:
-    """The answer to a pause or resume: ``pause_until`` in ns since the epoch, ``pause_remaining`` as a duration."""
+    """The answer to a pause or resume: ``pause_until`` in ns since the epoch, ``pause_remaining`` in seconds."""
 
     paused: bool = False
     pause_until: int | None = None
-    pause_remaining: Nanoseconds | None = None
+    pause_remaining: float | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -420,4 +446,6 @@ class ConsumerPause:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object; not paused is Go's zero time, as servers write it."""
-        return {"paused": self.paused, "pause_until": NEVER} | write_fields(self, _CONSUMER_PAUSE, self.extra)
+        return {"paused": self.paused, "pause_until": NEVER} | write_fields(
+            self, _CONSUMER_PAUSE, self.extra, _CONSUMER_PAUSE_WRITERS
+        )

@@ -1,7 +1,8 @@
 """The types of fields in JSON documents: what configurations and infos of all kinds are read and written with.
 
 Rules: a reader checks one value and returns it, perhaps converted; known fields have the right type or the whole
-document is refused; unknown ones pass and are kept; null means unset. Nothing is changed in place.
+document is refused; unknown ones pass and are kept; null means unset. Nothing is changed in place. A field that does
+not look like its JSON has a writer as well, which takes what callers give.
 
 Not here: the documents themselves (``config``, ``consumer``), text to JSON (``bodies``).
 """
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads
-from jsproto.grammar.times import Nanoseconds, format_timestamp, nanoseconds, parse_timestamp
+from jsproto.grammar.times import Seconds, format_timestamp, parse_timestamp
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object, decoded."""
@@ -23,6 +24,11 @@ NEVER: Final = "0001-01-01T00:00:00Z"
 
 Reader: TypeAlias = Callable[[Any, str], Any]
 """Checks one value and returns it, perhaps converted; ValueError with the path when it has the wrong type."""
+
+Writer: TypeAlias = Reader
+"""The inverse of a reader: from what callers give to JSON. It may raise LocalProtocolError as well."""
+
+_NO_WRITERS: Final[Mapping[str, Writer]] = {}
 
 
 def _shown(value: Any) -> str:
@@ -142,22 +148,42 @@ def read_fields(document: bytes | Json, fields: Mapping[str, Reader], what: str)
     return known
 
 
-def write_fields(model: Any, fields: Mapping[str, Reader], extra: Json) -> dict[str, Any]:
-    """The fields that are set, in the order of the wire, then the unknown ones."""
+def write_fields(
+    model: Any, fields: Mapping[str, Reader], extra: Json, writers: Mapping[str, Writer] = _NO_WRITERS
+) -> dict[str, Any]:
+    """The fields that are set, in the order of the wire, then the unknown ones.
+
+    LocalProtocolError when a writer refuses what a caller put into a list or an object of the model.
+    """
     body: dict[str, Any] = {}
-    for name, reader in fields.items():
-        value = getattr(model, name)
-        if value is not None:
-            body[name] = format_timestamp(value) if reader is as_moment else value
+    try:
+        for name, reader in fields.items():
+            value = getattr(model, name)
+            if value is None:
+                continue
+            if reader is as_moment:
+                body[name] = format_timestamp(value)
+            else:
+                body[name] = writers[name](value, name) if name in writers else value
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from None
     return body | {name: value for name, value in extra.items() if name not in fields}
 
 
-def as_duration(value: Any, path: str) -> Nanoseconds:
-    """A duration as callers give it, in nanoseconds."""
+def taken(name: str, value: Any, fields: Mapping[str, Reader], writers: Mapping[str, Writer]) -> Any:
+    """What a caller gives for a field that has a writer, as it would be read back: a duration is ``Seconds``.
+
+    LocalProtocolError, with the name, when it has the wrong type or is out of range. None stays None.
+    """
     try:
-        return nanoseconds(value)
-    except LocalProtocolError as error:
-        raise ValueError(f"{path}: {error}") from None
+        return None if value is None else fields[name](writers[name](value, name), name)
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from None
+
+
+def as_seconds(value: Any, path: str) -> Seconds:
+    """A duration on the wire, which is nanoseconds. Its writer is ``times.nanoseconds``."""
+    return Seconds.from_nanoseconds(as_integer(value, path))
 
 
 def unknown_fields(value: Any, fields: Mapping[str, Reader]) -> dict[str, Any]:
@@ -185,3 +211,8 @@ def as_records(value: Any, path: str) -> list[dict[str, Any]]:
     """A list of objects of whatever fields."""
     records: list[dict[str, Any]] = list_of(as_record)(value, path)
     return records
+
+
+def cluster_of(active: Reader) -> Reader:
+    """Who has the replicas of a stream or consumer; ``active`` reads how long ago each was heard of."""
+    return record_of({"replicas": list_of(record_of({"active": active}))})

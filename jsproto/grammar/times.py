@@ -1,8 +1,9 @@
-"""Time on the wire: integer nanoseconds, exactly.
+"""Time: integer nanoseconds on the wire, exactly; durations are seconds wherever people read or write them.
 
-Rules: a time stamp is nanoseconds since the epoch, a duration nanoseconds. ``datetime`` has neither, so all arithmetic
-is on integers, in the proleptic Gregorian calendar without leap seconds (Go's), and conversion happens once, at the
-edge. Two forms are read: RFC 3339, which servers write, and that of the Direct Get draft (ADR-31),
+Rules: a time stamp is nanoseconds since the epoch. ``datetime`` has none, so all arithmetic is on integers, in the
+proleptic Gregorian calendar without leap seconds (Go's). A duration is converted once, at the edge. A float cannot hold
+every number of nanoseconds, so one that a server said is ``Seconds``, which remembers it. Two forms of time stamps are
+read: RFC 3339, which servers write, and that of the Direct Get draft (ADR-31),
 ``2022-08-06 00:29:27.587861324 +0000 UTC``.
 
 Not here: clocks. Nothing in the core knows what time it is.
@@ -11,17 +12,15 @@ Not here: clocks. Nothing in the core knows what time it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NewType, TypeAlias
+from typing import Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError
 
-Nanoseconds = NewType("Nanoseconds", int)
-"""A duration in nanoseconds, as JetStream's configurations have it."""
-
 Duration: TypeAlias = float | timedelta
-"""A duration as callers give it: seconds, or a timedelta."""
+"""A duration as callers give it: seconds (a float, an int, ``Seconds``), or a timedelta."""
 
 Instant: TypeAlias = "int | datetime"
 """A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
@@ -45,22 +44,50 @@ _STAMP: Final = re.compile(
 )
 
 
-def nanoseconds(duration: Duration) -> Nanoseconds:
-    """The duration in nanoseconds; a float is rounded once, to the nearest.
+class Seconds(float):
+    """A duration in seconds that came from nanoseconds, and knows them: a float, the nearest there is.
 
-    Never to 0, which servers read as "no limit". LocalProtocolError: it is neither of the two, is negative, not
-    finite, or more than MAX_DURATION.
+    It compares, computes and prints as the float. Wherever a duration is taken it stands for its ``nanoseconds``, so
+    what is read and written back is the same to the nanosecond.
     """
+
+    __slots__ = ("nanoseconds",)
+
+    nanoseconds: int
+
+    def __new__(cls, duration: Duration) -> Seconds:
+        """The duration to the nanosecond; LocalProtocolError as of ``nanoseconds``."""
+        return cls.from_nanoseconds(nanoseconds(duration))
+
+    @classmethod
+    def from_nanoseconds(cls, count: int) -> Seconds:
+        """The duration of so many nanoseconds, which a server may say as a negative number for "never"."""
+        made = float.__new__(cls, count / _SECOND)
+        made.nanoseconds = count
+        return made
+
+    def __reduce__(self) -> tuple[Callable[[int], Seconds], tuple[int]]:
+        return Seconds.from_nanoseconds, (self.nanoseconds,)
+
+
+def nanoseconds(duration: Duration, name: str = "a duration") -> int:
+    """The duration in nanoseconds; a float is rounded once, to the nearest. ``Seconds`` are exact.
+
+    Never to 0, which servers read as "no limit". LocalProtocolError, with the ``name`` of what it is for: it is neither
+    a number nor a timedelta, is negative, not finite, or more than MAX_DURATION.
+    """
+    if isinstance(duration, Seconds):
+        return duration.nanoseconds
     if isinstance(duration, timedelta):
         exact = (duration.days * _DAY + duration.seconds) * _SECOND + duration.microseconds * 1_000
     elif type(duration) is not bool and _is_finite(duration):
         numerator, denominator = duration.as_integer_ratio()
         exact = max((2 * numerator * _SECOND + denominator) // (2 * denominator), 1) if numerator > 0 else numerator
     else:
-        raise LocalProtocolError(f"a duration must be a number of seconds or a timedelta, not {duration!r:.100}")
+        raise LocalProtocolError(f"{name} must be a number of seconds or a timedelta, not {duration!r:.100}")
     if not 0 <= exact <= MAX_DURATION:
-        raise LocalProtocolError(f"a duration must be 0 to 292 years, not {duration!r:.100}")
-    return Nanoseconds(exact)
+        raise LocalProtocolError(f"{name} must be 0 seconds to 292 years")
+    return exact
 
 
 def seconds(duration: Duration) -> float:

@@ -125,7 +125,7 @@ class JetStreamApi(Conversation):
         accepted = accept(config, self._node)
         inlet = self.streams.get(config.name)
         if inlet is not None:
-            if inlet.stream.config != accepted:
+            if inlet.stream.config.to_json() != accepted.to_json():
                 raise _error(400, 10058, "stream name already in use with a different configuration")
             return inlet.stream, False
         self._check_subjects(accepted)

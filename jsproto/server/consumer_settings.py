@@ -22,17 +22,17 @@ from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
 
-ACK_WAIT: Final = 30_000_000_000
-INACTIVE_THRESHOLD: Final = 5_000_000_000
-"""How long a consumer without a durable name stays when nobody uses it, in nanoseconds."""
+ACK_WAIT: Final = 30.0
+INACTIVE_THRESHOLD: Final = 5.0
+"""How long a consumer without a durable name stays when nobody uses it, in seconds."""
 MAX_WAITING: Final = 512
 MAX_ACK_PENDING: Final = 1000
-PRIORITY_TIMEOUT: Final = 120_000_000_000
-"""How long a client stays pinned that asks for nothing, in nanoseconds."""
+PRIORITY_TIMEOUT: Final = 120.0
+"""How long a client stays pinned that asks for nothing, in seconds."""
 
-_MIN_HEARTBEAT: Final = 100_000_000
-_MIN_MAX_EXPIRES: Final = 1_000_000
-_FLOW_HEARTBEAT: Final = 1_000_000_000
+_MIN_HEARTBEAT: Final = 0.1
+_MIN_MAX_EXPIRES: Final = 0.001
+_FLOW_HEARTBEAT: Final = 1.0
 _POLICIES: Final = {
     "deliver_policy": ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
     "ack_policy": ("none", "all", "explicit", "flow_control"),
@@ -124,7 +124,7 @@ def _defaults(config: ConsumerConfig) -> dict[str, Any]:
     return changes
 
 
-def _positive(number: int | None) -> int | None:
+def _positive(number: float | None) -> float | None:
     return number if number is not None and number > 0 else None
 
 

@@ -22,7 +22,7 @@ from jsproto.grammar.bodies import loads
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
 from jsproto.grammar.headers import appended, first_value
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
-from jsproto.grammar.times import Nanoseconds
+from jsproto.grammar.times import Seconds, nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
 from jsproto.server import statuses
@@ -152,10 +152,10 @@ class Consumer(Conversation):
             priority_groups=self._priorities.states(),
         )  # fmt: skip
 
-    def pause_remaining(self, now: float) -> Nanoseconds | None:
-        """How long it is still paused; None when it is not."""
+    def pause_remaining(self, now: float) -> Seconds | None:
+        """How long it is still paused, in seconds; None when it is not."""
         left = (self.config.pause_until or 0) - self._node.timestamp(now)
-        return Nanoseconds(left) if self._pauses(now) else None
+        return Seconds.from_nanoseconds(left) if self._pauses(now) else None
 
     def wants(self, seq: int) -> bool:
         """Whether a message of the stream is still to be delivered or acknowledged."""
@@ -262,13 +262,13 @@ class Consumer(Conversation):
         return self._resumes_at() > now
 
     def _after_heartbeat(self, now: float) -> float | None:
-        return now + self.config.idle_heartbeat / _SECOND if self.config.idle_heartbeat else None
+        return now + self.config.idle_heartbeat if self.config.idle_heartbeat else None
 
     def _gone_at(self) -> float | None:
         """When it ends because nobody uses it."""
         if not self.config.inactive_threshold or self._is_active or len(self._requests):
             return None
-        return self._used_at + self.config.inactive_threshold / _SECOND
+        return self._used_at + self.config.inactive_threshold
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -466,8 +466,8 @@ class Consumer(Conversation):
         config = self.config
         if config.max_batch and request.batch > config.max_batch:
             return statuses.exceeded(MAX_BATCH, str(config.max_batch))
-        if config.max_expires and request.expires is not None and request.expires > now + config.max_expires / _SECOND:
-            return statuses.exceeded(MAX_EXPIRES, format_duration(config.max_expires))
+        if config.max_expires and request.expires is not None and request.expires > now + config.max_expires:
+            return statuses.exceeded(MAX_EXPIRES, format_duration(nanoseconds(config.max_expires)))
         if config.max_bytes and request.max_bytes > config.max_bytes:
             return statuses.exceeded(MAX_BYTES, str(config.max_bytes))
         return None

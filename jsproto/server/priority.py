@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 LEAST: Final = 9  # the last of the priorities
 _NONE: Final = LEAST + 1  # behind all that have one
-_SECOND: Final = 1_000_000_000
 
 
 class Turn(Enum):
@@ -143,4 +142,4 @@ class Priorities:
         return [PriorityGroup(self.config.priority_groups[0], self.pin, at)]
 
     def _keep(self, now: float) -> None:
-        self._until = now + (self.config.priority_timeout or 0) / _SECOND
+        self._until = now + (self.config.priority_timeout or 0)

@@ -12,11 +12,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from jsproto.server.stream import Stored
-
-_SECOND: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -29,18 +26,18 @@ class Outstanding:
 
 
 class Ledger:
-    """The outstanding messages, by stream sequence. ``ack_wait`` and ``backoff`` in nanoseconds; 0 waits for ever."""
+    """The outstanding messages, by stream sequence. ``ack_wait`` and ``backoff`` in seconds; 0 waits for ever."""
 
     __slots__ = ("_again", "_backoff", "_deliveries", "_max_deliver", "_pending", "_wait", "check_at")
 
-    def __init__(self, ack_wait: int, backoff: Sequence[int], max_deliver: int) -> None:
+    def __init__(self, ack_wait: float, backoff: Sequence[float], max_deliver: int) -> None:
         self.check_at: float | None = None
         self._pending: OrderedDict[int, Outstanding] = OrderedDict()
         self._again: OrderedDict[int, None] = OrderedDict()
         self._deliveries: dict[int, int] = {}
         self.change(ack_wait, backoff, max_deliver)
 
-    def change(self, ack_wait: int, backoff: Sequence[int], max_deliver: int) -> None:
+    def change(self, ack_wait: float, backoff: Sequence[float], max_deliver: int) -> None:
         """Other rules from the next delivery on."""
         self._wait = ack_wait
         self._backoff = tuple(backoff)
@@ -149,7 +146,7 @@ class Ledger:
     def _wait_for(self, seq: int, deliveries: int, now: float) -> None:
         wait = self._backoff[min(deliveries, len(self._backoff)) - 1] if self._backoff else self._wait
         if wait > 0:
-            self._pending[seq].due = now + wait / _SECOND
+            self._pending[seq].due = now + wait
             self._check_by(self._pending[seq].due)
         else:
             self._pending[seq].due = float("inf")

@@ -17,12 +17,11 @@ from typing import Any, Final
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.subjects import check_name
-from jsproto.grammar.times import Nanoseconds
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
 
-DUPLICATE_WINDOW: Final = Nanoseconds(120_000_000_000)
-"""How long message ids are remembered unless the stream says otherwise; never longer than messages are kept."""
+DUPLICATE_WINDOW: Final = 120.0
+"""For how many seconds message ids are remembered by default; never longer than messages are kept."""
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_age": 0,

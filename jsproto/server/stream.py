@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Protocol
 
 from jsproto._event import event
 from jsproto.errors import APIError
@@ -25,8 +25,6 @@ from jsproto.grammar.subjects import matches
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
 from jsproto.server.settings import accept, change
-
-_SECOND: Final = 1_000_000_000
 
 
 @event
@@ -323,7 +321,7 @@ class Stream:
         oldest = self._messages.get(self.first_seq)
         if oldest is None or not self.config.max_age:
             return None
-        return oldest.arrived + self.config.max_age / _SECOND
+        return oldest.arrived + self.config.max_age
 
     def expire(self, now: float) -> None:
         """Discard what is too old; ``now`` is also the time of what is removed after this."""
@@ -335,7 +333,7 @@ class Stream:
 
     def duplicate_of(self, msg_id: bytes, now: float) -> int | None:
         """The sequence of the message that had this id within the window; None when there is none."""
-        window = (self.config.duplicate_window or 0) / _SECOND
+        window = self.config.duplicate_window or 0
         while self._ids_in_order and self._ids_in_order[0][1] + window <= now:
             old, when = self._ids_in_order.popleft()
             if old in self._ids and self._ids[old][1] == when:

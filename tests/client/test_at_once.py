@@ -82,7 +82,7 @@ limits = st.sampled_from([{}, {}, {"pending_msgs_limit": 7}, {"pending_bytes_lim
 @given(lots, limits, st.booleans(), st.data())
 def test_in_order(lots: list[Any], limits: dict[str, Any], restating: bool, data: st.DataObject) -> None:
     def begin() -> tuple[Harness, Any, list[bytes]]:
-        policy = "last_per_subject" if restating else None
+        policy: Any = "last_per_subject" if restating else None
         reading = Reading(ConsumerConfig(filter_subject="s.a", deliver_policy=policy), **limits)
         deliver = reading.config["deliver_subject"]
         frames = frames_of(lots, reading.config["name"], reading.h.sid(deliver), deliver.encode())

@@ -18,7 +18,7 @@ class Pinned(Pulling):
 
     def __init__(self) -> None:
         config: dict[str, Any] = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
-        super().__init__(priority=Priority("g"), priority_timeout=40_000_000_000, **config)
+        super().__init__(priority=Priority("g"), priority_timeout=40, **config)
 
     def pinned(self, pin: bytes, *payloads: bytes) -> None:
         self.messages(*payloads, header=b"NATS/1.0\r\nNats-Pin-Id: %b\r\n\r\n" % pin)
@@ -133,7 +133,7 @@ def test_where_nobody_is_pinned_a_message_that_says_a_pin_was_published_so(polic
 
 def test_how_long_a_request_may_wait() -> None:
     overflow = {"priority_policy": "overflow", "priority_groups": ["g"], "priority_timeout": 5}
-    for config, expires in (({}, 60), ({"max_expires": 50_000_000_000}, 50), (overflow, 60)):
+    for config, expires in (({}, 60), ({"max_expires": 50}, 50), (overflow, 60)):
         pulling = Pulling(priority=Priority("g" if config is overflow else None), **config)
         pulling.consumer.start(now=pulling.now, expires=60)
         assert pulling.request()["expires"] == expires * 1_000_000_000

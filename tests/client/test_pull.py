@@ -659,7 +659,7 @@ def test_a_message_that_needs_all_the_room() -> None:
 
 
 def test_a_stream_of_messages_keeps_to_the_limits_of_its_consumer() -> None:
-    limits = {"max_batch": 7, "max_expires": 4_000_000_000, "max_bytes": 900}
+    limits = {"max_batch": 7, "max_expires": 4, "max_bytes": 900}
     _, request = streaming(max_msgs=10, config=limits)
     assert (request["batch"], request["expires"], request["idle_heartbeat"]) == (7, 4_000_000_000, 2_000_000_000)
     _, request = streaming(max_bytes=2_000, config=limits)

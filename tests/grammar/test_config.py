@@ -77,9 +77,9 @@ def test_an_answer_is_read_and_written_again(answer: dict[str, Any]) -> None:
 
 def test_a_rich_stream() -> None:
     config = StreamInfo.from_json(stream("RICH")).config
-    assert config.max_age == 3_600_000_000_000
-    assert config.subject_delete_marker_ttl == 2_000_000_000
-    assert config.consumer_limits == {"inactive_threshold": 5_000_000_000, "max_ack_pending": 100}
+    assert config.max_age == 3_600
+    assert config.subject_delete_marker_ttl == 2
+    assert config.consumer_limits == {"inactive_threshold": 5, "max_ack_pending": 100}
     assert config.republish == {"src": "poor.>", "dest": "again.>", "headers_only": True}
     assert config.sources is not None
     assert config.sources[1]["external"] == {"api": "$JS.far.API", "deliver": "deliver.far"}
@@ -205,12 +205,12 @@ def test_an_update_changes_what_is_named() -> None:
         ({"first_seq": -1}, "first_seq must be an unsigned integer"),
         ({"first_seq": 2**64}, "first_seq must be an unsigned integer"),
         ({"allow_batched": 1}, "allow_batched must be true or false, not 1"),
-        ({"max_age": -1}, "max_age: a duration must be"),
-        ({"max_age": float("nan")}, "max_age: a duration must be"),
-        ({"max_age": float("inf")}, "max_age: a duration must be"),
-        ({"max_age": "1h"}, "max_age: a duration must be"),
-        ({"max_age": timedelta(days=200_000)}, "max_age: a duration must be"),
-        ({"consumer_limits": {"inactive_threshold": "1s"}}, "consumer_limits.inactive_threshold: a duration"),
+        ({"max_age": -1}, "max_age must be 0 seconds to 292 years"),
+        ({"max_age": float("nan")}, "max_age must be a number of seconds or a timedelta"),
+        ({"max_age": float("inf")}, "max_age must be a number of seconds or a timedelta"),
+        ({"max_age": "1h"}, "max_age must be a number of seconds or a timedelta"),
+        ({"max_age": timedelta(days=200_000)}, "max_age must be 0 seconds to"),
+        ({"consumer_limits": {"inactive_threshold": "1s"}}, "consumer_limits.inactive_threshold must be a number of"),
         ({"consumer_limits": 5}, "consumer_limits must be an object, not 5"),
         ({"placement": []}, "placement must be an object, not list"),
         ({"placement": {"tags": "a"}}, "placement.tags must be a list"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
@@ -11,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.times import MAX_DURATION, format_timestamp, instant, nanoseconds, parse_timestamp
+from jsproto.grammar.times import MAX_DURATION, Seconds, format_timestamp, instant, nanoseconds, parse_timestamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
@@ -233,5 +236,27 @@ def test_what_is_no_duration(duration: Any) -> None:
     "duration", [-1, -1e-12, timedelta(microseconds=-1), 1e300, 10**400, 9_223_372_037, timedelta.max]
 )
 def test_durations_out_of_range(duration: float | timedelta) -> None:
-    with pytest.raises(LocalProtocolError, match="0 to 292 years"):
+    with pytest.raises(LocalProtocolError, match="0 seconds to 292 years"):
         nanoseconds(duration)
+
+
+def test_seconds_are_a_float_that_knows_its_nanoseconds() -> None:
+    longest = Seconds.from_nanoseconds(MAX_DURATION)
+    assert longest == 9_223_372_036.854775807
+    assert (nanoseconds(longest), longest.nanoseconds) == (MAX_DURATION, MAX_DURATION)
+    assert (repr(Seconds(1.5)), f"{Seconds(90):g}", json.dumps(Seconds(1))) == ("1.5", "90", "1.0")
+    assert type(Seconds(1) * 2) is float
+    assert Seconds(1) in {1.0}
+    assert Seconds(timedelta(minutes=1)).nanoseconds == 60 * 10**9
+    assert Seconds(longest).nanoseconds == MAX_DURATION
+    for same in (copy.copy(longest), copy.deepcopy(longest), pickle.loads(pickle.dumps(longest))):
+        assert (type(same), same.nanoseconds) == (Seconds, MAX_DURATION)
+    with pytest.raises(LocalProtocolError, match="a duration must be 0"):
+        Seconds(-1)
+
+
+@given(st.integers(-(2**63), MAX_DURATION))
+def test_what_came_from_nanoseconds_goes_back_to_them(count: int) -> None:
+    seconds = Seconds.from_nanoseconds(count)
+    assert nanoseconds(seconds) == count
+    assert seconds == count / 10**9

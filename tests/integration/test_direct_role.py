@@ -85,7 +85,7 @@ class Role:
 class Both:
     """A real server and the role, with the same messages in stream DG."""
 
-    def __init__(self, real: Real, release: str, storage: str, chance: random.Random) -> None:
+    def __init__(self, real: Real, release: str, storage: Any, chance: random.Random) -> None:
         major, minor, patch = map(int, release.split("."))
         self.real = real
         self.role = Role((major, minor, patch))

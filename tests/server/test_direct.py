@@ -223,7 +223,7 @@ def test_a_batch_has_an_end_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_too_old_is_not_read() -> None:
     reader = Reader()
-    reader.make(max_age=2 * SECOND)
+    reader.make(max_age=2)
     reader.store("s.a")
     reader.now = 1.5
     assert reader.last() == 1

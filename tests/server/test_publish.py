@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import APIError
-from jsproto.grammar.times import Nanoseconds
 from jsproto.server.node import Node
 from tests.server.harness import Inlet, config
 
@@ -109,7 +108,7 @@ def test_a_new_leader_has_no_atomic_batches() -> None:
 
 
 def test_a_stream_that_is_deleted_has_no_batches() -> None:
-    inlet = Inlet(node=Node(b"t", epoch=Nanoseconds(5)))
+    inlet = Inlet(node=Node(b"t", epoch=5))
     inlet.publish(headers=MEMBER)
     inlet.publish(reply="in.b.10.ok.1.0.$FI")
     inlet.inlet.close(inlet.now)

@@ -121,7 +121,7 @@ def test_an_older_value_is_read_though_the_leader_has_forgotten_it() -> None:
 
 
 def test_what_is_deleted_purged_or_too_old_goes_from_the_copies_too() -> None:
-    reader = replicated(max_age=10_000_000_000)
+    reader = replicated(max_age=10)
     (one, other) = reader.server.replicas("S")
     for _ in range(4):
         reader.store("s.a")

@@ -8,7 +8,6 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
-from jsproto.grammar.times import Nanoseconds
 from jsproto.server.node import Node
 from jsproto.server.settings import DUPLICATE_WINDOW, accept, change
 
@@ -28,9 +27,9 @@ def test_a_stream_without_subjects_listens_to_its_name() -> None:
 
 def test_ids_are_not_remembered_longer_than_messages() -> None:
     assert accepted().duplicate_window == DUPLICATE_WINDOW
-    assert accepted(duplicate_window=Nanoseconds(0)).duplicate_window == DUPLICATE_WINDOW
-    assert accepted(duplicate_window=Nanoseconds(7)).duplicate_window == 7
-    assert accepted(max_age=Nanoseconds(1_000)).duplicate_window == 1_000
+    assert accepted(duplicate_window=0).duplicate_window == DUPLICATE_WINDOW
+    assert accepted(duplicate_window=7).duplicate_window == 7
+    assert accepted(max_age=1).duplicate_window == 1
 
 
 def test_what_is_false_or_nothing_is_said_as_servers_say_it() -> None:
@@ -84,7 +83,7 @@ def test_the_persist_mode_stays() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, "", "default", "async"])
-def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode: str | None) -> None:
+def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode: Any) -> None:
     for old, can_change in ((accepted(persist_mode="async"), mode == "async"), (accepted(), mode != "async")):
         if can_change:
             assert change(old, StreamConfig("S", persist_mode=mode), NODE).persist_mode == old.persist_mode

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from jsproto.api_errors import StreamStoreFailedError
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import encode_headers
-from jsproto.grammar.times import Nanoseconds
 from jsproto.server.node import Node
 from jsproto.server.stream import Publication, Stream
 
@@ -172,7 +171,7 @@ def test_a_full_subject_refuses_what_is_new() -> None:
 
 
 def test_messages_grow_old() -> None:
-    store = stream(max_age=Nanoseconds(SECOND // 10))
+    store = stream(max_age=0.1)
     store.append(message(), 10.0)
     store.append(message(), 10.05)
     assert store.deadline() == 10.1
@@ -185,7 +184,7 @@ def test_messages_grow_old() -> None:
 
 
 def test_ids_are_remembered_for_a_while() -> None:
-    store = stream(duplicate_window=Nanoseconds(10 * SECOND))
+    store = stream(duplicate_window=10)
     store.append(message(Nats_Msg_Id="one"), 1.0)
     assert store.last_msg_id == b"one"
     store.append(message(), 2.0)
