@@ -39,6 +39,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import Seconds
 from jsproto.outbox import Conversation, Outbox, RowConversation
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg, Row
@@ -74,6 +75,7 @@ __all__ = [
     "RemoteProtocolError",
     "Row",
     "RowConversation",
+    "Seconds",
     "ServerInfo",
     "Session",
     "SessionToken",

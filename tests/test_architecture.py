@@ -77,8 +77,9 @@ PUBLIC: Final = {
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
     "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
     "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Row",
-    "RowConversation", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo",
-    "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events", "parse_jsack",
+    "RowConversation", "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
+    "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
+    "parse_jsack",
 }  # fmt: skip
 
 

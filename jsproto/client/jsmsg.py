@@ -230,7 +230,8 @@ class Acker(Conversation, Generic[D]):
 
 def nak(delay: Duration | None = None) -> bytes:
     """The payload that asks for another delivery. LocalProtocolError for a delay that is none."""
-    return NAK if delay is None or not delay else b'-NAK {"delay":%d}' % nanoseconds(delay)
+    wait = 0 if delay is None else nanoseconds(delay, "delay")
+    return b'-NAK {"delay":%d}' % wait if wait else NAK
 
 
 def term(reason: str | None = None) -> bytes:

@@ -99,7 +99,7 @@ class ConnectKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """What ``connect()`` was asked for. Times are seconds (``connect()`` takes a timedelta as well), sizes bytes.
+    """What ``connect()`` was asked for. Times are seconds (given as a number or a timedelta), sizes bytes.
 
     ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
     its own goes first. So does ``signature_cb``, which signs the nonce of a server that sends one, together with the
@@ -146,6 +146,8 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         if not self.servers:
             raise LocalProtocolError("no server to connect to")
+        for name in _TIMES:
+            object.__setattr__(self, name, seconds(getattr(self, name)))
         for kinds, described, names in _KINDS:
             for name in names:
                 value = getattr(self, name)
@@ -194,7 +196,6 @@ def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpa
     if unknown:
         raise LocalProtocolError(f"unknown connect option: {', '.join(sorted(unknown))}")
     values: dict[str, Any] = dict(keywords)
-    values.update((name, seconds(values[name])) for name in _TIMES & values.keys())
     return ConnectOptions(tuple(parse_address(url.strip()) for url in given), **values)
 
 

@@ -54,7 +54,7 @@ from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.grammar.times import nanoseconds
+from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 from jsproto.outbox import Outbox
 from jsproto.rules.status import CONTROL, ConsumerStatus, Meaning, read_status
 from jsproto.ticket import Ticket
@@ -225,7 +225,7 @@ class PullConsumer(Drainable, Generic[D]):
         The ticket fails with what the server says (``errors.ConflictError`` and kin, BadPullError, NoRespondersError),
         ConsumerSilentError, TimeoutError (no answer at all), or why the link ended, if nothing has come.
         """
-        if not 0 < expires < float("inf"):
+        if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a fetch must expire after some seconds, not {expires!r}")
         beat = (DEFAULT_HEARTBEAT if expires >= HEARTBEAT_FROM else 0.0) if heartbeat is None else heartbeat
         if not 0 <= beat <= expires / 2:

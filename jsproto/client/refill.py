@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.times import nanoseconds
+from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 
 RETRY_FIRST: Final = 0.05  # seconds until a refused request is sent again, doubled each time
 RETRY_MOST: Final = 1.0
@@ -59,7 +59,7 @@ class Refill:
         if most < 1 or not 0 <= wanted < most:
             raise LocalProtocolError(f"the buffer must hold 1 or more, and its threshold be below: {most}, {wanted}")
         expires = min(expires, limits.expires)
-        if not 0 < expires < float("inf"):
+        if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a request must expire after some seconds, not {expires!r}")
         beat = min(DEFAULT_HEARTBEAT, expires / 2) if heartbeat is None else heartbeat
         if not 0 <= beat <= expires / 2:

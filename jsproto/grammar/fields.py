@@ -156,17 +156,12 @@ def write_fields(
     LocalProtocolError when a writer refuses what a caller put into a list or an object of the model.
     """
     body: dict[str, Any] = {}
-    try:
-        for name, reader in fields.items():
-            value = getattr(model, name)
-            if value is None:
-                continue
-            if reader is as_moment:
-                body[name] = format_timestamp(value)
-            else:
-                body[name] = writers[name](value, name) if name in writers else value
-    except ValueError as error:
-        raise LocalProtocolError(str(error)) from None
+    for name, reader in fields.items():
+        value = getattr(model, name)
+        if value is not None and name in writers:
+            body[name] = writers[name](value, name)
+        elif value is not None:
+            body[name] = format_timestamp(value) if reader is as_moment else value
     return body | {name: value for name, value in extra.items() if name not in fields}
 
 

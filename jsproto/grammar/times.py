@@ -31,6 +31,9 @@ Point: TypeAlias = "int | datetime"
 MAX_DURATION: Final = 2**63 - 1
 """The longest duration of a server, in nanoseconds (Go's ``time.Duration``): 292 years."""
 
+MAX_SECONDS: Final = MAX_DURATION // 10**9
+"""The same in seconds."""
+
 _POINT: Final = ord(".")
 _Z: Final = ord("Z")
 _UNITS: Final[tuple[int, ...]] = tuple(10 ** (9 - digits) for digits in range(10))  # ns in a fraction of so many digits

@@ -30,6 +30,7 @@ from tests.client.pulling import Pulling
         (lambda message: message.ack(), b"+ACK"),
         (lambda message: message.nak(), b"-NAK"),
         (lambda message: message.nak(0), b"-NAK"),
+        (lambda message: message.nak(timedelta(0)), b"-NAK"),
         (lambda message: message.nak(1.5), b'-NAK {"delay":1500000000}'),
         (lambda message: message.nak(timedelta(milliseconds=1)), b'-NAK {"delay":1000000}'),
         (lambda message: message.term(), b"+TERM"),
@@ -75,11 +76,11 @@ def test_progress_is_not_terminal() -> None:
     assert [payload for _, payload in pulling.acks()] == [b"+WPI", b"+WPI", b"+ACK"]
 
 
-@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), "1"])
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), 1e10, "1", "", True, False, [], timedelta(-1)])
 def test_delays_that_are_none(delay: Any) -> None:
     pulling = Pulling()
     (message,) = pulling.some()
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LocalProtocolError, match="delay must be"):
         message.nak(delay)
     assert not message.settled
     assert pulling.acks() == []

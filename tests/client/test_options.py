@@ -101,6 +101,9 @@ def test_times_are_seconds_or_timedelta() -> None:
     assert (options.connect_timeout, options.timeout, options.linger, options.ping_interval) == (2.5, 3, 0.0, 60.0)
     with pytest.raises(LocalProtocolError, match="timeout must be greater than 0"):
         connect_options("h", timeout=timedelta(seconds=-1))
+    assert ConnectOptions(options.servers, timeout=timedelta(seconds=3), linger=0.5).timeout == 3.0  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError, match="timeout must be a number of seconds or a timedelta, not bool"):
+        connect_options("h", timeout=True)
 
 
 @given(st.text("abcXYZ0189", min_size=1), st.text("abcXYZ0189", min_size=1))

@@ -505,6 +505,7 @@ def test_messages_nobody_asked_for_are_bounded() -> None:
         lambda pulling: pulling.fetch(0),
         lambda pulling: pulling.fetch(1, expires=0),
         lambda pulling: pulling.fetch(1, expires=float("inf")),
+        lambda pulling: pulling.fetch(1, expires=1e10),
         lambda pulling: pulling.fetch(1, expires=float("nan")),
         lambda pulling: pulling.fetch(1, max_bytes=0),
         lambda pulling: pulling.fetch(1, heartbeat=3),
@@ -516,6 +517,7 @@ def test_messages_nobody_asked_for_are_bounded() -> None:
         lambda pulling: pulling.consumer.start(now=0, max_msgs=5, threshold=5),
         lambda pulling: pulling.consumer.start(now=0, max_msgs=5, threshold=-1),
         lambda pulling: pulling.consumer.start(now=0, expires=0),
+        lambda pulling: pulling.consumer.start(now=0, expires=1e10),
         lambda pulling: pulling.consumer.start(now=0, expires=4, heartbeat=3),
         lambda pulling: pulling.js.pull_consumer(pulling.info_of_consumer, JSMsg, heartbeats_missed=0),
     ],
@@ -526,6 +528,18 @@ def test_what_cannot_be_asked_for(ask: Any) -> None:
         ask(pulling)
     assert pulling.requests() == []
     assert pulling.consumer.under_way == 0
+    assert pulling.consumer.start(now=pulling.now) == 1  # it has not begun
+
+
+def test_what_lasts_too_long_is_refused_without_a_link_too() -> None:
+    pulling = Pulling()
+    pulling.lose()
+    with pytest.raises(LocalProtocolError, match="must expire"):
+        pulling.fetch(1, expires=1e10)
+    with pytest.raises(LocalProtocolError, match="must expire"):
+        pulling.consumer.start(now=pulling.now, expires=1e10)
+    pulling.connect()
+    assert pulling.requests() == []
 
 
 def test_the_limits_of_a_buffer() -> None:

@@ -57,7 +57,7 @@ def test_timeouts() -> None:
     assert seconds(0) == 0
     assert seconds(2.5) == 2.5
     assert seconds(timedelta(milliseconds=1500)) == 1.5
-    for bad in (-1, float("nan"), timedelta(seconds=-1)):
+    for bad in (-1, float("nan"), timedelta(seconds=-1), True):
         with pytest.raises(LocalProtocolError, match="timeout"):
             seconds(bad)
 

@@ -78,7 +78,7 @@ def test_names_count_in_any_case() -> None:
 def test_the_connection() -> None:
     connecting = reading(
         **{
-            "nats.user": "u", "nats.password": "geheim", "nats.connectTimeout": "0.5", "nats.jsDomain": "hub",
+            "nats.user": "u", "nats.password": "geheim", "nats.connectTimeout": "500ms", "nats.jsDomain": "hub",
             "requestTimeout": "7", "servers": "nats://x:geheim@a:1,b",
         }
     ).connecting  # fmt: skip
@@ -120,6 +120,7 @@ def test_the_connection() -> None:
         ({"fetch.numRetries": "-1"}, "option fetch.numRetries cannot be '-1': a number from 0 on"),
         ({"maxTriggerDelay": "2 fortnights"}, "option maxTriggerDelay cannot be '2 fortnights': seconds, or such as"),
         ({"requestTimeout": "0"}, "option requestTimeout cannot be '0'"),
+        ({"nats.connectTimeout": "soon"}, "option nats.connectTimeout cannot be 'soon': seconds, or such as 500ms"),
         ({"failOnDataLoss": "perhaps"}, "option failOnDataLoss cannot be 'perhaps': true or false"),
         ({"nats.jsDomain": "a", "nats.apiPrefix": "b"}, "exclude each other"),
         ({"nats.colour": "red"}, "there is no option 'nats.colour' for the connection"),

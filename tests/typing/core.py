@@ -5,11 +5,13 @@ A line that must be an error carries an ignore with its code: mypy complains whe
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import assert_type
 
 from jsproto import (
     APIError,
     BatchAbandoned,
+    ConsumerConfig,
     DirectBatch,
     Error,
     FastPublisher,
@@ -18,6 +20,7 @@ from jsproto import (
     LastMessages,
     Msg,
     PubAck,
+    Seconds,
     ServerInfo,
     Session,
     Snapshot,
@@ -53,6 +56,16 @@ def tickets(js: JetStream, now: float) -> None:
     assert_type(js.publish("a", b"", now=now), Ticket[PubAck])
     js.publish("a", "text", now=now)  # type: ignore[arg-type]
     js.publish("a", b"")  # type: ignore[call-arg]
+
+
+def durations(info: StreamInfo, asked: ConsumerConfig) -> None:
+    """Seconds are read; a number of them or a timedelta is given."""
+    assert_type(info.config.max_age, float | None)
+    assert_type(asked.backoff, list[float] | None)
+    StreamConfig("S", max_age=timedelta(hours=1), consumer_limits=info.config.consumer_limits)
+    StreamConfig("S", consumer_limits={"inactive_threshold": timedelta(hours=1)}, duplicate_window=5)
+    ConsumerConfig(ack_wait=30, backoff=[1, 2.5, timedelta(seconds=5)], idle_heartbeat=Seconds.from_nanoseconds(5))
+    StreamConfig("S", max_age="1h")  # type: ignore[arg-type]
 
 
 def batches(js: JetStream, now: float) -> None:

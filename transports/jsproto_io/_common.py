@@ -83,7 +83,7 @@ def seconds(timeout: Timeout | None, name: str = "timeout") -> float | None:
     if timeout is None:
         return None
     value: object = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if not isinstance(value, int | float) or not value >= 0:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
         raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not {timeout!r:.100}")
     return value
 

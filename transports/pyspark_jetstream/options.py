@@ -200,7 +200,7 @@ class _Given:
                 raise OptionError(f"options nats.{option} and nats.{option}.content exclude each other")
             keywords[keyword] = content_of(name, value) if option in FILES else value
         if "connect_timeout" in keywords:
-            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", float, 2.0, "a number of seconds")
+            keywords["connect_timeout"] = self.parsed("nats.connectTimeout", _seconds, 2.0, _SECONDS)
         for name, keyword in (("nats.tls", "tls"), ("nats.tls.handshakeFirst", "tls_handshake_first")):
             if keyword in keywords and self.text(name) is None:
                 del keywords[keyword]
