@@ -357,9 +357,7 @@ def _option(name: str, value: Any) -> Any:
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _STREAM_CONFIG, _WRITERS)
-    if value is None:
-        return None
-    return reader(value, name)
+    return None if value is None else reader(value, name)
 
 
 _STREAM_STATE: Final[Mapping[str, Reader]] = {

@@ -74,13 +74,23 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "priority_policy": as_text,
     "priority_timeout": as_seconds,
 }
+
+
+def _as_stamp(value: Any, path: str) -> str:
+    """A moment as callers give it; the writer for ``as_moment``."""
+    if type(value) is not int:
+        raise ValueError(f"{path} must be nanoseconds since the epoch, not {value!r:.100}")
+    return format_timestamp(value)
+
+
 _WRITERS: Final[Mapping[str, Writer]] = {
     **dict.fromkeys(
         ("ack_wait", "max_expires", "idle_heartbeat", "inactive_threshold", "priority_timeout"), nanoseconds
     ),
     "backoff": list_of(nanoseconds),
+    "opt_start_time": _as_stamp,
+    "pause_until": _as_stamp,
 }
-_MOMENTS: Final = frozenset({"opt_start_time", "pause_until"})
 _UNLIMITED: Final = frozenset({"max_ack_pending", "max_deliver"})  # any negative number: no limit
 _OWN_METADATA: Final = "_nats."  # keys that servers add
 
@@ -272,18 +282,7 @@ def _option(name: str, value: Any) -> Any:
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _CONSUMER_CONFIG, _WRITERS)
-    if value is None:
-        return None
-    if name in _MOMENTS:
-        return _written_moment(value, name)
-    return reader(value, name)
-
-
-def _written_moment(value: Any, name: str) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{name} must be nanoseconds since the epoch, not {value!r:.100}")
-    format_timestamp(value)  # raises LocalProtocolError when it cannot be written
-    return value
+    return None if value is None else reader(value, name)
 
 
 # -- what servers say --------------------------------------------------------------------------------------------------

@@ -173,6 +173,16 @@ def test_options_that_are_none(option: Any, text: str) -> None:
         ConsumerConfig.from_options(**option)
 
 
+@pytest.mark.parametrize("name", ["opt_start_time", "pause_until"])
+def test_a_moment_is_nanoseconds_since_the_epoch(name: str) -> None:
+    moment: Any = {name: 1_700_000_000_000_000_001}
+    assert ConsumerConfig(**moment).to_json()[name] == "2023-11-14T22:13:20.000000001Z"
+    for bad in (1.5, "2023-11-14T22:13:20Z", timedelta(1), True):
+        wrong: Any = {name: bad}
+        with pytest.raises(LocalProtocolError, match=f"{name} must be nanoseconds"):
+            ConsumerConfig(**wrong)
+
+
 def test_an_option_is_unset_by_none() -> None:
     config = ConsumerConfig.from_options(**FULL).updated(ack_wait=None, backoff=None, extra={"newer": 2})
     assert config.ack_wait is None
