@@ -9,15 +9,18 @@ Rules
  * Acknowledgements are cumulative and never move backwards. What cannot be true (more than was sent, an older one, no
    rate, another batch) is told as an event and changes nothing: anybody may publish to an inbox.
  * Gap mode ``fail``: the first gap or refused message ends the sending; the terminal acknowledgement, asked for with a
-   commit that stores nothing, says how much was stored. Gap mode ``ok``: losses are events and the batch goes on.
+   commit that stores nothing, says how much was stored.
+ * Gap mode ``ok``: losses and refusals are events and the batch goes on. Servers acknowledge neither before they store
+   something again (server fact, section 2), so each of them makes room for another message.
  * A silent batch is forgotten by the server without a word (server fact, section 2), so a quiet one is pinged, and
    one that could not be pinged in time is refused instead of being trusted.
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
    stored, or abandoned.
-
  * A new leader, or a new link, may have missed messages. Gap mode ``ok`` asks with a ping and goes on; gap mode
    ``fail`` ends with the link, because what was under way on it is unknown, and goes on under a new leader that missed
    nothing.
+ * A lost link takes refusals with it. The answer to the ping on the new one says that everything before it arrived, so
+   none of it is waited for any more. Without a new link in time the batch ends, as without an answer.
    No message is ever sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored
    is kept, bounded by the window, and offered as ``unacknowledged`` for another batch.
 
@@ -101,8 +104,8 @@ class FastPublisher(Conversation):
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_is_linked", "_kept", "_limit", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
-        "_sent_at", "_sid", "_subject", "_terminal", "_timers", "_window",
+        "_inbox", "_kept", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_resumption", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -159,7 +162,9 @@ class FastPublisher(Conversation):
         self._cause: Error | None = None
         self._terminal: PubAck | None = None
         self._ends_with_eob = False
-        self._is_linked = True
+        self._link_error: Error | None = None  # why there is no link; None while there is one
+        self._resumption: bytes | None = None  # where the answer to the ping that was sent first on a new link comes
+        self._settled = 0  # messages refused or reported lost since they were taken out of what is kept
         # What was published and is not acknowledged: the last sequence of each run, and the run. Runs cost nothing.
         self._kept: deque[tuple[int, Sequence[Message]]] = deque()
 
@@ -186,7 +191,8 @@ class FastPublisher(Conversation):
     def unacknowledged(self) -> list[Message]:
         """The published messages that are not known to be stored, in order: what another batch would begin with.
 
-        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
+        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream. Gap
+        mode ``ok``: without those that were told as refused or lost while the batch was open.
         """
         known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
         return [message for _, message in self._kept_from(known + 1)]
@@ -344,6 +350,9 @@ class FastPublisher(Conversation):
         if self.phase in ENDED:
             self._ignore(message, "the batch has ended")
             return
+        if self.phase is FastPhase.IDLE:  # the first message was refused here, behind the subscription
+            self._ignore(message, "nothing was published")
+            return
         if is_no_responders(message):
             self._receive_no_responders(message, now)
             return
@@ -403,28 +412,31 @@ class FastPublisher(Conversation):
             self._fail(self._refused(sequence, violation))
 
     def link_lost(self, error: Error, now: float) -> None:
-        """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here."""
+        """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here.
+
+        It waits for ``ack_timeout`` seconds, but not after the server has forgotten the batch; then it ends all the same.
+        """
         if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return
         opened = self.phase is not FastPhase.STARTING and self._commit_sequence != 1
         if self._gap == "ok" and self._outbox.closed_error is None and opened:
-            self._is_linked = False
+            self._link_error = error
             self._limit = 0
             self._timers.clear()
+            self._timers.set(Timer.BATCH_STALLED, min(now + self._ack_timeout, self._sent_at + self._idle_limit))
             self._outbox.rearm(self)
         else:
-            lost = BatchLostError(f"the connection was lost: {error}", **self._facts())
-            lost.__cause__ = error
-            self._fail(lost)
+            self._lose(error)
 
     def link_restored(self, now: float) -> None:
         """A new link carries the inbox again: ask where the server stands."""
-        if self._is_linked or self.phase in ENDED:
+        if self._link_error is None or self.phase in ENDED:
             return
-        self._is_linked = True
         if now - self._sent_at >= self._idle_limit:
             self._expire(now)
             return
+        self._link_error = None
+        self._resumption = b"%b%d.%d.$FI" % (self._reply, self.sequence, FastOp.PING)
         self._send_ping(now)
         if self.phase is FastPhase.OPEN:
             self._timers.set(Timer.BATCH_IDLE, now + self._idle_limit / 2)
@@ -469,7 +481,7 @@ class FastPublisher(Conversation):
         as a lost message, while a second one is either the first to arrive or finds no batch any more. A commit that is
         the only message opens no batch: a ping would be told so, or open one (2.14.0 to 2.15.0), and prove nothing.
         """
-        if self._commit_sequence == 1:
+        if self._commit_sequence == 1 or self._link_error is not None:
             return
         highest = max(self.sequence, self._commit_sequence)
         operation = FastOp.COMMIT_EOB if self._ends_with_eob else FastOp.PING
@@ -487,6 +499,8 @@ class FastPublisher(Conversation):
         self._await_answers(now)
 
     def _await_answers(self, now: float) -> None:
+        if self._link_error is not None:
+            return  # until there is a link the time that was set when it was lost counts
         self._timers.set(Timer.BATCH_PING, now + self._ping_every)
         self._timers.set(Timer.BATCH_STALLED, now + self._ack_timeout)
         self._outbox.rearm(self)
@@ -525,8 +539,16 @@ class FastPublisher(Conversation):
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
         if window.acked > acked:
             self._forget(window.acked)
-        if self.phase is FastPhase.OPEN:
-            self._limit = window.limit
+        if message.subject == self._resumption:  # what was said of messages before may have gone with the old link
+            self._resumption = None
+            self._forget_settled()
+            window.reach(self.sequence)
+        self._window_moved(now, progress=window.acked > acked)
+
+    def _window_moved(self, now: float, *, progress: bool) -> None:
+        """There was an answer: there may be room again. ``progress``: it was the answer to a message."""
+        if self.phase is FastPhase.OPEN and self._link_error is None:
+            self._limit = self._window.limit
         if self.sequence < self._limit:
             self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
             if self._ready is not None:
@@ -534,9 +556,19 @@ class FastPublisher(Conversation):
                 self._outbox.completed(self._ready)
                 self._ready = None
             self._outbox.rearm(self)
-        elif window.acked > acked or Timer.BATCH_STALLED not in self._timers:
+        elif progress or Timer.BATCH_STALLED not in self._timers:
             # After progress, or when a lower rate closed the window; the answer to a ping alone is neither.
             self._window_closed(now)
+
+    def _settle(self, first: int, last: int, now: float) -> None:
+        """Gap mode ok: these were refused or lost, and told: others may take their places."""
+        if self.phase is not FastPhase.OPEN:
+            return
+        self._window.settle(first, last)
+        self._settled += last - first + 1
+        if self._settled >= self._window.size:  # now and then, so that it costs little for each
+            self._forget_settled()
+        self._window_moved(now, progress=True)
 
     def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
         """The server missed messages; informational, it acknowledges nothing."""
@@ -557,6 +589,8 @@ class FastPublisher(Conversation):
             self._break(lost, now)
             if commit_lost and self._gap == "ok":  # the batch stays open: nothing is left to wait for
                 self._fail(lost)
+        else:
+            self._settle(gap.first_missing, last_missing, now)
 
     def _receive_refusal(self, sequence: int, error: APIError, message: Msg, now: float) -> None:
         """One message was not stored."""
@@ -574,6 +608,8 @@ class FastPublisher(Conversation):
                 self._fail(refused)
             else:
                 self._break(refused, now)
+        else:
+            self._settle(sequence, sequence, now)
 
     def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
         """An error in the shape of a publish acknowledgement."""
@@ -677,9 +713,20 @@ class FastPublisher(Conversation):
     def _expire(self, now: float) -> None:
         silent = now - self._sent_at
         text = f"the batch was silent for {silent:.1f} s; servers forget a batch after {self._idle_limit:g} s"
-        self._fail(BatchExpiredError(text, **self._facts()))
+        if self._link_error is not None:
+            self._lose(self._link_error, f"; {text}")
+        else:
+            self._fail(BatchExpiredError(text, **self._facts()))
+
+    def _lose(self, error: Error, outcome: str = "") -> None:
+        lost = BatchLostError(f"the connection was lost: {error}{outcome}", **self._facts())
+        lost.__cause__ = error
+        self._fail(lost)
 
     def _stalled(self) -> None:
+        if self._link_error is not None:
+            self._lose(self._link_error, "; there was no new one in time")
+            return
         missing = f"no answer from the server within {self._ack_timeout:g} s"
         text = f"{missing}: what is stored behind message {self.acked} is not known"
         if self.phase is FastPhase.COMMITTING and self._leaves_commits_open():
@@ -712,9 +759,10 @@ class FastPublisher(Conversation):
 
     def _kept_from(self, first: int) -> Iterator[tuple[int, Message]]:
         """The messages from ``first`` on that are still kept, with their sequences."""
+        is_settled = self._window.is_settled
         for last, run in self._kept:
             for sequence, message in enumerate(run, last - len(run) + 1):
-                if sequence >= first:
+                if sequence >= first and not is_settled(sequence):
                     yield sequence, message
 
     def _forget(self, acked: int) -> None:
@@ -722,6 +770,11 @@ class FastPublisher(Conversation):
         kept = self._kept
         while kept and kept[0][0] <= acked:
             kept.popleft()
+
+    def _forget_settled(self) -> None:
+        """What was refused or lost, and told, need not be kept either."""
+        self._kept = deque((sequence, (message,)) for sequence, message in self._kept_from(self.acked + 1))
+        self._settled = 0
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

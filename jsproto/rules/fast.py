@@ -45,6 +45,7 @@ _P, _S = FastPhase, FastStep
 FAST: Final[dict[tuple[FastPhase, FastStep], FastPhase]] = {
     (_P.IDLE, _S.START): _P.STARTING,
     (_P.IDLE, _S.COMMIT): _P.COMMITTING,
+    (_P.IDLE, _S.FAIL): _P.FAILED,
     (_P.IDLE, _S.ABANDON): _P.ABANDONED,
     (_P.STARTING, _S.ACCEPT): _P.OPEN,
     (_P.STARTING, _S.FAIL): _P.FAILED,

@@ -5,25 +5,33 @@ have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control). Ackno
 one costs nothing once the next arrives, and one that is older than what is known changes nothing. The whole question
 "may I send?" is one comparison with ``limit``; "must I acknowledge?" is one with the last acknowledgement.
 
+A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has an
+answer of its own and may never be acknowledged: it is settled, and another one may be sent in its place.
+
 Not here: timers, phases, and what an acknowledgement looks like.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import Final
 
 SHARED_RATE: Final = 500
 """Messages for each acknowledgement that all batches of a stream have between them (nats-server)."""
 
+_first, _last = itemgetter(0), itemgetter(1)
+
 
 class AckWindow:
     """Sequences of one batch. ``acked`` and ``limit`` never move backwards by an acknowledgement that is older.
 
-    Attributes: ``acked`` highest acknowledged sequence, ``every`` the acknowledgement interval in force, ``limit``
-    the highest sequence that may be sent now.
+    At most ``size`` messages are out that are neither acknowledged nor settled. Attributes: ``acked`` highest
+    acknowledged sequence, ``every`` the acknowledgement interval in force, ``limit`` the highest sequence that may be
+    sent now.
     """
 
-    __slots__ = ("acked", "every", "limit", "maximum", "outstanding")
+    __slots__ = ("_floor", "_settled", "_spans", "acked", "every", "limit", "maximum", "outstanding")
 
     def __init__(self, maximum: int, outstanding: int) -> None:
         """``maximum`` is the interval asked for, an upper bound for the server; ``outstanding`` is 1 to 3."""
@@ -32,6 +40,14 @@ class AckWindow:
         self.acked = 0
         self.every = 1
         self.limit = 1
+        self._floor = 0  # no answer of its own is waited for up to here: everything is acknowledged, or arrived
+        self._spans: list[tuple[int, int]] = []  # what is settled beyond: first and last, in order, apart
+        self._settled = 0  # how many that are
+
+    @property
+    def size(self) -> int:
+        """How many messages may be without an answer at a time."""
+        return self.every * self.outstanding
 
     def adopt(self, sequence: int, every: int, sent: int) -> bool:
         """Take an acknowledgement of ``sequence`` with the interval ``every``; False when it cannot be true.
@@ -42,8 +58,45 @@ class AckWindow:
             return False
         self.acked = sequence
         self.every = min(every, self.maximum)
-        self.limit = sequence + self.every * self.outstanding
+        self.reach(sequence)
         return True
+
+    def settle(self, first: int, last: int) -> None:
+        """Messages ``first`` to ``last`` were refused, or are reported as lost; saying so again changes nothing."""
+        first = max(first, self._floor + 1)
+        if first > last:
+            return
+        spans = self._spans
+        start, stop = bisect_left(spans, first - 1, key=_last), bisect_right(spans, last + 1, key=_first)
+        if start < stop:
+            first, last = min(first, spans[start][0]), max(last, spans[stop - 1][1])
+            self._settled -= _length(spans[start:stop])
+        spans[start:stop] = [(first, last)]
+        self._settled += last - first + 1
+        self._move()
+
+    def is_settled(self, sequence: int) -> bool:
+        """Whether message ``sequence`` was settled, as far as that still counts."""
+        at = bisect_left(self._spans, sequence, key=_last)
+        return at < len(self._spans) and self._spans[at][0] <= sequence
+
+    def reach(self, sequence: int) -> None:
+        """Everything up to ``sequence`` has arrived, and nobody waits for what is said of it any more."""
+        self._floor = floor = max(self._floor, sequence)
+        spans = self._spans
+        if spans:
+            del spans[: bisect_right(spans, floor, key=_last)]
+            if spans and spans[0][0] <= floor:
+                spans[0] = (floor + 1, spans[0][1])
+            self._settled = _length(spans)
+        self._move()
+
+    def _move(self) -> None:
+        self.limit = self._floor + self._settled + self.every * self.outstanding
+
+
+def _length(spans: list[tuple[int, int]]) -> int:
+    return sum(last - first + 1 for first, last in spans)
 
 
 class AckPace:

@@ -42,6 +42,42 @@ def test_monotone_and_bounded(answers: list[tuple[int, int]], maximum: int, outs
         sent = max(sent, window.limit)  # a sender in a hurry
 
 
+ranges = st.tuples(st.integers(1, 60), st.integers(1, 60)).map(sorted)
+
+
+@given(st.lists(st.one_of(ranges.map(tuple), st.integers(0, 60))), st.integers(1, 5), st.integers(1, 3))
+def test_what_is_settled_makes_room_once_whatever_the_order(
+    answers: list[tuple[int, int] | int], every: int, outstanding: int
+) -> None:
+    window = AckWindow(every, outstanding)
+    assert window.adopt(0, every, sent=60)
+    acked = reached = 0
+    settled: set[int] = set()
+    for answer in answers:
+        if isinstance(answer, tuple):
+            window.settle(*answer)
+            settled.update(range(answer[0], answer[1] + 1))
+        elif answer % 2:
+            window.reach(answer)
+            reached = max(reached, answer)
+        elif window.adopt(answer, every, sent=60):
+            acked = answer
+        floor = max(acked, reached)
+        settled = {sequence for sequence in settled if sequence > floor}
+        assert window.acked == acked
+        assert window.limit == floor + len(settled) + every * outstanding
+        assert {sequence for sequence in range(1, 61) if window.is_settled(sequence)} == settled
+
+
+def test_refusals_are_remembered_as_ranges() -> None:
+    window = AckWindow(2, 1)
+    assert window.adopt(0, 2, sent=1)
+    for sequence in range(2, 100_000):
+        window.settle(sequence, sequence)
+    assert window.limit == 100_000
+    assert len(window._spans) == 1
+
+
 # -- the receiver's end ------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """A fast-ingest publisher against a model server over a network that loses, repeats and reorders what it carries.
 
 Whatever happens: nothing is sent beyond the window, acknowledgements never run backwards, a successful commit in gap
-mode ``fail`` means that every message is stored in order, and with time every wait ends.
+mode ``fail`` means that every message is stored in order, and with time every wait ends. In gap mode ``ok`` a batch whose
+messages are refused goes on as long as the answers arrive.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from jsproto.ticket import Ticket
 from tests.harness import Harness
 
 
+REFUSED = {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}
+
+
 class ModelServer:
-    """One batch as released servers keep it: gaps, flow, ping, commit."""
+    """One batch as released servers keep it: gaps, refusals, flow, ping, commit."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
+        self.refuses = False
         self.expected = 0  # the next sequence; 0: no batch
         self.last_ack = 0
         self.stored: list[int] = []
@@ -47,6 +52,17 @@ class ModelServer:
             self.expected = arrived
         if operation is FastOp.PING:
             return [*said, {"type": "ack", "seq": self.last_ack, "msgs": self.rate}]
+        if self.refuses and operation in (FastOp.START, FastOp.APPEND):
+            if operation is FastOp.START:
+                said.append({"type": "ack", "seq": 0, "msgs": self.rate})
+            if reply.gap == "fail" and sequence == 1:
+                self.known = False
+                return [*said, {"error": REFUSED, "stream": "S", "seq": 0}]
+            said.append({"type": "err", "seq": sequence, "error": REFUSED})
+            if reply.gap == "fail":
+                return [*said, self.terminal()]
+            self.expected = sequence + 1
+            return said
         if operation is not FastOp.COMMIT_EOB:
             self.stored.append(sequence)
             self.expected = sequence + 1
@@ -54,7 +70,7 @@ class ModelServer:
             return [*said, self.terminal()]
         if operation is FastOp.START:
             said.append({"type": "ack", "seq": 0, "msgs": self.rate})
-        if sequence >= self.last_ack + self.rate:
+        if sequence >= self.last_ack + self.rate:  # only now: what is refused is never acknowledged by itself
             self.last_ack = sequence
             said.append({"type": "ack", "seq": sequence, "msgs": self.rate})
         return said
@@ -84,8 +100,10 @@ class FastBatch(RuleBasedStateMachine):
         self.to_server: list[bytes] = []
         self.to_client: list[tuple[bytes, bytes]] = []
         self.best_ack = 0
+        self.settled: set[int] = set()
         self.acked = 0
         self.commit: Ticket[PubAck] | None = None
+        self.lost = False  # whether an answer was
 
     def carry(self) -> None:
         for pub in self.h.published():
@@ -93,7 +111,9 @@ class FastBatch(RuleBasedStateMachine):
             reply = parse_fast_reply(pub.reply)
             assert isinstance(reply, FastReply)
             if reply.operation is FastOp.APPEND:
-                assert reply.sequence <= self.best_ack + self.flow * self.outstanding, "sent beyond the window"
+                settled = len([sequence for sequence in self.settled if sequence > self.best_ack])
+                limit = self.best_ack + settled + self.flow * self.outstanding
+                assert reply.sequence <= limit, "sent beyond the window"
             self.to_server.append(pub.reply)
 
     @rule(count=st.integers(1, 9))
@@ -135,6 +155,28 @@ class FastBatch(RuleBasedStateMachine):
         if not lost:
             self.to_client += [(subject, json.dumps(body).encode()) for body in self.server.answers(reply)]
 
+    @rule(refuses=st.booleans())
+    def the_stream_is_full_or_has_room(self, refuses: bool) -> None:
+        self.server.refuses = refuses
+
+    @rule(count=st.integers(1, 40))
+    def refused_messages_end_nothing(self, count: int) -> None:
+        """As long as the answers arrive."""
+        self.everything_arrives()
+        if self.gap != "ok" or self.fast.phase is not FastPhase.OPEN:
+            return
+        self.server.refuses = True
+        before = self.fast.sequence
+        for _ in range(count):
+            if self.fast.room:
+                self.publish(1)
+            else:
+                self.h.advance(0.5)  # asks for answers that went astray
+                self.carry()
+            self.everything_arrives()
+        known = not self.lost
+        assert not known or self.fast.sequence == before + count, "the batch stands still"
+
     @rule()
     def everything_arrives(self) -> None:
         while self.to_server or self.to_client:
@@ -148,11 +190,16 @@ class FastBatch(RuleBasedStateMachine):
     def deliver_to_client(self, which: int, lost: bool, again: bool) -> None:
         at = min(which, len(self.to_client) - 1)
         subject, payload = self.to_client[at] if again else self.to_client.pop(at)
+        self.lost = self.lost or lost
         if lost or self.fast.phase in ENDED:
             return
         body = json.loads(payload)
         if body.get("type") == "ack":
             self.best_ack = max(self.best_ack, body["seq"])
+        elif body.get("type") == "gap":
+            self.settled.update(range(body["last_seq"], body["seq"]))
+        elif body.get("type") == "err":
+            self.settled.add(body["seq"])
         self.h.deliver(subject, payload)
         self.carry()
 
