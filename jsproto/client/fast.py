@@ -414,7 +414,7 @@ class FastPublisher(Conversation):
     def link_lost(self, error: Error, now: float) -> None:
         """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here.
 
-        It waits for ``ack_timeout`` seconds, but not after the server has forgotten the batch; then it ends all the same.
+        It waits for ``ack_timeout`` seconds, or until the server has forgotten the batch, and then ends all the same.
         """
         if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return

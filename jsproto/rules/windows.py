@@ -5,8 +5,8 @@ have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control). Ackno
 one costs nothing once the next arrives, and one that is older than what is known changes nothing. The whole question
 "may I send?" is one comparison with ``limit``; "must I acknowledge?" is one with the last acknowledgement.
 
-A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has an
-answer of its own and may never be acknowledged: it is settled, and another one may be sent in its place.
+A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has
+an answer of its own and may never be acknowledged: it is settled, and another one may be sent in its place.
 
 Not here: timers, phases, and what an acknowledgement looks like.
 """

@@ -1,13 +1,15 @@
 """Every situation of a fast-ingest batch meets everything that can happen to it: nothing raises, and every wait ends.
 
-The situations are the phases and what makes them differ inside: an inbox that is open before anything was sent, a closed
-window, a lost link. What happens comes from servers, from anybody who knows the inbox, from the carrier and from time.
+The situations are the phases and what makes them differ inside: an inbox that is open before anything was sent, a
+closed window, a lost link. What happens comes from servers, from anybody who knows the inbox, from the carrier and from
+time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -165,10 +167,8 @@ def denial(operation: Any, subject: str) -> Input:
 
 def verb(call: Callable[[Batch], object]) -> Input:
     def happens(batch: Batch) -> None:
-        try:
+        with suppress(Error):
             call(batch)
-        except Error:
-            pass
 
     return happens
 

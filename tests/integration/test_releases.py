@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
 from jsproto import Session, errors
 from jsproto.api_errors import BatchPublishDisabledError, StreamNotFoundError, StreamWrongLastSequenceError
-from jsproto.events import Event, FlowRateChanged
+from jsproto.events import Event, FlowRateChanged, MessageRefused
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, connect
@@ -68,6 +69,10 @@ REFUSED = {"Nats-Expected-Last-Sequence": "99"}
 SILENT = "2.14.0"  # until 2.14.3
 
 
+def refusals(seen: list[Event]) -> list[MessageRefused]:
+    return [event for event in seen if isinstance(event, MessageRefused)]
+
+
 @pytest.mark.parametrize("lead", [0, 3])
 def test_a_refused_commit_that_2_14_0_says_no_more_about(lead: int, server_for: ServerFor) -> None:
     """The refusal is told, the end of the batch is not: it is not waited for."""
@@ -113,6 +118,51 @@ def test_a_refused_commit_with_gap_fail_is_answered_by_every_release(
         error = caught.value.__cause__ if lead else caught.value
         assert isinstance(error, StreamWrongLastSequenceError)
         assert js.stream_info("S").state.messages == lead
+
+
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version >= SILENT])
+def test_a_second_publisher_whose_first_messages_are_refused_goes_on(version: str, server_for: ServerFor) -> None:
+    """It begins with one message for each acknowledgement, and gets none for what is refused."""
+    seen: list[Event] = []
+    with connect(server_for(version).url, event_cb=seen.append) as nc:
+        js = nc.jetstream()
+        js.create_stream("S", subjects=["s.>"], allow_batched=True, allow_direct=True, storage="memory")
+        with js.fast_publisher() as first, js.fast_publisher(gap="ok", ack_timeout=60) as second:
+            first.publish("s.a", b"first")
+            first.ping()
+            second.publish("s.a", b"refused", headers=REFUSED)
+            assert second.publish_many(("s.a", b"refused", REFUSED) for _ in range(40)) == 41
+            assert second.flow == 1
+            second.publish_many(("s.a", b"%d" % n) for n in range(COUNT))
+            assert second.commit().count == 41 + COUNT
+            assert first.commit().count == 1
+        assert [event.sequence for event in refusals(seen)] == [*range(1, 42)]
+        assert [msg.data for msg in js.get_batch("S", seq=2)] == [b"%d" % n for n in range(COUNT)]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("version", [version for version in servers.RELEASES if version >= SILENT])
+def test_a_full_stream_ends_no_batch(version: str, others: int, server_for: ServerFor) -> None:
+    """Full after the third message; there is room again after 2,000 that were refused in a row."""
+    seen: list[Event] = []
+    with connect(server_for(version).url, event_cb=seen.append) as nc:
+        js = nc.jetstream()
+        js.create_stream(
+            "S", subjects=["s.>"], allow_batched=True, allow_direct=True, storage="memory", discard="new", max_msgs=3
+        )
+        with ExitStack() as stack:
+            for _ in range(others):
+                stack.enter_context(js.fast_publisher()).publish("s.a", b"0")
+            batch = stack.enter_context(js.fast_publisher(gap="ok", ack_timeout=60))
+            batch.publish_many(("s.a", b"%d" % n) for n in range(2_000 + 3 - others))
+            while batch.error is None and len(refusals(seen)) < 2_000:
+                nc.flush()
+            js.update_stream("S", max_msgs=-1)
+            batch.publish_many(("s.a", b"later") for _ in range(COUNT))
+            assert batch.commit().count == 2_003 - others + COUNT
+        assert len(refusals(seen)) == 2_000
+        assert {event.error.err_code for event in refusals(seen)} == {10077}
+        assert js.stream_info("S").state.messages == 3 + COUNT
 
 
 @pytest.mark.parametrize("version", [version for version in servers.RELEASES if version > SILENT])
