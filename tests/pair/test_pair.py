@@ -21,7 +21,7 @@ from jsproto.errors import (
     ServerError,
     TimeoutError,
 )
-from jsproto.events import Connected, Disconnected
+from jsproto.events import Connected, Disconnected, MessageRefused
 from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation
 from jsproto.server.server import Server
@@ -31,6 +31,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from tests.server.harness import config
 
+FAR = Weather(latency=0.01)
 ROUGH = Weather(latency=0.01, jitter=0.02, piece=50)
 STORMY = Weather(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
 
@@ -87,6 +88,59 @@ def test_fast_ingest() -> None:
             pair.run_until(fast.ready())
     assert pair.run_until(fast.commit(pair.now)).count == 500
     assert stored(pair) == [b"%d" % number for number in range(500)]
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("dialect", ["released", "draft"])
+def test_a_full_stream_ends_no_batch_that_may_lose(others: int, dialect: Any) -> None:
+    """A second publisher begins with a rate of 1; whatever the rate, nothing is acknowledged while all is refused."""
+    server = Server(token=b"t", dialect=dialect)
+    server.add_stream(config({"discard": "new", "max_msgs": 5}), 0.0)
+    pair = Pair(server=server, network=Network(1, ROUGH))
+    pair.connect()
+    for _ in range(others):
+        other = pair.js.fast_publisher()
+        other.publish("s.a", b"other", now=pair.now)
+        pair.run_until(other.ready())
+    fast = pair.js.fast_publisher(gap="ok", flow=20, ack_timeout=1.0)
+    messages = [("s.a", b"%d" % number) for number in range(2_000)]
+    while fast.sequence < len(messages):
+        if not fast.publish_many(messages[fast.sequence :], pair.now):
+            pair.run_until(fast.ready())
+    assert pair.run_until(fast.commit(pair.now)).count == 2_000
+    refused = [event.sequence for event in pair.events if isinstance(event, MessageRefused)]
+    assert refused == [*range(6 - others, 2_001)]
+    assert stored(pair)[others:] == [b"%d" % number for number in range(5 - others)]
+
+
+def test_refusals_that_a_lost_link_takes_with_it_end_no_batch() -> None:
+    pair = Pair(connect_options(max_reconnect_attempts=-1, reconnect_time_wait=0.1), network=Network(1, FAR))
+    pair.server.add_stream(config({"discard": "new", "max_msgs": 5}), 0.0)
+    pair.connect()
+    fast = pair.js.fast_publisher(gap="ok", flow=4, ack_timeout=2.0)
+    for _ in range(20):
+        for _ in range(30):
+            if not fast.publish_many([("s.a", b"x")] * 8, pair.now):
+                pair.run_until(fast.ready())
+        pair.advance(0.015)  # the server has refused what was published last, and its answers are on the way
+        pair.lose_link()
+    assert fast.error is None
+    assert pair.run_until(fast.commit(pair.now)).count == fast.sequence
+    assert len(stored(pair)) == 5
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone(commits: bool) -> None:
+    pair = connected(ROUGH, max_reconnect_attempts=-1)
+    fast = pair.js.fast_publisher(gap="ok", ack_timeout=3.0)
+    fast.publish("s.a", b"1", now=pair.now)
+    pair.run_until(fast.ready())
+    pair.is_reachable = False
+    pair.lose_link()
+    lost = pair.now
+    with pytest.raises(BatchLostError):
+        pair.run_until(fast.commit(pair.now) if commits else fast.ready())
+    assert pair.now == pytest.approx(lost + 3.0, abs=0.1)
 
 
 def test_an_atomic_batch() -> None:
