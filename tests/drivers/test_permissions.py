@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.errors import BatchMessageError, PermissionsViolationError
+from jsproto.errors import BatchMessageError, MaxPayloadError, PermissionsViolationError
 from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, rows
@@ -99,6 +99,21 @@ async def test_who_may_not_hear_answers_does_not_wait_for_them(guarded: NatsServ
             assert caught.value.operation == "subscribe"
         async with connect(user(guarded, "deaf"), inbox_prefix="mine", timeout=60) as other:
             assert (await other.jetstream().stream_info(name)).config.name == name
+
+
+async def test_a_batch_that_may_not_hear_and_whose_first_message_is_too_large(
+    guarded: NatsServer, connect: Connect
+) -> None:
+    """The inbox is open before the message is refused: its denial ends the batch and nothing else."""
+    async with connect(user(guarded, "deaf")) as nc:
+        batch = nc.jetstream().fast_publisher()
+        with pytest.raises(MaxPayloadError):
+            await batch.publish("s.a", b"x" * (nc.max_payload + 1))
+        await nc.flush()
+        with pytest.raises(PermissionsViolationError) as caught:
+            await batch.publish("s.a", b"small")
+        assert caught.value.operation == "subscribe"
+        assert nc.is_connected
 
 
 async def test_a_subscription_that_is_not_permitted_raises(guarded: NatsServer, connect: Connect) -> None:

@@ -169,6 +169,19 @@ async def test_a_batch_that_may_lose_is_forgotten_by_a_restarted_server(
             await batch.publish_many((f"{name}.a", b"more") for _ in range(10_000))
 
 
+@pytest.mark.parametrize("commits", [False, True])
+async def test_a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone(
+    own_server: NatsServer, connect: Connect, commits: bool
+) -> None:
+    async with connect(own_server.url, reconnect_time_wait=SOON, max_reconnect_attempts=-1) as nc:
+        js, name = await make_stream(nc)
+        batch = js.fast_publisher(gap="ok", flow=10, ack_timeout=0.5)
+        await batch.publish(f"{name}.a", b"1")
+        await run(own_server.kill)
+        with pytest.raises(BatchLostError, match="the connection was lost"):
+            await (batch.commit() if commits else batch.publish_many((f"{name}.a", b"more") for _ in range(10_000)))
+
+
 async def until_acked(nc: Any, batch: Any, sequence: int) -> None:
     while batch.acked < sequence:
         await nc.flush()
