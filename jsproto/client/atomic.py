@@ -548,7 +548,8 @@ class AtomicBatch(Conversation):
     def _receive_commit_ack(self, ack: PubAck, message: Msg) -> None:
         """All of the batch is stored, or an acknowledgement says what cannot be."""
         self._ack = ack
-        count, marker = ack.count or 0, self._commit_sequence > self.sequence
+        count, marker = ack.count, self._commit_sequence > self.sequence
+        assert count is not None  # every acknowledgement of a batch says so
         if marker and count == self._commit_sequence:
             note = f"the marker was stored as a message, {ack.seq}"
             self._fail(self._unsupported("a commit without a message", "2.14", note))

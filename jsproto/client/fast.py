@@ -638,8 +638,8 @@ class FastPublisher(Conversation):
                 )
             )
             return
-        count = ack.count or 0
-        if ack.batch != self.batch_id or count > self.sequence:
+        count = ack.count
+        if ack.batch != self.batch_id or count is None or count > self.sequence:
             self._ignore(message, "an acknowledgement of another batch")
             return
         self._terminal = ack

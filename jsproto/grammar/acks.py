@@ -38,7 +38,7 @@ class PubAck:
     """A message, or a batch, is stored.
 
     ``seq`` is the stream sequence (of a batch: of its last message; 0 when nothing was stored). ``batch`` and
-    ``count`` are there only for batches; the count of a fast-ingest batch is its highest batch sequence,
+    ``count`` are there only for batches, and then both; the count of a fast-ingest batch is its highest batch sequence,
     which in gap mode ``ok`` is not the number of messages stored (server fact, section 2). ``value`` is what
     a counter stands at. ``error`` is set only by the draft of ADR-50: why the batch ended with this count
     (released servers send a FlowError before it instead).
@@ -176,16 +176,12 @@ def _pub_ack(body: Mapping[str, Any], payload: bytes, error: APIError | None) ->
     duplicate = body.get("duplicate")
     if not stream or (duplicate is not None and type(duplicate) is not bool):
         raise RemoteProtocolError("a publish acknowledgement with a malformed field", payload)
-    return PubAck(
-        stream,
-        uint64(body, "seq"),
-        _optional_text(body, "domain"),
-        duplicate is True,
-        _optional_text(body, "val"),
-        _optional_text(body, "batch"),
-        uint64(body, "count") if body.get("count") is not None else None,
-        error,
-    )
+    batch = _optional_text(body, "batch")
+    count = uint64(body, "count") if body.get("count") is not None else None
+    if batch is not None and count is None:
+        raise RemoteProtocolError("an acknowledgement of a batch does not say how much of it is stored", payload)
+    domain, value = _optional_text(body, "domain"), _optional_text(body, "val")
+    return PubAck(stream, uint64(body, "seq"), domain, duplicate is True, value, batch, count, error)
 
 
 def _draft(body: Mapping[str, Any], error: APIError | None, payload: bytes) -> FlowMessage:

@@ -411,11 +411,14 @@ def test_the_count_is_verified(count: int, seq: int, kind: type[Error]) -> None:
     assert batch.ended(commit.error)
 
 
-def test_an_acknowledgement_without_a_count_is_short() -> None:
+def test_an_acknowledgement_without_a_count_is_none_and_does_not_say_that_nothing_is_stored() -> None:
     batch = opened(3)
     commit = batch.commit_eob()
     batch.say({"stream": "S", "seq": 9, "batch": "b1"})
-    assert isinstance(commit.error, BatchTruncatedError)
+    assert isinstance(batch.h.events()[-1], UnexpectedMessage)
+    assert not commit.done
+    batch.pub_ack(3, 9)
+    assert commit.result().count == 3
 
 
 def test_nothing_is_done_behind_a_commit() -> None:

@@ -448,6 +448,23 @@ def test_a_commit_that_stored_fewer_fails_with_what_was_stored() -> None:
     assert ticket.error.ack.count == 2
 
 
+@pytest.mark.parametrize("commits", [False, True])
+def test_an_acknowledgement_without_a_count_is_none_and_does_not_say_that_nothing_is_stored(commits: bool) -> None:
+    batch = started()
+    batch.fill(3)
+    ticket = batch.fast.commit(batch.h.now) if commits else batch.fast.ready()
+    batch.h.sent()
+    batch.say({"stream": "S", "seq": 9, "batch": "b1"}, 4)
+    (event,) = batch.h.events()
+    assert isinstance(event, UnexpectedMessage)
+    assert "does not say how much" in event.reason
+    assert batch.fast.error is None
+    assert ticket.done is not commits
+    if commits:
+        batch.pub_ack(4, 5, 3)
+        assert ticket.result() is batch.fast.ack
+
+
 @pytest.mark.parametrize(("subject", "asks_again"), [(None, 3), ("e.a", 4)])
 def test_a_commit_without_an_answer_asks_again_then_fails(subject: str | None, asks_again: int) -> None:
     batch = started(ack_timeout=10.0)

@@ -180,8 +180,8 @@ def inputs() -> Iterator[tuple[str, Input]]:
         no_responders = answer(b"", sequence, operation, b"NATS/1.0 503\r\n\r\n")
         yield f"{sequence}.{operation} 503", no_responders
         yield f"{sequence}.{operation} junk", answer(b"\xff{", sequence, operation)
-    for operation, subject in product(("publish", "subscribe"), ("e.a", "e.z", "elsewhere")):
-        yield f"denied {operation} {subject}", denial(operation, subject)
+    for denied, subject in product(("publish", "subscribe"), ("e.a", "e.z", "elsewhere")):
+        yield f"denied {denied} {subject}", denial(denied, subject)
     yield "link lost", lambda batch: batch.fast.link_lost(ConnectionLostError("lost"), batch.h.now)
     yield "link restored", lambda batch: batch.fast.link_restored(batch.h.now)
     for seconds in (0.0, 0.4, 3.1, 5.1, 10.1, 1e6):

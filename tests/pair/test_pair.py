@@ -138,8 +138,9 @@ def test_a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone(
     pair.is_reachable = False
     pair.lose_link()
     lost = pair.now
+    waits: Ticket[Any] = fast.commit(pair.now) if commits else fast.ready()
     with pytest.raises(BatchLostError):
-        pair.run_until(fast.commit(pair.now) if commits else fast.ready())
+        pair.run_until(waits)
     assert pair.now == pytest.approx(lost + 3.0, abs=0.1)
 
 
