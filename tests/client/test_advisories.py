@@ -87,6 +87,7 @@ def test_close() -> None:
     advisories.close()
     assert harness.sent(Unsub) == [Unsub(b"1", None)]
     assert isinstance(waiting.error, ConnectionClosedError)
+    assert waiting in harness.completed  # whoever waits is woken
     assert isinstance(advisories.readable().error, ConnectionClosedError)
 
 
@@ -108,6 +109,8 @@ def test_the_end_of_the_connection() -> None:
     harness.session.receive_eof(harness.now)
     assert isinstance(waiting.error, ConnectionLostError)
     assert advisories.error is waiting.error
+    harness.drain()
+    assert harness.completed.count(waiting) == 1
     assert [type(event) for event in harness.events()] == [Disconnected]
 
 

@@ -245,6 +245,16 @@ def test_round_trip_asked_for_before_there_is_a_link() -> None:
 # -- what the server says ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("headers", "more"), [(None, 0), ({"K": "v"}, len(b"NATS/1.0\r\nK: v\r\n\r\n"))])
+def test_a_message_that_is_too_large_is_measured_to_the_byte(headers: Any, more: int) -> None:
+    session = Harness(info={"max_payload": 100}).session
+    session.publish_message("a", b"x" * (100 - more), headers=headers)
+    for size in (101, 150):
+        with pytest.raises(MaxPayloadError, match=f"has {size} bytes with its headers") as caught:
+            session.publish_message("a", b"x" * (size - more), headers=headers)
+        assert (caught.value.size, caught.value.limit) == (size, 100)
+
+
 def test_info_again() -> None:
     harness = Harness()
     harness.feed(info(connect_info=True, client_id=7))  # what servers send behind the PONG
