@@ -32,6 +32,7 @@ from jsproto.client.subscription import Subscription
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
+from jsproto.grammar.batch import strip_batch_headers
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
@@ -91,4 +92,5 @@ __all__ = [
     "errors",
     "events",
     "parse_jsack",
+    "strip_batch_headers",
 ]

@@ -27,8 +27,9 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 # All that the core may import besides itself, and from what else one module may take one name.
 ALLOWED: Final = frozenset(
     {
-        "__future__", "base64", "builtins", "collections", "collections.abc", "dataclasses", "enum", "functools",
-        "hashlib", "heapq", "itertools", "json", "operator", "re", "struct", "types", "typing", "urllib.parse",
+        "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "enum",
+        "functools", "hashlib", "heapq", "itertools", "json", "operator", "re", "struct", "types", "typing",
+        "urllib.parse",
     }
 )  # fmt: skip
 ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
@@ -79,7 +80,7 @@ PUBLIC: Final = {
     "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Row",
     "RowConversation", "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
     "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
-    "parse_jsack",
+    "parse_jsack", "strip_batch_headers",
 }  # fmt: skip
 
 

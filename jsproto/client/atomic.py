@@ -49,9 +49,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import (
-    BATCH_COMMIT,
-    BATCH_ID,
-    BATCH_SEQUENCE,
+    BATCH_HEADERS,
     COMMIT_EOB,
     COMMIT_STORE,
     EXPECTED_LAST_MSG_ID,
@@ -443,9 +441,9 @@ class AtomicBatch(Conversation):
 
     def _check_headers(self, subject: str, headers: Headers, sequence: int) -> str | None:
         """Refuse what the server would refuse when all of the batch is there; returns the message id."""
-        for name in (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT):
-            if name in headers:
-                raise LocalProtocolError(f"{name} is written by the batch itself")
+        for name in headers:
+            if name in BATCH_HEADERS:
+                raise LocalProtocolError(f"{name} is written by the batch itself: leave it out (strip_batch_headers)")
         if EXPECTED_LAST_MSG_ID in headers:
             raise LocalProtocolError(f"{EXPECTED_LAST_MSG_ID} is not supported in an atomic batch")
         if EXPECTED_LAST_SEQUENCE in headers and sequence > 1:

@@ -10,8 +10,8 @@ Rules
    rate, another batch) is told as an event and changes nothing: anybody may publish to an inbox.
  * Gap mode ``fail``: the first gap or refused message ends the sending; the terminal acknowledgement, asked for with a
    commit that stores nothing, says how much was stored.
- * Gap mode ``ok``: losses and refusals are events and the batch goes on. Servers acknowledge neither before they store
-   something again (server fact, section 2), so each of them makes room for another message.
+ * Gap mode ``ok``: losses and refusals are events and the batch goes on. Neither is acknowledged before something is
+   stored again (server fact, section 2), so each makes room for another message.
  * A silent batch is forgotten by the server without a word (server fact, section 2), so a quiet one is pinged, and
    one that could not be pinged in time is refused instead of being trusted.
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
@@ -19,8 +19,8 @@ Rules
  * A new leader, or a new link, may have missed messages. Gap mode ``ok`` asks with a ping and goes on; gap mode
    ``fail`` ends with the link, because what was under way on it is unknown, and goes on under a new leader that missed
    nothing.
- * A lost link takes refusals with it. The answer to the ping on the new one says that everything before it arrived, so
-   none of it is waited for any more. Without a new link in time the batch ends, as without an answer.
+ * A lost link takes refusals with it. The answer to the ping on the new one says that all before it has arrived, so
+   nothing of it is waited for any more. Without a new link in time the batch ends.
    No message is ever sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored
    is kept, bounded by the window, and offered as ``unacknowledged`` for another batch.
 
@@ -56,8 +56,9 @@ from jsproto.errors import (
 )
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
+from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
-from jsproto.grammar.headers import HeadersLike, encode_headers
+from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.fast import ENDED, FAST, FastPhase, FastStep
@@ -162,9 +163,9 @@ class FastPublisher(Conversation):
         self._cause: Error | None = None
         self._terminal: PubAck | None = None
         self._ends_with_eob = False
-        self._link_error: Error | None = None  # why there is no link; None while there is one
-        self._resumption: bytes | None = None  # where the answer to the ping that was sent first on a new link comes
-        self._settled = 0  # messages refused or reported lost since they were taken out of what is kept
+        self._link_error: Error | None = None  # why there is no link
+        self._resumption: bytes | None = None  # where the first ping on a new link is answered
+        self._settled = 0  # messages told as refused or lost that are kept all the same
         # What was published and is not acknowledged: the last sequence of each run, and the run. Runs cost nothing.
         self._kept: deque[tuple[int, Sequence[Message]]] = deque()
 
@@ -225,15 +226,16 @@ class FastPublisher(Conversation):
     def publish(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
         """Publish one message; returns its sequence in the batch.
 
-        LocalProtocolError when there is no ``room`` (wait for ``ready()``), BatchClosedError after the end, the
-        batch's own error after a failure, and the outbox's LocalProtocolErrors; the sequence is not spent then.
+        LocalProtocolError when there is no ``room`` (wait for ``ready()``), or for headers of an atomic batch;
+        BatchClosedError after the end, the batch's own error after a failure, and the outbox's LocalProtocolErrors. The
+        sequence is not spent then.
         """
         sequence = self.sequence + 1
         if sequence > self._limit or now - self._sent_at >= self._idle_limit:
             if self.phase is FastPhase.IDLE:
                 return self._start(subject, payload, headers, now)
             self._refuse(now)
-        block = None if headers is None else encode_headers(headers)
+        block = None if headers is None else encode_unbatched(headers)
         self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence), block)
         self._kept.append((sequence, ((subject, payload, headers),)))
         self.sequence = sequence
@@ -264,7 +266,7 @@ class FastPublisher(Conversation):
             sequence += self._publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
-                block = None if headers is None else encode_headers(headers)
+                block = None if headers is None else encode_unbatched(headers)
                 self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence + 1), block)
                 sequence += 1
         except OutboundBufferLimitError:
@@ -302,7 +304,7 @@ class FastPublisher(Conversation):
             self._refuse(now)
         operation = FastOp.COMMIT_EOB if subject is None else FastOp.COMMIT
         sequence = self.sequence + 1
-        block = None if headers is None else encode_headers(headers)
+        block = None if headers is None else encode_unbatched(headers)
         target = self._subject if subject is None else subject
         assert target is not None  # an open batch has had a first message
         self._open_inbox()
@@ -446,7 +448,7 @@ class FastPublisher(Conversation):
 
     def _start(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
         self._check_server()
-        block = None if headers is None else encode_headers(headers)
+        block = None if headers is None else encode_unbatched(headers)
         check_subject(subject)
         self._open_inbox()
         self._outbox.publish(subject, payload, b"%b1.0.$FI" % self._reply, block)
@@ -546,7 +548,7 @@ class FastPublisher(Conversation):
         self._window_moved(now, progress=window.acked > acked)
 
     def _window_moved(self, now: float, *, progress: bool) -> None:
-        """There was an answer: there may be room again. ``progress``: it was the answer to a message."""
+        """There may be room again. ``progress``: it was the answer to a message."""
         if self.phase is FastPhase.OPEN and self._link_error is None:
             self._limit = self._window.limit
         if self.sequence < self._limit:
@@ -772,7 +774,7 @@ class FastPublisher(Conversation):
             kept.popleft()
 
     def _forget_settled(self) -> None:
-        """What was refused or lost, and told, need not be kept either."""
+        """What was told as refused or lost need not be kept either."""
         self._kept = deque((sequence, (message,)) for sequence, message in self._kept_from(self.acked + 1))
         self._settled = 0
 

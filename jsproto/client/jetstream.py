@@ -29,7 +29,13 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
-from jsproto.grammar.batch import EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE, EXPECTED_STREAM, MSG_ID
+from jsproto.grammar.batch import (
+    EXPECTED_LAST_SEQUENCE,
+    EXPECTED_LAST_SUBJECT_SEQUENCE,
+    EXPECTED_STREAM,
+    MSG_ID,
+    check_unbatched,
+)
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
@@ -106,9 +112,12 @@ class JetStream(Reads, Subscriptions):
         """Publish and wait for the acknowledgement that it is stored.
 
         ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refused by the server
-        (WrongLastSequenceError and kin) unless the stream stands where the caller thinks.
+        (WrongLastSequenceError and kin) unless the stream stands where the caller thinks. LocalProtocolError, with
+        nothing sent, for a bad subject, header or size, and for headers of an atomic batch.
         """
         merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
+        if merged is not None:
+            merged = check_unbatched(merged)
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now, decode=_pub_ack,
             headers=merged, no_responders=NoStreamResponseError,

@@ -37,7 +37,8 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck, is_plain_ack, parse_pub_ack
-from jsproto.grammar.headers import HeadersLike, encode_headers
+from jsproto.grammar.batch import encode_unbatched
+from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
@@ -172,14 +173,14 @@ class AsyncPublisher(Conversation):
     ) -> Ticket[PubAck]:
         """Publish one message; the ticket takes its acknowledgement, or why there is none.
 
-        LocalProtocolError when there is no ``room`` (wait for ``ready()``), the error of the publisher after its end,
-        and the outbox's LocalProtocolErrors; nothing is sent then.
+        LocalProtocolError when there is no ``room`` (wait for ``ready()``), or for headers of an atomic batch; the
+        error of the publisher after its end, and the outbox's LocalProtocolErrors. Nothing is sent then.
         """
         if self.error is not None or len(self._open) >= self._max_pending or self._bytes >= self._max_bytes:
             self._refuse()
         if self._sid is None:
             self._open_inbox()
-        block = None if headers is None else encode_headers(headers)
+        block = None if headers is None else encode_unbatched(headers)
         sequence = self.sequence + 1
         reply = b"%b%d" % (self._prefix, sequence)
         self._outbox.publish(subject, payload, reply, block)
@@ -206,14 +207,14 @@ class AsyncPublisher(Conversation):
             self._open_inbox()
         publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
         before = sequence = self.sequence
-        size, most = self._bytes, self._max_bytes
+        size, most, run = self._bytes, self._max_bytes, messages[:room]
         try:
-            for message in messages[:room]:
+            for message in run:
                 if len(message) == 2:
                     (subject, payload), headers = message, None
                 else:
                     subject, payload, headers = parts(message)
-                block = None if headers is None else encode_headers(headers)
+                block = None if headers is None else encode_unbatched(headers)
                 reply = b"%b%d" % (prefix, sequence + 1)
                 publish(subject, payload, reply, block)
                 sequence += 1
@@ -224,6 +225,9 @@ class AsyncPublisher(Conversation):
         except OutboundBufferLimitError:
             if sequence == before:
                 raise
+        except TypeError:
+            parts(run[sequence - before])  # which says so if it is no message at all
+            raise
         finally:
             self.sequence = sequence
             self._bytes = size

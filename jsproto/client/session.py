@@ -394,7 +394,10 @@ class Session:
         LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than
         ``pending_size`` bytes wait already), ConnectionClosedError. TypeError for a payload that is not bytes.
         """
-        heads = self._heads.get(subject) or self._check_head(subject)
+        try:
+            heads = self._heads.get(subject) or self._check_head(subject)
+        except TypeError:  # unhashable
+            heads = self._check_head(subject)  # which says that it is no str
         if type(payload) is not bytes:  # what is queued must neither change nor count otherwise
             payload = _copied(payload)
         size = len(payload)

@@ -19,11 +19,13 @@ from typing import Final
 from jsproto._event import event
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
-from jsproto.grammar.headers import first_value
+from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, first_value
 
 BATCH_ID: Final = "Nats-Batch-Id"
 BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
 BATCH_COMMIT: Final = "Nats-Batch-Commit"
+BATCH_HEADERS: Final = frozenset({BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT})
+"""What makes a message a member of an atomic batch. Servers store them with it, so whoever reads it gets them."""
 REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
 MSG_ID: Final = "Nats-Msg-Id"
 EXPECTED_STREAM: Final = "Nats-Expected-Stream"
@@ -37,6 +39,7 @@ COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
 """What follows the sequence in the block of a message that commits; ``\\r\\n`` or more headers follow it."""
 
 _BLOCK: Final = b"NATS/1.0\r\n"
+_ANY_OF_BATCH: Final = b"\r\nNats-Batch-"
 _NO_NUMBER: Final = -1
 
 
@@ -79,6 +82,36 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
             raise LocalProtocolError(f"an API level is a number, 0 or more, not {required_api_level!r}")
         level = b"%b: %d\r\n" % (REQUIRED_API_LEVEL.encode(), required_api_level)
     return b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % (_BLOCK, level, check_batch_id(batch_id))
+
+
+def strip_batch_headers(headers: HeadersLike | None) -> Headers:
+    """``headers`` without those of an atomic batch: what a message that was read can be published with again.
+
+    BadHeaderError for what could not be sent.
+    """
+    return Headers([pair for pair in Headers.of(headers).items() if pair[0] not in BATCH_HEADERS])
+
+
+def check_unbatched(headers: HeadersLike) -> Headers:
+    """``headers``, which a message may have that belongs to no atomic batch.
+
+    LocalProtocolError when they say that it belongs to one: the server would wait for the rest of it, and never store
+    the message. BadHeaderError for what could not be sent.
+    """
+    checked = Headers.of(headers)
+    for name in checked:
+        if name in BATCH_HEADERS:
+            text = f"{name} makes a message part of an atomic batch, and this one belongs to none"
+            raise LocalProtocolError(f"{text}: leave it out (strip_batch_headers)")
+    return checked
+
+
+def encode_unbatched(headers: HeadersLike) -> bytes:
+    """The block of ``headers`` for a message that belongs to no atomic batch. Errors as of ``check_unbatched``."""
+    block = encode_headers(headers)
+    if _ANY_OF_BATCH in block:  # cheaper than to look at each name
+        check_unbatched(headers)
+    return block
 
 
 def behind(block: bytes) -> bytes:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.errors import ConnectionLostError, Error, MaxPayloadError, PermissionsViolationError
+from jsproto.events import UnexpectedMessage
 from jsproto.rules.fast import ENDED, FastPhase
 from jsproto.wire.encoder import encode_err
 from jsproto.wire.frames import Msg
@@ -274,3 +275,20 @@ def test_a_forged_end_of_a_batch_whose_first_message_was_refused(gap: str) -> No
     batch.pub_ack(0, 1)
     assert batch.fast.phase is FastPhase.IDLE
     assert batch.fast.publish("e.a", b"small", now=batch.h.now) == 1
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_an_acknowledgement_without_a_count_is_none(commits: bool) -> None:
+    batch = Batch().start()
+    batch.fill(3)
+    ticket = batch.fast.commit(batch.h.now) if commits else batch.fast.ready()
+    batch.h.sent()
+    batch.say({"stream": "S", "seq": 9, "batch": "b1"}, 4)
+    (event,) = batch.h.events()
+    assert isinstance(event, UnexpectedMessage)
+    assert "does not say how much" in event.reason
+    assert batch.fast.error is None
+    assert ticket.done is not commits
+    if commits:
+        batch.pub_ack(4, 5, 3)
+        assert ticket.result() is batch.fast.ack

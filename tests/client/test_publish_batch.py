@@ -20,6 +20,7 @@ from jsproto.errors import (
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
 from jsproto.wire.frames import Ping, Pub, Sub, Unsub
+from tests.client import test_atomic
 from tests.harness import Harness
 
 TOO_LARGE = {"code": 400, "err_code": 10054, "description": "message size exceeds maximum allowed"}
@@ -244,3 +245,23 @@ def test_many_are_published_as_one_by_one(kind: Any, odd: int) -> None:
         sent.append(h.published())
     assert sent[0] == sent[1]
     assert len(sent[0]) == 1_600
+
+
+def test_add_many_gives_the_carrier_all_between_two_questions_at_once() -> None:
+    batch = test_atomic.Batch(ack_every=10)
+    messages = [("e.a", b"%d" % n) for n in range(25)]
+    assert batch.atomic.add_many(messages, batch.h.now) == 1
+    batch.say()
+    alone: list[bytes] = []
+    publish = batch.h.session.publish
+
+    def one(subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
+        alone.append(payload)
+        publish(subject, payload, reply, headers)
+
+    batch.h.session.publish = one  # type: ignore[method-assign]
+    for start, count in ((1, 9), (10, 10), (20, 5)):
+        assert batch.atomic.add_many(messages[start:], batch.h.now) == count
+        if batch.atomic.waiting:
+            batch.say()
+    assert alone == [b"9", b"19"]  # those that ask

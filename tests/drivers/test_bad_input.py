@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from jsproto import strip_batch_headers
 from jsproto.errors import (
     APIError,
     BadSubjectError,
@@ -87,7 +88,67 @@ async def test_what_cannot_be_sent_spends_no_sequence(server: Any, connect: Conn
             assert (await batch.commit()).count == 2
 
 
-@pytest.mark.parametrize("bad", [(), ("s.a",), ("s.a", b"", None, "more"), "s.a", b"bytes"], ids=repr)
+async def test_a_message_read_from_an_atomic_batch_is_published_without_its_headers(
+    server: Any, connect: Connect
+) -> None:
+    """With them it would wait for the rest of its batch: no answer that says so, and the place of a batch taken."""
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        subject = f"{name}.a"
+        await js.publish_batch([(subject, b"1", {"K": "v"}), (subject, b"2")])
+        first, last = await read_all(js.get_batch(name))
+        assert {"Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"} <= {*last.headers}
+        fast, atomic, ahead = js.fast_publisher(), js.atomic_batch(), js.async_publisher()
+        for read in (first, last):
+            again: Callable[[Any], Any]
+            for again in (
+                lambda headers: js.publish(subject, b"x", headers=headers),
+                lambda headers: js.publish_async(subject, b"x", headers=headers),
+                lambda headers: fast.publish(subject, b"x", headers=headers),
+                lambda headers: fast.publish_many([(subject, b"x", headers)]),
+                lambda headers: ahead.publish(subject, b"x", headers=headers),
+                lambda headers: ahead.publish_many([(subject, b"x", headers)]),
+                lambda headers: atomic.add(subject, b"x", headers=headers),
+                lambda headers: js.publish_batch([(subject, b"x", headers)]),
+            ):
+                with pytest.raises(LocalProtocolError, match="Nats-Batch-Id .*strip_batch_headers"):
+                    await again(read.headers)
+                await again(strip_batch_headers(read.headers))
+        await ahead.flush()
+        await fast.commit()
+        await atomic.commit()
+        await nc.flush()
+        copies = [message.headers.get("K") for message in await read_all(js.get_batch(name, seq=3))]
+        assert sorted(map(str, copies)) == ["None"] * 8 + ["v"] * 8
+
+
+@pytest.mark.parametrize("bad", [["a list"], {"a": 1}, {"a set"}, bytearray(b"s.a"), b"s.a", 5], ids=repr)
+async def test_what_is_no_str_is_no_subject(server: Any, connect: Connect, bad: Any) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        fast, atomic, ahead = js.fast_publisher(), js.atomic_batch(), js.async_publisher()
+        for _ in range(2):  # of a batch that is not begun, and of one that is
+            for verb, *args in (
+                (nc.publish, bad), (nc.request, bad), (js.publish, bad), (js.publish_async, bad), (fast.publish, bad),
+                (fast.publish_many, [(bad, b"")]), (fast.commit, bad), (ahead.publish, bad),
+                (ahead.publish_many, [(bad, b"")]), (atomic.add, bad), (atomic.commit, bad),
+                (js.publish_batch, [(bad, b"")]), (nc.subscribe, bad),
+            ):  # fmt: skip
+                with pytest.raises(BadSubjectError, match="must be a str, not "):
+                    await verb(*args)
+            await fast.publish(f"{name}.a", b"fast")
+            await atomic.add(f"{name}.a", b"atomic")
+        with pytest.raises(BadSubjectError, match="must be a str, not "):
+            await nc.publish(f"{name}.a", reply=bad)
+        assert (await fast.commit()).count == (await atomic.commit()).count == 2
+        assert len(await stored(js, name)) == 4
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [(), ("s.a",), ("s.a", b"", None, "more"), "s.a", b"bytes", "ab", 5, None, {"s.a": b"", "s.b": b""}],
+    ids=repr,
+)
 async def test_what_is_no_message_is_refused_by_everything_that_takes_many(
     server: Any, connect: Connect, bad: Any
 ) -> None:

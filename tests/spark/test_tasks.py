@@ -757,6 +757,7 @@ def test_a_subject_that_nats_does_not_take(js: JetStream, stream: Made, source: 
         ([(None, b"1")], "has a header that is null, or whose key is"),
         ([("A", b"1\n2")], "cannot be stored: the value of header A must not contain"),
         ([("A:", b"1")], "cannot be stored: .*'A:'"),
+        ([("A", b"1"), ("Nats-Batch-Sequence", b"1")], "cannot be stored: Nats-Batch-Sequence makes a message part of"),
     ],
 )
 def test_headers_that_cannot_be(headers: list[Any], message: str) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jsproto.errors import BadHeaderError, BadSubjectError
+from jsproto.errors import BadSubjectError, LocalProtocolError
+from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
@@ -151,8 +152,8 @@ def _headers(lot: pa.Table, names: Sequence[str]) -> list[Headers | None] | None
 
 def _checked(at: int, pairs: list[tuple[str, str]]) -> Headers | None:
     try:
-        return Headers(pairs) if pairs else None
-    except BadHeaderError as error:
+        return check_unbatched(Headers(pairs)) if pairs else None
+    except LocalProtocolError as error:
         raise _Refused(at, f"cannot be stored: {error}") from None
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.batch import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE
+from jsproto.grammar.batch import BATCH_HEADERS
 from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ _READ: Final = {
     "timestamp_ns": "bigint",
 }
 DEFAULT: Final = "subject string, data binary, stream string, seq bigint, timestamp timestamp"
-_BOOKKEEPING: Final = frozenset({BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT})
-"""What an atomic batch leaves in the headers of its messages."""
 _WRITE: Final = {
     "subject": ("string",),
     "data": ("binary", "string"),
@@ -121,7 +119,7 @@ class BatchBuilder:
         self.schema = arrow_schema(schema)
         self.rows = 0
         self._stream = stream
-        self._hidden = frozenset[str]() if options.include_bookkeeping else _BOOKKEEPING
+        self._hidden = frozenset[str]() if options.include_bookkeeping else BATCH_HEADERS
         self._pieces: list[list[Any]] = [[] for _ in self.schema]  # of each column
         self._streams = pa.array([], pa.string())  # as long as the longest batch
         self._steps = pa.array([], pa.int64())  # 0, 1, 2 and so on, as long as it

@@ -1,0 +1,195 @@
+"""A fast-ingest batch that may lose messages, against a scripted server: refusals, losses and lost links.
+
+Servers acknowledge nothing while they refuse, so none of these may close the window for good; and without a link
+nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.client.fast import SERVER_IDLE_LIMIT
+from jsproto.errors import BatchLostError, BatchStalledError, ConnectionLostError
+from tests.client.test_fast import TOO_BIG, WRONG_SEQUENCE, Batch, operations, reconnecting, started
+
+
+def refuse(batch: Batch, sequence: int) -> None:
+    batch.say({"type": "err", "seq": sequence, "error": WRONG_SEQUENCE}, sequence)
+
+
+def test_gap_ok_refused_messages_make_room() -> None:
+    """Nothing is acknowledged before something is stored again; a second publisher begins with a rate of 1."""
+    batch = started(1, gap="ok", ack_timeout=2.0)
+    batch.fill(1)
+    for sequence in range(1, 2_000):
+        assert batch.fast.room == 0
+        ready = batch.fast.ready()
+        refuse(batch, sequence)
+        assert ready.result() is None
+        assert batch.fast.room == 1
+        batch.fill(1)
+        batch.h.advance(0.01)
+    assert batch.fast.error is None
+    assert (batch.fast.acked, batch.fast.sequence) == (0, 2_001)
+    batch.ack(2_001, 2)
+    assert (batch.fast.acked, batch.fast.room) == (2_001, 4)
+
+
+@pytest.mark.parametrize("again", [0, 1, 2, 3])
+def test_gap_ok_an_old_acknowledgement_takes_no_room_away(again: int) -> None:
+    """Pings are answered with the last one, and a new leader begins with it."""
+    batch = started(2, gap="ok")
+    batch.fill(3)
+    batch.ack(2, 2)
+    batch.fill(2)
+    for sequence in (4, 5, 6):
+        refuse(batch, sequence)
+    for _ in range(again):
+        batch.ack(2, 2)
+    assert (batch.fast.acked, batch.fast.sequence, batch.fast.room) == (2, 6, 3)
+    batch.ack(4, 2)
+    assert batch.fast.room == 4  # 5 and 6 are refused, so none is under way
+
+
+def test_gap_ok_what_is_told_twice_makes_room_once() -> None:
+    batch = started(10, gap="ok")
+    batch.fill(19)
+    refuse(batch, 12)
+    assert batch.fast.room == 1
+    refuse(batch, 12)
+    batch.error(TOO_BIG, 12)
+    batch.say({"type": "gap", "last_seq": 12, "seq": 13}, 13)  # what was too large never reached the batch
+    assert batch.fast.room == 1
+    batch.say({"type": "gap", "last_seq": 11, "seq": 15}, 15)
+    assert batch.fast.room == 4
+    refuse(batch, 16)
+    refuse(batch, 15)
+    batch.ack(13, 10)
+    assert (batch.fast.acked, batch.fast.room) == (13, 13 + 3 + 20 - 20)
+    refuse(batch, 13)  # it was acknowledged
+    assert batch.fast.room == 16
+
+
+def test_gap_ok_lost_messages_make_room() -> None:
+    """A new leader reports what never reached it, and may refuse the message that told it so."""
+    batch = started(10, gap="ok", max_outstanding_acks=1)
+    batch.fill(9)
+    batch.say({"type": "gap", "last_seq": 2, "seq": 10}, 10)
+    refuse(batch, 10)
+    assert batch.fast.room == 9
+    batch.fill(9)
+    ready = batch.fast.ready()
+    assert not ready.done
+    refuse(batch, 11)
+    assert ready.done
+
+
+def test_gap_ok_what_others_refused_is_not_kept_though_one_before_them_waits() -> None:
+    batch = started(10, gap="ok")
+    batch.fast.publish_many([("e.a", b"%d" % number) for number in range(2, 21)], batch.h.now)
+    for sequence in range(2, 5_000):
+        refuse(batch, sequence)
+        batch.fast.publish("e.b", b"refused", now=batch.h.now)
+        assert sum(len(run) for _, run in batch.fast._kept) <= 2 * 20
+    assert batch.fast.unacknowledged[0] == ("e.a", b"1", None)
+    assert len(batch.fast.unacknowledged) == 20
+    assert (batch.fast.acked, batch.fast.error) == (0, None)
+
+
+def test_gap_ok_a_refusal_is_progress_though_the_window_stays_closed() -> None:
+    batch = started(10, gap="ok", ack_timeout=5.0, max_outstanding_acks=1)
+    batch.fill(9)
+    batch.ack(0, 1)  # the rate fell: nine must be answered before the next
+    for sequence in range(2, 9):
+        batch.h.advance(4.0)
+        refuse(batch, sequence)
+        assert batch.fast.room == 0
+    assert batch.fast.error is None
+    batch.h.advance(5.1)
+    assert isinstance(batch.fast.error, BatchStalledError)
+
+
+# -- without a link ----------------------------------------------------------------------------------------------------
+
+
+def test_gap_ok_refusals_that_went_with_the_link_are_not_waited_for() -> None:
+    batch = reconnecting(gap="ok", max_outstanding_acks=1).start(4)
+    batch.fill(3)
+    refuse(batch, 2)
+    batch.fill(1)
+    assert batch.fast.room == 0
+    batch.h.lose()  # with what was said of 3, 4 and 5
+    batch.h.connect()
+    batch.h.sent()
+    ready = batch.fast.ready()
+    batch.ack(0, 4)  # said of something before, late
+    assert not ready.done
+    batch.say({"type": "ack", "seq": 0, "msgs": 4}, 5, 4)
+    assert ready.result() is None
+    assert (batch.fast.acked, batch.fast.room) == (0, 4)
+    assert [message[1] for message in batch.fast.unacknowledged] == [b"1", b"x", b"x", b"x"]  # but 2, which was told
+    batch.fill(4)
+    batch.say({"type": "ack", "seq": 0, "msgs": 4}, 9, 4)  # another ping: now every answer would have come
+    assert batch.fast.room == 0
+
+
+@pytest.mark.parametrize("commits", [False, True])
+@pytest.mark.parametrize(("ack_timeout", "idle", "until"), [(3.0, 0.0, 3.0), (60.0, 0.0, 10.0), (60.0, 4.0, 6.0)])
+def test_gap_ok_waits_for_a_link_no_longer_than_for_an_answer_or_the_server_knows_the_batch(
+    ack_timeout: float, idle: float, until: float, commits: bool
+) -> None:
+    batch = reconnecting(gap="ok", ack_timeout=ack_timeout).start(10)
+    waits: list[Any] = [batch.fast.commit(batch.h.now)] if commits else []
+    batch.h.sent()
+    batch.h.advance(idle if not commits else 0.0)
+    until = until if not commits else min(ack_timeout, SERVER_IDLE_LIMIT)
+    batch.h.lose()
+    if not commits:
+        waits.append(batch.fast.ready())
+    batch.h.advance(until - 0.01)
+    assert not waits[0].done
+    batch.h.advance(0.02)
+    error = waits[0].error
+    assert isinstance(error, BatchLostError)
+    assert isinstance(error.__cause__, ConnectionLostError)
+    assert "the connection was lost: the server closed the connection; " in str(error)
+    assert batch.fast.deadline() is None
+
+
+def test_gap_ok_a_commit_without_a_link_waits_no_longer_for_it() -> None:
+    batch = reconnecting(gap="ok", ack_timeout=3.0).start(10)
+    batch.h.lose()
+    batch.h.advance(2.0)
+    ticket = batch.fast.commit(batch.h.now)
+    batch.fast.ping(batch.h.now)
+    batch.h.advance(1.1)
+    assert isinstance(ticket.error, BatchLostError)
+    batch = reconnecting(gap="ok", ack_timeout=3.0).start(10)
+    batch.h.lose()
+    ticket = batch.fast.commit(batch.h.now)
+    batch.h.advance(2.0)
+    batch.h.connect()
+    assert operations(batch.h.published()) == [(2, 3)] * 2  # the one that waited, and the question
+    batch.pub_ack(1, 2, 3)
+    assert ticket.result().count == 1
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_gap_ok_does_not_trust_a_batch_after_a_long_outage(noticed: bool) -> None:
+    batch = reconnecting(gap="ok").start(10)
+    ready = batch.fast.ready()
+    batch.h.lose()
+    batch.h.now += SERVER_IDLE_LIMIT
+    if noticed:
+        batch.h.session.handle_timeout(batch.h.now)
+    else:
+        batch.h.session._dialler.handle_timeout(batch.h.now)  # the link is back before anybody looks at the clock
+    batch.h.connect()
+    assert isinstance(batch.fast.error, BatchLostError)
+    assert "silent for 10.0 s" in str(batch.fast.error)
+    assert ready.done
+    batch.h.advance(2.0)  # a link that lasts is dialled again at once
+    batch.h.lose()
+    batch.h.connect()  # an ended batch has no part in it
