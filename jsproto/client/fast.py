@@ -21,8 +21,8 @@ Rules
    nothing.
  * A lost link takes refusals with it. The answer to the ping on the new one says that all before it has arrived, so
    nothing of it is waited for any more. Without a new link in time the batch ends.
-   No message is ever sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored
-   is kept, bounded by the window, and offered as ``unacknowledged`` for another batch.
+ * No message is sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored is
+   kept, a window and one more for each lost link, and offered as ``unacknowledged`` for another batch.
 
 Not here: that other batch.
 """
@@ -416,7 +416,7 @@ class FastPublisher(Conversation):
     def link_lost(self, error: Error, now: float) -> None:
         """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here.
 
-        It waits for ``ack_timeout`` seconds, or until the server has forgotten the batch, and then ends all the same.
+        It waits for ``ack_timeout`` seconds at most, and not after the server has forgotten the batch.
         """
         if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return

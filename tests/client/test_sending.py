@@ -142,6 +142,13 @@ def test_the_messages_before_one_that_is_none_are_taken() -> None:
     assert [pub.payload for pub in harness.published()] == [b"1", b"2"]
 
 
+def test_a_payload_that_is_no_bytes_is_told_as_such() -> None:
+    publisher = Harness().js.async_publisher()
+    with pytest.raises(TypeError, match="the payload must be bytes, not str: encode it"):
+        publisher.publish_many([("s.a", b"1"), ("s.a", "text")], 100.0)  # type: ignore[list-item]
+    assert publisher.sequence == 1
+
+
 # -- headers of an atomic batch ----------------------------------------------------------------------------------------
 
 

@@ -78,6 +78,7 @@ class Faults(RuleBasedStateMachine):
         self.pair = Pair(connect_options(max_reconnect_attempts=-1), server=server)
         self.pair.connect()
         self.answers_changed = False  # the server's words to the client are not complete, or not in order
+        self.links_lost = 0
 
     def settle(self) -> None:
         """The client writes, the server reads; ``Held`` stops everything else."""
@@ -139,6 +140,7 @@ class Faults(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.0, 0.5, 12.0]))
     def the_link_breaks(self, seconds: float) -> None:
         self.answers_changed = True
+        self.links_lost += 1
         self.pair.is_reachable = seconds == 0
         self.pair.lose_link()
         self.pair.is_reachable = True
@@ -232,13 +234,7 @@ class FastFaults(Faults):
         if not hasattr(self, "fast"):
             return
         acked = self.fast.acked if self.fast.ack is None else self.fast.sequence
-        missing = set(range(1, acked + 1)) - set(self.stored())
-        reported = {
-            lost
-            for event in self.pair.events
-            if isinstance(event, GapReported)
-            for lost in range(event.first_missing, event.last_missing + 1)
-        }
+        missing, reported = set(range(1, acked + 1)) - set(self.stored()), self.reported()
         if self.gap == "fail":
             assert not missing
         elif not self.answers_changed and self.fast.ack is None:
@@ -246,11 +242,24 @@ class FastFaults(Faults):
         if self.fast.ack is not None and not self.answers_changed:
             assert missing <= reported | set(range((self.fast.ack.count or 0) + 1, acked + 1))
 
+    def reported(self) -> set[int]:
+        """The messages that the client knows to be lost."""
+        return {
+            lost
+            for event in self.pair.events
+            if isinstance(event, GapReported)
+            for lost in range(event.first_missing, event.last_missing + 1)
+        }
+
     @invariant()
     def the_window_is_kept(self) -> None:
+        """What was said of the messages in it may go with a link: then they make room for a window of others."""
         if hasattr(self, "fast"):
             commits = self.fast.phase is FastPhase.COMMITTING or self.fast.phase in ENDED
-            assert self.fast.sequence - self.fast.acked <= max(self.window, 1) + commits
+            without_answer = set(range(self.fast.acked + 1, self.fast.sequence + 1))
+            if self.gap == "ok":
+                without_answer -= self.reported()
+            assert len(without_answer) <= max(self.window, 1) * (1 + self.links_lost) + commits
 
     def teardown(self) -> None:
         """Nobody waits for ever, even if nothing arrives any more."""
