@@ -26,6 +26,7 @@ _NAME: Final = re.compile(r"[!-9;-~]++")
 # No line end, NUL, half of a surrogate pair (one that stands for a byte aside), and no blanks around it.
 _BAD: Final = r"\r\n\0\ud800-\udc7f\udd00-\udfff"
 _VALUE: Final = re.compile(rf"(?![ \t])[^{_BAD}]*+(?<![ \t])")
+_MAPPINGS: Final = (dict, Mapping)  # dict by name too, because it is the quick one to ask for
 
 
 class Headers:
@@ -45,7 +46,7 @@ class Headers:
         if isinstance(fields, Headers):
             self._fields = fields._fields
             return
-        self._fields = tuple(_pairs(fields) if isinstance(fields, dict | Mapping) else fields)
+        self._fields = tuple(_pairs(fields) if isinstance(fields, _MAPPINGS) else fields)
         for name, value in self._fields:
             try:
                 if _NAME.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None:
@@ -61,7 +62,7 @@ class Headers:
             return headers
         if headers is None:
             return cls()
-        if not isinstance(headers, dict | Mapping):  # dict by name too, because it is the quick one to ask for
+        if not isinstance(headers, _MAPPINGS):
             raise BadHeaderError(f"headers must be a mapping of names to values, not {type(headers).__name__}")
         return cls(headers)
 

@@ -231,7 +231,8 @@ class FastPublisherBase:
     def unacknowledged(self) -> list[OutgoingMessage]:
         """The published messages that are not known to be stored, in order: what another batch would begin with.
 
-        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream.
+        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream. Gap
+        mode "ok": without those that events told of as refused or lost.
         """
         return self._core.unacknowledged
 
