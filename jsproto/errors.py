@@ -530,6 +530,12 @@ class QueueFlowControlError(BindError):
     explanation = "flow control does not work with a queue group"
 
 
+class FlowControlAckError(BindError):
+    """The consumer is acknowledged by flow control, as for a stream that sources: no subscription can do that."""
+
+    explanation = "ack_policy 'flow_control' is for streams that source, not for subscriptions"
+
+
 class PullConsumerError(BindError):
     """It is a pull consumer: ``pull_subscribe`` is for those."""
 

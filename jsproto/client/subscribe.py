@@ -29,6 +29,7 @@ from jsproto.errors import (
     DuplicateSubscriptionError,
     Error,
     FilterMismatchError,
+    FlowControlAckError,
     LocalProtocolError,
     NoMatchingStreamError,
     NoQueueError,
@@ -109,6 +110,8 @@ class Wanted:
 
     def _check(self) -> None:
         config = self.config
+        if config.ack_policy == "flow_control":  # delivery would stop for ever at max_ack_pending messages
+            raise LocalProtocolError(FlowControlAckError.explanation)
         if self.pull:
             if config.ack_policy in ("none", "all"):
                 raise LocalProtocolError(f"a pull consumer cannot have ack_policy {config.ack_policy!r}")
@@ -150,6 +153,8 @@ class Wanted:
         if not self.pull:
             if not found.deliver_subject:
                 raise PullConsumerError(*where)
+            if found.ack_policy == "flow_control":
+                raise FlowControlAckError(*where)
             self._check_queue(found, where)
             if info.push_bound and self.queue is None:
                 raise DuplicateSubscriptionError(*where)

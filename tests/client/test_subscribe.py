@@ -16,6 +16,7 @@ from jsproto.errors import (
     ConfigMismatchError,
     DuplicateSubscriptionError,
     FilterMismatchError,
+    FlowControlAckError,
     LocalProtocolError,
     NoMatchingStreamError,
     NoQueueError,
@@ -187,6 +188,11 @@ def test_a_consumer_that_must_be_there() -> None:
         ({**PUSHING, "filter_subjects": ["s.a", "s.b"]}, {}, FilterMismatchError),
         (PUSHING, {"options": {"max_deliver": 3, "ack_policy": "none"}}, ConfigMismatchError),
         (PUSHING, {"pull": True}, PushConsumerError),
+        ({**PUSHING, "ack_policy": "flow_control"}, {}, FlowControlAckError),
+        ({**PUSHING, "ack_policy": "flow_control"}, {"raw": True}, FlowControlAckError),
+        (
+            {**PUSHING, "ack_policy": "flow_control", "deliver_group": "q"}, {"queue": "q"}, FlowControlAckError,
+        ),
     ],
 )  # fmt: skip
 def test_what_is_there_must_fit(found: dict[str, Any], keywords: dict[str, Any], error: type[Exception]) -> None:
@@ -320,6 +326,9 @@ def test_a_place_in_a_priority_group_must_be_there() -> None:
         ({"queue": "q", "options": {"idle_heartbeat": 1.0}}, "queue group"),
         ({"queue": "q", "options": {"flow_control": True}}, "queue group"),
         ({"options": {"flow_control": True, "idle_heartbeat": 0.0}}, "needs idle heartbeats"),
+        ({"options": {"ack_policy": "flow_control"}}, "ack_policy 'flow_control' is for streams that source"),
+        ({"base": ConsumerConfig(ack_policy="flow_control")}, "ack_policy 'flow_control'"),
+        ({"pull": True, "options": {"ack_policy": "flow_control"}}, "ack_policy 'flow_control'"),
         ({"pull": True, "options": {"ack_policy": "none"}}, "ack_policy 'none'"),
         ({"pull": True, "options": {"ack_policy": "all"}}, "ack_policy 'all'"),
         ({"pull": True, "options": {"flow_control": True}}, "flow_control is for push"),

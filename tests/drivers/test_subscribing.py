@@ -19,6 +19,7 @@ from jsproto.errors import (
     ConnectionLostError,
     DuplicateSubscriptionError,
     FilterMismatchError,
+    FlowControlAckError,
     LocalProtocolError,
     NoMatchingStreamError,
     NoQueueError,
@@ -312,6 +313,15 @@ async def test_a_consumer_that_does_not_fit_is_refused_with_the_reason(server: A
         await bound.unsubscribe()
 
 
+async def test_a_consumer_acknowledged_by_flow_control_is_not_subscribed_to(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await create(nc, name, "FC", deliver_subject=nc.new_inbox(), ack_policy="flow_control", max_ack_pending=10)
+        for keywords in ({"consumer": "FC"}, {"durable": "FC"}, {"consumer": "FC", "raw": True}):
+            with pytest.raises(FlowControlAckError, match="streams that source"):
+                await js.subscribe(f"{name}.a", **keywords)
+
+
 async def test_what_is_not_there(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
@@ -346,6 +356,8 @@ async def test_what_is_not_there(server: Any, connect: Connect) -> None:
         {"pending_msgs_limit": 0, "stream": "NO"},
         {"ordered": True, "durable": "D"},
         {"ordered": True, "ack_policy": "explicit"},
+        {"ack_policy": "flow_control"},
+        {"config": ConsumerConfig(ack_policy="flow_control"), "durable": "D"},
     ],
 )
 async def test_what_cannot_be_is_refused_before_anything_is_sent(
