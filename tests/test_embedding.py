@@ -7,7 +7,9 @@ ticket lends it an ``asyncio.Event``.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 import nats
@@ -127,6 +129,57 @@ def test_another_client_carries_the_conversations(server: NatsServer) -> None:
     stored, count = asyncio.run(program(server.url))
     assert count == 1_000
     assert stored == [(n + 1, "embed.a", b"%d" % n) for n in range(1_000)]
+
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+(EXAMPLE,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "class NatsPyOutbox" in block]
+
+
+async def two_batches(url: str, kind: Callable[[Client], Any]) -> list[tuple[str, bytes]]:
+    """Two fast-ingest batches at once on one outbox of this kind; what is stored then."""
+    nc = await nats.connect(url)
+    try:
+        name = f"TWO{nc.new_inbox()[-8:]}"
+        await nc.jetstream().add_stream(name=name, subjects=[f"{name}.*"], allow_batched=True, allow_direct=True)
+        outbox = kind(nc)
+        now = asyncio.get_running_loop().time
+        carrier = getattr(outbox, "worker", None) or asyncio.ensure_future(outbox.carry())
+        batches = [FastPublisher(outbox, inbox=nc.new_inbox(), batch_id=each, flow=10) for each in "ab"]
+
+        async def wait(ticket: Ticket[T]) -> T:
+            if not ticket.done:
+                event = ticket.event = asyncio.Event()
+                async with asyncio.timeout(20):
+                    await event.wait()
+            return ticket.result()
+
+        for n in range(100):  # in turns, so that both are under way all the time
+            for batch in batches:
+                await wait(batch.ready())
+                batch.publish(f"{name}.{batch.batch_id}", b"%d" % n, now=now())
+        acks = [await wait(batch.commit(now())) for batch in batches]
+        assert [ack.count for ack in acks] == [100, 100]
+        carrier.cancel()
+        js = nc.jetstream()
+        stored = [await js.get_msg(name, seq) for seq in range(1, 201)]
+        await js.delete_stream(name)
+        return [(msg.subject.rpartition(".")[2], msg.data) for msg in stored if msg.subject and msg.data]
+    finally:
+        await nc.close()
+
+
+def readme_outbox() -> Callable[[Client], Any]:
+    names: dict[str, Any] = {}
+    exec(EXAMPLE, names)
+    kind: Callable[[Client], Any] = names["NatsPyOutbox"]
+    return kind
+
+
+@pytest.mark.parametrize("kind", [NatsPyOutbox, readme_outbox()])
+def test_two_batches_at_once(server: NatsServer, kind: Callable[[Client], Any]) -> None:
+    stored = asyncio.run(two_batches(server.url, kind))
+    for batch in "ab":
+        assert [data for subject, data in stored if subject == batch] == [b"%d" % n for n in range(100)]
 
 
 def test_mistakes_are_refused_before_the_carrier_sees_them() -> None:
