@@ -70,7 +70,9 @@ class Outbox(Protocol):
 
     It may also have what ``Session`` has besides: ``publish_run``, which makes a fast-ingest batch cheaper;
     ``publish_numbered`` and ``unsubscribe_later``, which do the same for an atomic batch; ``publish_replies``, which
-    does it for acknowledgements; and ``want_fields``, which does it for whoever reads columns.
+    does it for acknowledgements; and ``want_fields``, which does it for whoever reads columns. Without
+    ``publish_to_pattern``, as where the connection is pedantic, a filter with wildcards is not in the subject by which
+    a consumer is created.
     """
 
     @property

@@ -37,11 +37,19 @@ class Api:
         self.timeout = session.options.timeout if timeout is None else timeout
 
     def _ask(
-        self, subject: str, payload: bytes, build: Callable[[dict[str, Any]], T], now: float, timeout: float | None
+        self,
+        subject: str,
+        payload: bytes,
+        build: Callable[[dict[str, Any]], T],
+        now: float,
+        timeout: float | None,
+        *,
+        wildcards: bool = False,
     ) -> Ticket[T]:
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
             decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
+            wildcards=wildcards,
         )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Consumers in the JetStream API: create, change, look up, list, pause, unpin, delete, pull from.
 
-Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter behind it,
-because permissions go by both (server facts, section 5); not one with wildcards, which cannot be published to.
+Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter after it, with
+its wildcards, because permissions go by both (server facts, sections 5 and 7).
 
 Not here: the subscribe workflow (ADR-15), which decides what to create.
 """
@@ -48,13 +48,12 @@ class Consumers(Api):
         Without a name the server chooses one, and forgets the consumer when nobody uses it. ``action``: None creates
         or changes, whichever fits.
         """
-        name, only = config.consumer_name, config.filter_subject or None
-        literal = only if name and only and not {"*", ">"} & set(only.split(".")) else None
-        subject = self.api.consumer_create(stream, name, literal)
+        name = config.consumer_name
+        subject = self.api.consumer_create(stream, name, (name and config.filter_subject) or None)
         body: dict[str, Any] = {"stream_name": stream, "config": config.to_json()}
         if action is not None:
             body["action"] = action
-        return self._ask(subject, dumps(body), ConsumerInfo.from_json, now, timeout)
+        return self._ask(subject, dumps(body), ConsumerInfo.from_json, now, timeout, wildcards=True)
 
     def update_consumer(
         self, stream: str, config: ConsumerConfig, *, now: float, timeout: float | None = None

@@ -44,6 +44,7 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
+from jsproto.grammar.subjects import has_wildcards
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.gaps import NEVER, Break, Deliveries
 from jsproto.ticket import Ticket
@@ -79,8 +80,8 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_floor", "_inbox",
-        "_literal", "_made", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_filter", "_floor",
+        "_inbox", "_made", "_publish_to_pattern", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -123,8 +124,10 @@ class OrderedConsumer(Inflow[D]):
         self._answer_to = b""
         self._asked = ""
         self._ready: Ticket[None] | None = Ticket()
-        self._literal = None if not (only := config.filter_subject) or {"*", ">"} & set(only.split(".")) else only
-        api.consumer_create(self.stream, "c", self._literal)  # refuses bad names before anything is sent
+        api.consumer_create(self.stream, "c", config.filter_subject or None)  # refuses bad names: nothing is sent yet
+        self._publish_to_pattern = getattr(outbox, "publish_to_pattern", None)
+        is_publishable = self._publish_to_pattern is not None or not has_wildcards(config.filter_subject or "")
+        self._filter = (is_publishable and config.filter_subject) or None
         self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
         self._create(now)
 
@@ -286,11 +289,12 @@ class OrderedConsumer(Inflow[D]):
         if self._floor and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
             config.opt_start_time = None
-        self._asked = self._api.consumer_create(self.stream, self.consumer, self._literal)
+        self._asked = self._api.consumer_create(self.stream, self.consumer, self._filter)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
         self._sid = self._outbox.subscribe(deliver, self)
         try:
-            self._outbox.publish(self._asked, dumps(body), self._answer_to)
+            publish = self._publish_to_pattern or self._outbox.publish
+            publish(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
             return

@@ -11,15 +11,18 @@ Not here: answers of many messages (``direct``, ``fast``), which have inboxes of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.errors import Error, NoRespondersError, PermissionsViolationError, TimeoutError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
+
+if TYPE_CHECKING:
+    from jsproto.client.session import Session
 
 T = TypeVar("T")
 
@@ -67,7 +70,7 @@ class Requests(Conversation):
 
     __slots__ = ("_count", "_deadlines", "_inbox", "_open", "_outbox", "_prefix", "_sid")
 
-    def __init__(self, outbox: Outbox, inbox: str) -> None:
+    def __init__(self, outbox: Session, inbox: str) -> None:
         """``inbox``: the subject below which this session's answers arrive, unique to it."""
         self._outbox = outbox
         self._inbox = inbox
@@ -90,17 +93,21 @@ class Requests(Conversation):
         decode: Callable[[Msg], T],
         headers: HeadersLike | None = None,
         no_responders: Callable[[str], Error] = NoRespondersError,
+        wildcards: bool = False,
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        ``timeout`` in seconds. LocalProtocolError, with nothing sent, for a bad subject, header or size.
+        ``timeout`` in seconds. ``wildcards``: the subject may have some, and there are no headers. LocalProtocolError, with nothing sent, for a bad subject, header or size.
         """
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
         self._count += 1
         token = b"%d" % self._count
-        self._outbox.publish(subject, payload, self._prefix + token, block)
+        if wildcards:
+            self._outbox.publish_to_pattern(subject, payload, self._prefix + token)
+        else:
+            self._outbox.publish(subject, payload, self._prefix + token, block)
         self._outbox.flush()
         ticket: Ticket[T] = Ticket()
         self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders)

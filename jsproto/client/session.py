@@ -418,6 +418,17 @@ class Session:
             self._writes.append(b"%b%b\r\n" % (head, payload))
         self._pending += len(head) + len(payload) + 2
 
+    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
+        """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
+
+        Servers take it as it is, because our connections are not pedantic. It errs as ``publish`` does.
+        """
+        checked = check_subject(subject, wildcards=True)
+        size = self._check_size(len(payload), None)
+        if self._pending > self.options.pending_size or self.closed:
+            self._refuse()
+        self._write(b"PUB %b %b %d\r\n%b\r\n" % (checked, reply, size, payload))
+
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe ``conversation``; returns the id. BadSubjectError, ConnectionClosedError."""
         pattern = check_subject(subject, wildcards=True)

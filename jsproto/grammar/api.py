@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jsproto.errors import APIError, BadSubjectError, RemoteProtocolError
 from jsproto.grammar.bodies import MAX_JSON, loads, text, uint64
-from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.subjects import MAX_SUBJECT, check_name, check_subject
 
 DEFAULT_PREFIX: Final = "$JS.API"
 
@@ -82,7 +82,8 @@ class ApiSubjects:
     def consumer_create(self, stream: str, consumer: str | None = None, filter_subject: str | None = None) -> str:
         """Create a consumer or change it.
 
-        With its name when it has one, and then with its filter when that is a single one: permissions go by both.
+        With its name when it has one, and then with its filter when that is a single one: permissions go by both. The
+        filter may have wildcards. One that would make the subject too long for a server is left out.
         """
         asked = self._stream("CONSUMER.CREATE", stream)
         if consumer is None:
@@ -92,8 +93,8 @@ class ApiSubjects:
         asked = f"{asked}.{check_name(consumer, 'consumer')}"
         if filter_subject is None:
             return asked
-        check_subject(filter_subject, wildcards=True)
-        return f"{asked}.{filter_subject}"
+        size = len(asked.encode("utf-8", "surrogateescape")) + 1 + len(check_subject(filter_subject, wildcards=True))
+        return asked if size > MAX_SUBJECT else f"{asked}.{filter_subject}"
 
     def consumer_create_legacy(self, stream: str, durable: str) -> str:
         """Create a durable consumer as before nats-server 2.9; later ones still take it."""

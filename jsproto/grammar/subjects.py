@@ -70,6 +70,11 @@ def check_name(name: str, kind: str = "stream") -> str:
     return name
 
 
+def has_wildcards(subject: str) -> bool:
+    """Whether a subject, which must have passed ``check_subject``, stands for others."""
+    return not {"*", ">"}.isdisjoint(subject.split("."))
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether ``subject`` matches ``pattern``; both must have passed ``check_subject``."""
     wanted, tokens = pattern.split("."), subject.split(".")

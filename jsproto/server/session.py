@@ -6,7 +6,8 @@ grow is bounded: its messages, lines and subscriptions, and the bytes that it do
 ``data_to_send()`` after every input, then looks at ``wants_close``.
 
 Not here: who gets what is published (``Hub``), authentication, TLS, permissions, routes between servers. Subjects are
-always checked, where nats-server checks those that are published to only if the client asks for it (``pedantic``).
+always checked, where nats-server checks those that are published to only if the client is ``pedantic``. As there, a
+client that is not may publish to a subject with wildcards, which is taken as it is.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class ServerSession:
         self.headers = False
         self.no_responders = False
         self._verbose = False
+        self._pedantic = True  # until CONNECT says otherwise
         self._is_before_2_12 = info.version_tuple < (2, 12, 0)
         self._hub = hub
         self._max_subscriptions = max_subscriptions
@@ -203,6 +205,7 @@ class ServerSession:
             self._refuse(b"Parser Error")
             return
         self._verbose = wanted.get("verbose") is True
+        self._pedantic = wanted.get("pedantic") is not False
         self.echo = wanted.get("echo") is not False
         self.headers = wanted.get("headers") is True
         self.no_responders = wanted.get("no_responders") is True
@@ -214,7 +217,7 @@ class ServerSession:
             self._refuse(b"Message Headers Not Supported")
             return
         try:
-            check_subject(_text(frame.subject))
+            check_subject(_text(frame.subject), wildcards=not self._pedantic)
         except LocalProtocolError:
             self._send_err(b"Invalid Publish Subject")
             return

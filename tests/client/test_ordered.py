@@ -9,6 +9,7 @@ import pytest
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.jsmsg import Acker, JSMsg
 from jsproto.client.ordered import FIRST_PAUSE, LONGEST_PAUSE, OrderedConsumer, Phase
+from jsproto.client.session import Session
 from jsproto.errors import (
     BadSubjectError,
     ConnectionClosedError,
@@ -500,6 +501,28 @@ def test_impossible_options(options: dict[str, Any]) -> None:
             timeout=5.0, now=h.now, stream="S", subject="S", idle_heartbeat=0.0,
         )  # fmt: skip
     assert h.sent() == []
+
+
+@pytest.mark.parametrize(("only", "named"), [("s.>", ""), ("s.a", ".s.a"), (None, "")])
+def test_a_carrier_that_cannot_publish_to_patterns_leaves_them_out(only: str | None, named: str) -> None:
+    class Pedantic:
+        """A carrier with nothing but what an outbox must have."""
+
+        def __init__(self, session: Session) -> None:
+            self._session = session
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "publish_to_pattern":
+                raise AttributeError(name)
+            return getattr(self._session, name)
+
+    h = Pushing()
+    OrderedConsumer(
+        Pedantic(h.session), Acker(h.session, h.session.requests, JSMsg, wants_acks=False), api=h.js.api,
+        inbox="_INBOX.o", config=ConsumerConfig(filter_subject=only), timeout=5.0, now=h.now, stream="S", subject="S",
+    )  # fmt: skip
+    asked = {what: body for what, body, _ in h.asked()}
+    assert asked[f"CONSUMER.CREATE.S.o_1{named}"]["config"].get("filter_subject") == only
 
 
 @pytest.mark.parametrize(

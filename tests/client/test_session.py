@@ -628,6 +628,26 @@ def test_nothing_but_the_handshake_leaves_before_the_link_is_open() -> None:
     assert harness.published() == [Pub(b"a", None, None, b"early")]
 
 
+def test_only_the_api_is_asked_by_patterns() -> None:
+    harness = Harness(info={"max_payload": 100}, pending_size=100, linger=9.0)
+    session = harness.session
+    session.publish_to_pattern("a.*.>", b"x", b"r")
+    assert harness.published() == [Pub(b"a.*.>", b"r", None, b"x")]
+    with pytest.raises(BadSubjectError):
+        session.publish_message("a.*.>")
+    with pytest.raises(BadSubjectError):
+        session.publish_to_pattern("a.>.b", b"x", b"r")
+    with pytest.raises(MaxPayloadError):
+        session.publish_to_pattern("a.*", b"x" * 101, b"r")
+    session.publish_message("a", b"x" * 99)
+    with pytest.raises(OutboundBufferLimitError):
+        session.publish_to_pattern("a.*", b"x", b"r")
+    assert harness.published() == [Pub(b"a", None, None, b"x" * 99)]
+    session.close(harness.now)
+    with pytest.raises(ConnectionClosedError):
+        session.publish_to_pattern("a.*", b"x", b"r")
+
+
 def test_the_outbound_buffer_is_bounded() -> None:
     harness = Harness(pending_size=100, linger=9.0)
     session = harness.session

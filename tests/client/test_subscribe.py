@@ -107,7 +107,7 @@ def test_a_junk_list_of_streams(streams: Any) -> None:
 
 def test_what_a_new_push_consumer_is_like() -> None:
     flow = Workflow("s.*")
-    config = flow.create(f"CONSUMER.CREATE.S.{_name(flow)}")
+    config = flow.create(f"CONSUMER.CREATE.S.{_name(flow)}.s.*")
     inbox = config.pop("deliver_subject")
     assert inbox.startswith("_INBOX.")
     assert config == {
@@ -364,6 +364,6 @@ def test_an_ordered_consumer_finds_its_stream() -> None:
     assert (what, body) == ("STREAM.NAMES", {"subject": "s.>"})
     h.reply_to(names, {"streams": ["S"]})
     ((what, body, create),) = h.asked()
-    assert what == f"CONSUMER.CREATE.S.{body['config']['name']}"  # wildcards cannot be published to
+    assert what == f"CONSUMER.CREATE.S.{body['config']['name']}.s.>"
     h.reply_to(create, info(body["config"]["name"], body["config"]))
     assert ticket.result().stream == "S"

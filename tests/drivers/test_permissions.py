@@ -22,6 +22,15 @@ authorization {
       user: some, password: some
       permissions: {publish: {deny: ["secret.>", "*.secret.>"]}, subscribe: {deny: "secret.>"}}
     }
+    {
+      user: clerk, password: clerk
+      permissions: {
+        publish: {allow: [
+          "$JS.API.CONSUMER.CREATE.ORD.*.ord.>", "$JS.API.CONSUMER.DELETE.ORD.*", "$JS.API.CONSUMER.MSG.NEXT.ORD.*",
+          "$JS.ACK.>", "$JS.FC.>", "ord.>",
+        ]}
+      }
+    }
     {user: deaf, password: deaf, permissions: {subscribe: {deny: "_INBOX.>"}}}
   ]
 }
@@ -114,6 +123,30 @@ async def test_a_batch_that_may_not_hear_and_whose_first_message_is_too_large(
             await batch.publish("s.a", b"small")
         assert caught.value.operation == "subscribe"
         assert nc.is_connected
+
+
+async def test_consumers_are_permitted_by_what_they_filter(guarded: NatsServer, connect: Connect) -> None:
+    async with connect(user(guarded, "all")) as nc:
+        await nc.jetstream().create_stream("ORD", subjects=["ord.>", "other.>"])
+    async with connect(user(guarded, "clerk")) as nc:
+        js = nc.jetstream()
+        await nc.publish("ord.a", b"1")
+        await nc.flush()
+        for subject in ("ord.>", "ord.*", "ord.a"):
+            async with await js.subscribe(subject, stream="ORD") as pushed:
+                assert (await pushed.next_msg(timeout=20)).data == b"1"
+            async with await js.pull_subscribe(subject, stream="ORD") as pulled:
+                assert [message.data for message in await pulled.fetch(1, timeout=20)] == [b"1"]
+            async with await js.subscribe(subject, stream="ORD", ordered=True) as ordered:
+                assert (await ordered.next_msg(timeout=20)).data == b"1"
+        named = await js.create_consumer("ORD", name="N", filter_subject="ord.*")
+        assert named.config.filter_subject == "ord.*"
+        for kind in ({}, {"ordered": True}):
+            for subject in ("other.>", None):
+                with pytest.raises(PermissionsViolationError):
+                    await js.subscribe(subject, stream="ORD", **kind)
+    async with connect(user(guarded, "all")) as nc:
+        await nc.jetstream().delete_stream("ORD")
 
 
 async def test_a_subscription_that_is_not_permitted_raises(guarded: NatsServer, connect: Connect) -> None:

@@ -145,6 +145,16 @@ def test_what_is_no_subject_changes_nothing() -> None:
     assert link.session.interests == {}
 
 
+def test_wildcards_are_published_to_unless_the_client_is_pedantic() -> None:
+    link = Link(pedantic=False)
+    link.read()
+    assert link.say(b"SUB a.> 1\r\nPUB a.*.> 2\r\nhi\r\n") == [Msg(b"a.*.>", b"1", None, None, b"hi")]
+    assert errors(link.say(b"PUB a.>.b 0\r\n\r\n")) == [b"Invalid Publish Subject"]
+    strict = Link(pedantic=True)
+    strict.read()
+    assert errors(strict.say(b"PUB a.* 0\r\n\r\n")) == [b"Invalid Publish Subject"]
+
+
 def session(server: Server, **bounds: Any) -> ServerSession:
     made = ServerSession(server, server.server, 0.0, **bounds)
     server.sessions.append(made)
