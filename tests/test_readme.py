@@ -59,8 +59,13 @@ def test_sessions(fresh: NatsServer) -> None:
 
 
 def test_pulling(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "pull_subscribe" in block]
+    program, _ = [block for block in BLOCKS if "pull_subscribe" in block]
     assert run(program, fresh) == "8 jobs done\nb'page 8' 9\nb'page 9' 10\n[]\n"
+
+
+def test_a_pool_of_workers(fresh: NatsServer) -> None:
+    (program,) = [block for block in BLOCKS if "ThreadPoolExecutor" in block]
+    assert run(program, fresh) == "100 pages printed\n[None, None, None, None]\n"
 
 
 def test_what_is_pushed(fresh: NatsServer) -> None:

@@ -81,7 +81,8 @@ class OrderedConsumer(Inflow[D]):
 
     __slots__ = (
         "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_filter", "_floor",
-        "_inbox", "_made", "_publish_to_pattern", "_ready", "_restating", "_sid", "_timeout", "_token", "phase", "recreated",
+        "_inbox", "_made", "_publish_to_pattern", "_ready", "_restating", "_sid", "_timeout", "_token",
+        "phase", "recreated",
     )  # fmt: skip
 
     def __init__(

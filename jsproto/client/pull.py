@@ -8,8 +8,9 @@ status says was not served is taken off it, and a ledger that has nothing left t
 Rules: every fetch ends: by its last message, by a status, by an error, by silence. A fetch that got something returns
 it; the error comes with the next one. An empty fetch is no error. A lost link ends requests but no fetch: what is
 missing is asked for again on the new one. The stream of messages asks for more when what is buffered or under way has
-fallen to the threshold, never for more than fits, and never by polling. A request that has not ended by its time was
-lost, and is made again. Where nobody answers, whoever made this is asked to look whether the consumer is there still.
+fallen to the threshold, never for more than fits, and never by polling. Several may share the stream of messages: it
+ends with the last of them. A request that has not ended by its time was lost, and is made again. Where nobody answers,
+whoever made this is asked to look whether the consumer is there still.
 
 Server facts (section 5): nothing is said of a full ``max_ack_pending``, so a request that would not wait is given up
 after ``patience``, and forgotten by the server because nobody listens to its inbox any more. A partial request that
@@ -68,6 +69,7 @@ HEARTBEAT_FROM: Final = 10.0  # seconds; requests that wait as long ask for hear
 HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until it is an alarm (ADR-15)
 MAX_REQUESTS: Final = 512  # kept in the ledger; nats-server's default for waiting requests
 _STREAMS: Final = "streams messages already: close() what messages() returned, or use another subscription"
+_DIFFERS: Final = "streams messages already, with other bounds or times: all that share it must want the same"
 
 
 class Fetch:
@@ -122,8 +124,8 @@ class PullConsumer(Drainable, Generic[D]):
     __slots__ = (
         "_alarmed_at", "_api", "_asked_bytes", "_asked_msgs", "_buffer", "_fetches", "_first", "_full", "_heard_at",
         "_inbox", "_inboxes", "_ledger", "_limits", "_linked", "_look", "_looking", "_lost", "_missed", "_options",
-        "_outbox", "_pin", "_pins", "_readable", "_refill", "_requests", "_sid", "_starts", "_stopped", "_timers",
-        "acker", "consumer", "dropped", "error", "stream",
+        "_outbox", "_pin", "_pins", "_readable", "_refill", "_requests", "_sharers", "_sid", "_starts", "_stopped",
+        "_timers", "acker", "consumer", "dropped", "error", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -181,6 +183,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._first: Fetch | None = None  # the one that what comes is for
         self._refill: Refill | None = None
         self._starts = 0
+        self._sharers: set[int] = set()  # of the stream of messages, by what ``start`` returned
         self._linked = True
         self._lost: Error | None = None
         self._stopped: Error | None = None  # why the stream of messages ended
@@ -281,16 +284,21 @@ class PullConsumer(Drainable, Generic[D]):
 
         ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way together; more is asked for
         when that has fallen to ``threshold``, half of it unless given. ``expires`` and ``heartbeat`` as of ``fetch``.
+        Who starts a stream of messages that is on already shares it. LocalProtocolError for values that cannot be, for
+        others than those of the stream that is on, or while a fetch is under way.
         """
-        if self._refill is not None:
-            raise LocalProtocolError(f"this subscription {_STREAMS}")
+        refill = Refill(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
+        if self._refill is not None and refill.settings != self._refill.settings:
+            raise LocalProtocolError(f"this subscription {_DIFFERS}")
         if self._fetches:
             raise LocalProtocolError("a fetch is under way: wait for it, or use another subscription")
-        refill = Refill(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
         self._raise_error()
+        self._starts += 1
+        self._sharers.add(self._starts)
+        if self._refill is not None:
+            return self._starts
         self._stopped = None
         self._refill = refill
-        self._starts += 1
         self._fill(now)
         if (
             refill.heartbeat and self._asked_msgs and Timer.HEARTBEAT not in self._timers
@@ -299,13 +307,23 @@ class PullConsumer(Drainable, Generic[D]):
         self._expect_ends()
         return self._starts
 
-    def stop(self, now: float, started: int | None = None) -> None:
-        """Ask for no more. What is buffered or still comes is for whoever fetches or starts next.
+    def stop(self, now: float, started: int | None = None) -> bool:
+        """Ask for no more, unless others share the stream of messages. Whether nobody does.
 
-        ``started``: what ``start`` returned, so that no other stream of messages than that is stopped.
+        What is buffered or still comes then is for whoever fetches or starts next. ``started``: what ``start``
+        returned, for who leaves; None is for all.
         """
-        if self._refill is not None and started in (None, self._starts):
+        if started is None:
+            self._sharers.clear()
+        else:
+            self._sharers.discard(started)
+        if self._sharers:
+            if self._readable is not None:
+                self._tell()  # who leaves may wait for it, as others do
+            return False
+        if self._refill is not None:
             self._break_off(ConnectionClosedError("the stream of messages was stopped"))
+        return True
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` buffered messages, oldest first; asks for more when few are left."""
@@ -807,6 +825,7 @@ class PullConsumer(Drainable, Generic[D]):
     def _break_off(self, error: Error) -> None:
         """The stream of messages ends."""
         self._refill = None
+        self._sharers.clear()
         self._stopped = error
         self._timers.clear()
         self._outbox.rearm(self)

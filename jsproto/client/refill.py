@@ -35,11 +35,15 @@ class Limits:
 
 
 class Refill:
-    """One stream of messages. ``max_bytes`` is 0 where messages count; ``whole``: the next one needs all the room."""
+    """One stream of messages.
+
+    ``max_bytes`` is 0 where messages count; ``whole``: the next one needs all the room; ``settings``: what was asked
+    for, to compare.
+    """
 
     __slots__ = (
         "_again", "_batch", "_max_msgs", "_refused_at", "_refused_from", "_threshold", "expires", "heartbeat",
-        "max_bytes", "whole",
+        "max_bytes", "settings", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +75,7 @@ class Refill:
         self._max_msgs = BATCH_BY_BYTES if self.max_bytes else most
         self._threshold = min(wanted, self.max_bytes // 2) if self.max_bytes else wanted
         self._batch = limits.batch
+        self.settings = (self._max_msgs, self.max_bytes, self._threshold, expires, beat)
         self._again = RETRY_FIRST
         self._refused_from: float | None = None  # when the refusals that follow each other began
         self._refused_at = 0.0  # when the last one came

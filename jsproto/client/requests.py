@@ -97,7 +97,8 @@ class Requests(Conversation):
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        ``timeout`` in seconds. ``wildcards``: the subject may have some, and there are no headers. LocalProtocolError, with nothing sent, for a bad subject, header or size.
+        ``timeout`` in seconds. ``wildcards``: the subject may have some, and there are no headers. LocalProtocolError,
+        with nothing sent, for a bad subject, header or size.
         """
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:

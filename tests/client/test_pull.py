@@ -980,6 +980,49 @@ def test_only_the_stream_of_messages_that_was_meant_is_stopped() -> None:
     assert isinstance(pulling.consumer.readable().error, ConnectionClosedError)
 
 
+def test_a_stream_of_messages_is_shared_until_the_last_one_leaves() -> None:
+    pulling, _ = streaming(max_msgs=10)
+    second = pulling.consumer.start(now=pulling.now, max_msgs=10)
+    third = pulling.consumer.start(now=pulling.now, max_msgs=10, threshold=5)  # what is the default
+    assert pulling.requests() == []  # it is one stream
+    readable = pulling.consumer.readable()
+    assert not pulling.consumer.stop(pulling.now, second)
+    assert readable.result() is None  # who has left is to notice
+    assert not pulling.consumer.readable().done
+    assert not pulling.consumer.stop(pulling.now, second)
+    pulling.numbered(1)
+    assert not pulling.consumer.stop(pulling.now, 1)
+    assert pulling.popped() == [b"1"]
+    readable = pulling.consumer.readable()
+    assert pulling.consumer.stop(pulling.now, third)
+    assert isinstance(readable.error, ConnectionClosedError)
+    pulling.consumer.start(now=pulling.now, max_msgs=10)
+    pulling.consumer.start(now=pulling.now, max_msgs=10)
+    assert pulling.consumer.stop(pulling.now)  # for all of them
+    assert pulling.consumer.readable().error is not None
+
+
+@pytest.mark.parametrize(
+    "other", [{"max_msgs": 11}, {"max_bytes": 10}, {"threshold": 3}, {"expires": 9}, {"heartbeat": 1}]
+)
+def test_who_shares_a_stream_of_messages_wants_the_same(other: dict[str, Any]) -> None:
+    pulling, _ = streaming(max_msgs=10)
+    with pytest.raises(LocalProtocolError, match="with other bounds"):
+        pulling.consumer.start(now=pulling.now, **({} if "max_bytes" in other else {"max_msgs": 10}) | other)
+    assert pulling.consumer.stop(pulling.now, 1)  # nobody else shares it
+
+
+def test_an_error_ends_the_stream_of_messages_for_all_who_share_it() -> None:
+    pulling, request = streaming(max_msgs=10)
+    pulling.consumer.start(now=pulling.now, max_msgs=10)
+    pulling.status(request, DELETED)
+    for _ in range(2):
+        assert isinstance(pulling.consumer.readable().error, ConsumerDeletedError)
+    third = pulling.consumer.start(now=pulling.now, max_msgs=10)
+    assert not pulling.consumer.stop(pulling.now, 1)  # of the one that has ended
+    assert pulling.consumer.stop(pulling.now, third)
+
+
 def test_unsubscribing() -> None:
     pulling, _ = streaming(max_msgs=10)
     pulling.numbered(2)

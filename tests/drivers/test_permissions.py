@@ -142,9 +142,9 @@ async def test_consumers_are_permitted_by_what_they_filter(guarded: NatsServer, 
         named = await js.create_consumer("ORD", name="N", filter_subject="ord.*")
         assert named.config.filter_subject == "ord.*"
         for kind in ({}, {"ordered": True}):
-            for subject in ("other.>", None):
+            for forbidden in ("other.>", None):
                 with pytest.raises(PermissionsViolationError):
-                    await js.subscribe(subject, stream="ORD", **kind)
+                    await js.subscribe(forbidden, stream="ORD", **kind)
     async with connect(user(guarded, "all")) as nc:
         await nc.jetstream().delete_stream("ORD")
 

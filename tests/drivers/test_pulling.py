@@ -322,6 +322,85 @@ async def test_a_consumer_that_is_deleted_ends_the_stream_of_messages(server: An
         assert (sub.pending_msgs, sub.pending_bytes, sub.dropped, sub.consumer) == (0, 0, 0, "C")
 
 
+async def test_a_pool_of_workers_shares_a_stream_of_messages(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 400)
+        got: dict[int, list[int]] = {}
+
+        async def work(worker: int) -> None:
+            got[worker] = []
+            async for message in sub.messages(max_msgs=100):
+                got[worker].append(int(message.data))
+                await message.ack()
+                if not sum(map(len, got.values())) % 50:
+                    await anyio.sleep(0)
+
+        async with anyio.create_task_group() as pool:
+            for worker in range(5):
+                pool.start_soon(work, worker)
+            while sum(map(len, got.values())) < 400:
+                await anyio.sleep(0.002)
+            for n in range(401, 501):  # all of them wait by now, or soon will
+                await js.publish(f"{sub.stream}.a", b"%d" % n)
+            while sum(map(len, got.values())) < 500:
+                await anyio.sleep(0.002)
+            await sub.unsubscribe()
+        assert sorted(number for each in got.values() for number in each) == list(range(1, 501))
+
+
+async def test_who_leaves_a_stream_of_messages_takes_nothing_from_the_others(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, sub = await pulling(nc, 100)
+        first, second, third = [sub.messages(max_msgs=80) for _ in range(3)]
+        got = [await first.next_msg(timeout=20)]
+        await first.close()
+        await first.close()
+        with pytest.raises(ConnectionClosedError):
+            await first.next_msg()
+        assert [message async for message in first] == []
+        got += [await second.next_msg(timeout=20) for _ in range(99)]
+        assert payloads(got) == numbers(1, 100)
+        ended: list[Any] = []
+
+        async def wait(messages: Any) -> None:
+            async for message in messages:
+                got.append(message)
+            ended.append(messages)
+
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(wait, second)
+            waiting.start_soon(wait, third)
+            await nc.flush()
+            await second.close()  # which ends the one, not the other
+            while not ended:
+                await anyio.sleep(0.002)
+            assert ended == [second]
+            await js.publish(f"{sub.stream}.a", b"101")
+            while len(got) < 101:
+                await anyio.sleep(0.002)
+            await sub.drain()
+        assert ended == [second, third]
+        with pytest.raises(ConnectionClosedError):
+            sub.messages(max_msgs=80)
+
+
+async def test_who_shares_messages_wants_the_same_of_them(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        _, sub = await pulling(nc, 3)
+        async with sub, sub.messages() as messages:
+            for other in ({"max_msgs": 10}, {"max_bytes": 1000}, {"expires": 5}):
+                with pytest.raises(LocalProtocolError, match="other bounds"):
+                    sub.messages(**other)
+            with pytest.raises(LocalProtocolError):
+                await sub.fetch(1)
+            assert (await messages.next_msg(timeout=20)).data == b"1"
+        _, again = await pulling(nc, 3)
+        async with again:
+            for n in range(1, 4):  # the last one to leave gives back what nobody has looked at
+                async with again.messages() as first, again.messages():
+                    assert (await first.next_msg(timeout=20)).data == b"%d" % n
+
+
 # -- priority groups ---------------------------------------------------------------------------------------------------
 
 

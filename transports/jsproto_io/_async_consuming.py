@@ -168,15 +168,16 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         expires: Timeout = DEFAULT_EXPIRES,
         heartbeat: Timeout | None = None,
     ) -> PullMessages:
-        """Take messages as they come, for ever.
+        """Take messages as they come, for ever. Threads or tasks that each call this share them.
 
         ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way; more is asked for when that
         has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
         ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta. With 0 for never, a request
-        that was lost is missed, and made again, a second after it must have expired.
+        that was lost is missed, and made again, a second after it must have expired. LocalProtocolError while a fetch
+        is under way, or where others share the messages with other values.
         """
         started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
-        return PullMessages(self._core, max_msgs, started, self._connection)
+        return PullMessages(self, max_msgs, started)
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
@@ -230,12 +231,12 @@ class PullMessages(PullMessagesBase[JSMsg]):
     (any more), ConnectionLostError when the connection has failed. Elections of a new leader are sat out, and
     a consumer that is silent is asked again (event ConsumerSilent). As a context manager it closes at the end, and a
     loop that is left closes what only it has; what was not taken is for the next fetch, or stream of messages, of the
-    subscription.
+    subscription. Each message goes to one of those that a subscription has at the same time.
     """
 
-    def __init__(self, core: PullConsumer[JSMsg], max_msgs: int | None, started: int, connection: Connection) -> None:
-        super().__init__(core, max_msgs, started, connection)
-        self._connection = connection
+    def __init__(self, subscription: PullSubscription, max_msgs: int | None, started: int) -> None:
+        super().__init__(subscription, max_msgs, started)
+        self._connection = subscription._connection
 
     async def __aenter__(self) -> Self:
         return self

@@ -41,6 +41,7 @@ class PullSubscriptionBase(Generic[D]):
     def __init__(self, core: PullConsumer[D], timeout: float) -> None:
         self._core = core
         self._timeout = timeout
+        self._taken: deque[D] = deque()  # of the stream of messages: for whichever iterator is first
 
     def _begin(
         self, batch: int, timeout: Timeout | None, max_bytes: int | None, heartbeat: Timeout | None
@@ -118,13 +119,13 @@ class PullSubscriptionBase(Generic[D]):
 
 
 class PullMessagesBase(Generic[D]):
-    """What has come of a stream of messages."""
+    """What has come of a stream of messages, for one of those who share it."""
 
-    def __init__(self, core: PullConsumer[D], max_msgs: int | None, started: int, connection: ConnectionBase) -> None:
-        self._core = core
+    def __init__(self, subscription: PullSubscriptionBase[D], max_msgs: int | None, started: int) -> None:
+        self._core = subscription._core
         self._started = started
-        self._orphans = connection._orphans
-        self._taken: deque[D] = deque()
+        self._orphans = subscription._connection._orphans
+        self._taken = subscription._taken
         self._closed = False
         self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
 
@@ -143,14 +144,16 @@ class PullMessagesBase(Generic[D]):
     def _stop(self, now: float) -> None:
         if not self._closed:
             self._closed = True
-            _stop(self._core, self._taken, self._started, now)
+            taken, self._taken = self._taken, deque()  # what was taken is for the others
+            _stop(self._core, taken, self._started, now)
 
 
 def _stop(core: PullConsumer[D], taken: deque[D], started: int, now: float) -> None:
-    """Ask for no more, and give back what nobody has looked at."""
+    """Leave the stream of messages. The last one asks for no more, and gives back what nobody has looked at."""
+    if not core.stop(now, started):
+        return
     left: list[D] = []
     while taken:
         with suppress(IndexError):  # another thread was quicker: a message is for one of both
             left.append(taken.popleft())
     core.put_back(left)
-    core.stop(now, started)
