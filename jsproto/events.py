@@ -150,18 +150,24 @@ class ConsumerNotDeleted:
 
 @event
 class SubscriptionFailed:
-    """The callback of a subscription to ``subject`` gets no more messages, because of ``error``."""
+    """The callback of a subscription to ``subject`` gets no more messages, because of ``error``.
+
+    An Error is the end of the subscription; anything else ended the task, or thread, in which the callback ran.
+    """
 
     subject: str
-    error: Error
+    error: BaseException
 
 
 @event
 class CallbackFailed:
-    """The callback of a subscription to ``subject`` raised ``error``; its message counts as not acknowledged."""
+    """The callback of a subscription to ``subject`` raised ``error``; its message counts as not acknowledged.
+
+    The next message is given to the callback all the same.
+    """
 
     subject: str
-    error: Exception
+    error: BaseException
 
 
 Event: TypeAlias = (

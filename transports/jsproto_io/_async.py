@@ -106,6 +106,10 @@ class Connection(ConnectionBase):
         """Run this beside everything else; it is cancelled when the connection is closed by another task."""
 
     @abstractmethod
+    def _is_cancelled(self, error: BaseException) -> bool:
+        """Whether ``error``, which was raised in the present task, is the cancellation of that."""
+
+    @abstractmethod
     async def _close(self) -> None:
         """See ``close``."""
 
@@ -267,12 +271,17 @@ class Connection(ConnectionBase):
     async def drain(self) -> None:
         """End all subscriptions, wait until what was under way has been taken in, then close.
 
-        What was received can still be taken afterwards; callbacks have had it all by then. Without a link it waits for
-        the next one. TimeoutError after the ``timeout`` of the connection, which stays open then, to be drained again
+        What was received can still be taken afterwards; callbacks have had it all by then. Called in a callback it does
+        not wait for callbacks: the connection closes when they have had it all. Without a link it waits for the next
+        one. TimeoutError after the ``timeout`` of the connection, which stays open then, to be drained again
         or closed; ConnectionLostError.
         """
         await self._wait(self._call(self._session.drain), self._session.options.timeout)
-        for subscription in tuple(self._serving):
+        serving = tuple(self._serving)
+        if any(subscription._is_calling for subscription in serving):
+            self._closes_when_served = True
+            return
+        for subscription in serving:
             await subscription._callback_ended()
         await self.close()
 

@@ -20,7 +20,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptio
 from jsproto.ticket import Ticket
 from jsproto_io._async_consuming import JSMsg
 from jsproto_io._common import Timeout, seconds
-from jsproto_io._subscribing import Pushed, PushSubscriptionBase
+from jsproto_io._subscribing import Pushed, PushSubscriptionBase, is_for_the_program
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -65,12 +65,13 @@ class Subscribes:
         fields of ConsumerConfig with durations in seconds or timedelta, are for a new consumer, and one that is there
         must have them.
 
-        ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called
-        with each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
-        CallbackFailed. ``delete_consumer``: whether the end of the subscription deletes a consumer that it created;
-        None: unless it is for a queue group. ``heartbeats_missed``: how many intervals of silence are an alarm, the
-        event ConsumerSilent. ``raw``: heartbeats, flow control and other statuses are given out as messages, and
-        nothing is done about them. The limits are those of ``Connection.subscribe``.
+        ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called with
+        each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
+        CallbackFailed, and the next message is given to it. ``delete_consumer``: whether the end of the subscription
+        deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``: how many
+        intervals of silence are an alarm, the event ConsumerSilent. ``raw``: heartbeats, flow control and other
+        statuses are given out as messages, and nothing is done about them. The limits are those of
+        ``Connection.subscribe``.
 
         NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for,
         ConsumerNotFoundError.
@@ -188,15 +189,21 @@ class PushSubscription(PushSubscriptionBase):
         """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError.
 
         A consumer of its own is deleted when the last message was dealt with; when it cannot be, the event
-        ConsumerNotDeleted says so. With a callback this waits until that has had the last message.
+        ConsumerNotDeleted says so. With a callback this waits until that has had the last message, except in the
+        callback itself.
         """
         connection = self._connection
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
         await self._callback_ended()
 
+    @property
+    def _is_calling(self) -> bool:
+        """Whether this is called in its callback."""
+        return SERVING.get() is self
+
     async def _callback_ended(self) -> None:
         """Wait until the callback has had the last message, unless it is the one who asks."""
-        if self._served is not None and SERVING.get() is not self:
+        if self._served is not None and not self._is_calling:
             await self._connection._wait(self._served, self._connection._session.options.timeout)
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
@@ -207,7 +214,7 @@ class PushSubscription(PushSubscriptionBase):
 
     async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
         SERVING.set(self)
-        ended: Error | None = None
+        ended: BaseException | None = None
         session, taken = self._connection._session, self._taken
         try:
             while not (self._stopped or session.closed):
@@ -218,10 +225,17 @@ class PushSubscription(PushSubscriptionBase):
                         await done
                     if acknowledge:
                         await message.ack()
-                except Exception as error:
+                except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
+                    if is_for_the_program(error) or self._connection._is_cancelled(error):
+                        raise
                     self._fail(error)
             ended = self._core.error
         except Error as error:
             ended = error
+        except BaseException as error:
+            ended = error
+            raise
         finally:
-            self._end_serving(ended)
+            closes = self._end_serving(ended)
+        if closes:
+            await self._connection.close()

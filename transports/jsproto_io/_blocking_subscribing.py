@@ -61,12 +61,13 @@ class Subscribes:
         fields of ConsumerConfig with durations in seconds or timedelta, are for a new consumer, and one that is there
         must have them.
 
-        ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called
-        with each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
-        CallbackFailed. ``delete_consumer``: whether the end of the subscription deletes a consumer that it created;
-        None: unless it is for a queue group. ``heartbeats_missed``: how many intervals of silence are an alarm, the
-        event ConsumerSilent. ``raw``: heartbeats, flow control and other statuses are given out as messages, and
-        nothing is done about them. The limits are those of ``Connection.subscribe``.
+        ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called with
+        each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
+        CallbackFailed, and the next message is given to it. ``delete_consumer``: whether the end of the subscription
+        deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``: how many
+        intervals of silence are an alarm, the event ConsumerSilent. ``raw``: heartbeats, flow control and other
+        statuses are given out as messages, and nothing is done about them. The limits are those of
+        ``Connection.subscribe``.
 
         NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for,
         ConsumerNotFoundError.
@@ -197,15 +198,21 @@ class PushSubscription(PushSubscriptionBase):
         """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError.
 
         A consumer of its own is deleted when the last message was dealt with; when it cannot be, the event
-        ConsumerNotDeleted says so. With a callback this waits until that has had the last message.
+        ConsumerNotDeleted says so. With a callback this waits until that has had the last message, except in the
+        callback itself.
         """
         connection = self._connection
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
         self._callback_ended()
 
+    @property
+    def _is_calling(self) -> bool:
+        """Whether this is called in its callback."""
+        return self._thread is threading.current_thread()
+
     def _callback_ended(self) -> None:
         """Wait until the callback has had the last message, unless it is the one who asks."""
-        if self._served is not None and self._thread is not threading.current_thread():
+        if self._served is not None and not self._is_calling:
             self._connection._wait(self._served, self._connection._session.options.timeout)
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
@@ -216,7 +223,7 @@ class PushSubscription(PushSubscriptionBase):
         self._thread.start()
 
     def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
-        ended: Error | None = None
+        ended: BaseException | None = None
         session, taken = self._connection._session, self._taken
         try:
             while not (self._stopped or session.closed):
@@ -225,10 +232,14 @@ class PushSubscription(PushSubscriptionBase):
                     callback(message)
                     if acknowledge:
                         message.ack()
-                except Exception as error:
+                except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
                     self._fail(error)
             ended = self._core.error
         except Error as error:
             ended = error
+        except BaseException as error:  # of an event's callback, which this thread has called
+            ended = error
+            raise
         finally:
-            self._end_serving(ended)
+            if self._end_serving(ended):
+                self._connection.close()

@@ -41,6 +41,7 @@ class ConnectionBase(ABC):
         self._teller = EventTeller(event_cb)
         self._orphans: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
+        self._closes_when_served = False  # drain() was called in a callback
         self._ahead: dict[tuple[float, int], Any] = {}  # what publish_async() uses, by timeout and most pending
         self._bug: BaseException | None = None  # the defect that made the state worthless
 

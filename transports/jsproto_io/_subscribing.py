@@ -24,6 +24,14 @@ Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]
 
 ENDED: Final = (ConnectionClosedError,)
 """What a subscription, or its connection, ends with by a verb of the application."""
+_FOR_THE_PROGRAM: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
+
+
+def is_for_the_program(error: BaseException) -> bool:
+    """Whether ``error`` ends a program, or its loop, and so the task in which a callback raised it."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(_FOR_THE_PROGRAM) is not None
+    return isinstance(error, _FOR_THE_PROGRAM)
 
 
 class PushSubscriptionBase:
@@ -51,20 +59,28 @@ class PushSubscriptionBase:
         if self._served is not None:
             raise LocalProtocolError("this subscription has a callback, which gets the messages")
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._tell(CallbackFailed(self.subject, error))
 
-    def _end_serving(self, error: Error | None) -> None:
-        """The callback gets no more; ``error`` is why, unless the application wanted it."""
-        if error is not None and not isinstance(error, ENDED):
+    def _end_serving(self, error: BaseException | None) -> bool:
+        """The callback gets no more; ``error`` is why, unless the application wanted it.
+
+        Returns whether the connection is to be closed now, because a callback has drained it.
+        """
+        connection = self._connection
+        wanted = isinstance(error, ENDED) or (connection._session.closed and not isinstance(error, Error))
+        if error is not None and not wanted:
             self._tell(SubscriptionFailed(self.subject, error))
-        self._connection._release(self._serve_no_more)
+        connection._release(self._serve_no_more)
+        return connection._closes_when_served and not connection._serving
 
     def _tell(self, event: CallbackFailed | SubscriptionFailed) -> None:
         self._connection._release(lambda now: self._connection._session.emit(event))
 
     def _serve_no_more(self, now: float) -> None:
         self._connection._serving.discard(self)
+        if self._core.error is None and not self._stopped:  # nobody would take what goes on coming
+            self._core.unsubscribe(now)
         if self._served is not None:
             self._served.succeed(None)
             self._connection._session.completed(self._served)

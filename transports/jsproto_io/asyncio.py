@@ -123,6 +123,11 @@ class Connection(_async.Connection):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _is_cancelled(self, error: BaseException) -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        return isinstance(error, asyncio.CancelledError) and task.cancelling() > 0
+
     def _abort(self) -> None:
         if self._link is not None:
             self._link.hang_up(abruptly=True)

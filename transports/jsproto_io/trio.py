@@ -163,6 +163,10 @@ class Connection(_async.Connection):
         assert self._nursery is not None
         self._nursery.start_soon(cancellable, name="jsproto callback")
 
+    def _is_cancelled(self, error: BaseException) -> bool:
+        is_due = trio.current_effective_deadline() <= trio.current_time()
+        return isinstance(error, trio.Cancelled | BaseExceptionGroup) and is_due
+
     async def _open(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         nursery.start_soon(self._run, name="jsproto connection")
