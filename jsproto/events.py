@@ -130,13 +130,25 @@ class ConsumerRestarted:
 class OrderedConsumerRecreated:
     """An ordered consumer is made anew, to go on behind stream sequence ``last_seq``; nothing is lost, or comes twice.
 
-    ``reason``: what was wrong with the one before.
+    ``reason``: what was wrong with the one before. Where the stream has gone as well, StreamRecreated follows.
     """
 
     stream: str
     consumer: str
     last_seq: int
     reason: str
+
+
+@event
+class StreamRecreated:
+    """A stream that is read in order was deleted and made again: the first message of the new one comes next.
+
+    ``last_seq``: the sequence up to which the old one was received; what it had after that is gone. Where the user may
+    not ask for the stream's information nobody can tell, and reading goes on after ``last_seq``.
+    """
+
+    stream: str
+    last_seq: int
 
 
 @event
@@ -184,6 +196,7 @@ Event: TypeAlias = (
     | DeliveriesLost
     | ConsumerRestarted
     | OrderedConsumerRecreated
+    | StreamRecreated
     | ConsumerNotDeleted
     | SubscriptionFailed
     | CallbackFailed

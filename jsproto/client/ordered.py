@@ -10,6 +10,11 @@ Rules: the first attempt at creating another one is made at once; each further o
 before, until a message or heartbeat shows that it works. What the server refuses for good ends it. When a buffer was
 full, the next consumer is created once half of it has been taken. While there is no link nothing is tried.
 
+A stream that was deleted and made again counts its messages anew. So the stream's information is asked for at the
+start, and for each further consumer before that is subscribed to. When the stream was ``created`` at another time,
+StreamRecreated is told, and reading begins anew with the first message. It is asked for after the consumer was created:
+a consumer dies with its stream, so one that is subscribed to is known to be of the right one.
+
 Only the policy "last_per_subject" cannot be continued from a sequence: until the last message of each subject has come,
 it is asked for again, and a subject that was written to meanwhile shows its newest message only.
 
@@ -39,9 +44,10 @@ from jsproto.errors import (
     PermissionsViolationError,
     TimeoutError,
 )
-from jsproto.events import OrderedConsumerRecreated
+from jsproto.events import OrderedConsumerRecreated, StreamRecreated
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.subjects import has_wildcards
@@ -66,6 +72,7 @@ class Phase(Enum):
     """Where an ordered consumer stands."""
 
     CREATING = "a consumer was asked for"
+    COMPARING = "a consumer is there; whether its stream is the one that was read before was asked"
     FOLLOWING = "messages come"
     PAUSED = "another attempt will be made when its time has come"
     FULL = "another consumer is created when there is room in the buffer"
@@ -80,9 +87,10 @@ class OrderedConsumer(Inflow[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_filter", "_floor",
-        "_inbox", "_made", "_publish_to_pattern", "_ready", "_restating", "_sid", "_timeout", "_token",
-        "phase", "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_deliver",
+        "_filter", "_floor", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed", "_made",
+        "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token", "phase",
+        "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -118,11 +126,18 @@ class OrderedConsumer(Inflow[D]):
         self._attempts = 0  # at creating one that works
         self._awaited = 0  # bytes of the message that found no room in the buffer
         self._floor = 0  # up to which what came of the consumers before was kept
+        self._is_placed = False  # from where on to read is known, even if that is the beginning
+        self._identity: int | None = None  # when the stream was created; None while unknown
+        self._may_compare = True
         self._restating = config.deliver_policy == "last_per_subject"
         self._count = Deliveries()
         self._sid: int | None = None
+        self._is_asked_for = False  # a consumer was, and was not left
+        self._start: int | None = None  # after which sequence the present consumer starts, if it said so
+        self._deliver = ""
         self._token = b""
         self._answer_to = b""
+        self._identity_to = b""
         self._asked = ""
         self._ready: Ticket[None] | None = Ticket()
         api.consumer_create(self.stream, "c", config.filter_subject or None)  # refuses bad names: nothing is sent yet
@@ -172,28 +187,29 @@ class OrderedConsumer(Inflow[D]):
 
     def answered(self, message: Msg, now: float) -> None:
         """An answer to what was asked of the API."""
-        if message.subject != self._answer_to or self.phase is not Phase.CREATING:
+        is_creation = message.subject == self._answer_to and self.phase is Phase.CREATING
+        if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
         try:
             if is_no_responders(message):
                 raise JetStreamNotAvailableError(self._api.prefix)
-            info = ConsumerInfo.from_json(decode_response(message.payload))
+            body = decode_response(message.payload)
+            if is_creation:
+                self._created(ConsumerInfo.from_json(body), now)
+            else:
+                self._identified(StreamInfo.from_json(body).created, now)
         except Error as error:
-            self._failed(error, now)
-            return
-        self.phase = Phase.FOLLOWING
-        self._timers.stop(Timer.CREATED)
-        if self._restating:
-            self._restating = info.num_pending > 0
-        elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
-            self._floor = max(self._floor, info.delivered.stream_seq)
-        self._listen(now)
-        self._is_there()
+            if is_creation or self.phase is Phase.COMPARING:
+                self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A consumer cannot be asked for, or nothing of it may be received."""
+        """A consumer cannot be asked for, or nothing of it may be received; or its stream cannot be compared."""
         if violation.operation == "subscribe" or violation.subject == self._asked:
             self._end(violation)
+        elif violation.subject == self._api.stream_info(self.stream):
+            self._may_compare, self._identity = False, None
+            if self.phase is Phase.COMPARING:
+                self._follow_consumer(now)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
@@ -245,6 +261,11 @@ class OrderedConsumer(Inflow[D]):
         super()._receive_heartbeat(header, now)
         if self.phase is Phase.FOLLOWING:
             self._attempts = 0
+            if self._identity is None:  # whoever was asked had no answer
+                try:
+                    self._ask_for_identity()
+                except OutboundBufferLimitError:
+                    return  # the next heartbeat comes
 
     def _silent(self, first: bool, now: float) -> None:
         self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
@@ -258,8 +279,10 @@ class OrderedConsumer(Inflow[D]):
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)
         self._awaited = size
-        last_kept, _ = jsack_sequences(self._buffer.raws[-1][1])
-        self._floor, self._count.stream_seq = last_kept, 0
+        last_reply = self._buffer.raws[-1][1]
+        if self._token in last_reply:  # else nothing of this consumer is kept
+            self._floor, _ = jsack_sequences(last_reply)
+        self._count.stream_seq = 0
         self._recreate("the buffer was full", now)
 
     def _after_taking(self, some: bool, now: float) -> None:
@@ -270,7 +293,8 @@ class OrderedConsumer(Inflow[D]):
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.CREATED:
-            self._failed(TimeoutError(f"no answer to creating a consumer within {self._answer_within:g} s"), now)
+            what = "creating a consumer" if self.phase is Phase.CREATING else "asking for its stream"
+            self._failed(TimeoutError(f"no answer to {what} within {self._answer_within:g} s"), now)
         else:
             self._create(now)
 
@@ -281,27 +305,90 @@ class OrderedConsumer(Inflow[D]):
         self.phase = Phase.CREATING
         self._floor = self.last_seq
         self._count = self._seen = Deliveries()
+        self._start = None
         self._made += 1
         self.consumer = f"{self._inbox.rpartition('.')[2]}_{self._made}"
         self._token = f".{self.stream}.{self.consumer}.1.".encode()
-        deliver = f"{self._inbox}.{self._made}.m"
+        self._deliver = f"{self._inbox}.{self._made}.m"
         self._answer_to = f"{self._inbox}.{self._made}".encode()
-        config = replace(self._config, name=self.consumer, deliver_subject=deliver)
-        if self._floor and not self._restating:
+        self._identity_to = f"{self._inbox}.s{self._made}".encode()
+        config = replace(self._config, name=self.consumer, deliver_subject=self._deliver)
+        if (self._floor or self._is_placed) and not self._restating:
             config.deliver_policy, config.opt_start_seq = "by_start_sequence", self._floor + 1
             config.opt_start_time = None
         self._asked = self._api.consumer_create(self.stream, self.consumer, self._filter)
         body = {"stream_name": self.stream, "config": config.to_json(), "action": "create"}
-        self._sid = self._outbox.subscribe(deliver, self)
+        self._is_asked_for = True
         try:
+            if self._identity is None:
+                self._sid = self._outbox.subscribe(self._deliver, self)
+                self._ask_for_identity()
             publish = self._publish_to_pattern or self._outbox.publish
             publish(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
-            return
+        else:
+            self._expect_answer(now)
+
+    def _expect_answer(self, now: float) -> None:
         self._outbox.flush()
         self._timers.set(Timer.CREATED, now + self._answer_within)
         self._outbox.rearm(self)
+
+    def _ask_for_identity(self) -> None:
+        """Ask when the stream was created."""
+        if self._may_compare:
+            self._outbox.publish(self._api.stream_info(self.stream), b"", self._identity_to)
+
+    def _created(self, info: ConsumerInfo, now: float) -> None:
+        """The present consumer is there."""
+        if self._restating:
+            self._restating = info.num_pending > 0
+        elif not info.delivered.consumer_seq:  # nothing was on its way yet: this is where it starts
+            self._start = info.delivered.stream_seq
+        if self._sid is not None:  # there is nothing to compare with
+            self._follow_consumer(now)
+            return
+        self.phase = Phase.COMPARING
+        try:
+            self._ask_for_identity()
+        except OutboundBufferLimitError as error:
+            self._failed(error, now)
+        else:
+            self._expect_answer(now)
+
+    def _identified(self, created: int | None, now: float) -> None:
+        """The stream was created then."""
+        if self._identity is None:
+            self._identity = created
+        elif self.phase is Phase.COMPARING and created == self._identity:
+            self._follow_consumer(now)
+        elif self.phase is Phase.COMPARING:
+            self._begin_anew(created, now)
+
+    def _follow_consumer(self, now: float) -> None:
+        """What the present consumer delivers is what comes next."""
+        self.phase = Phase.FOLLOWING
+        self._timers.stop(Timer.CREATED)
+        if self._start is not None:
+            self._floor = max(self._floor, self._start)
+            self._is_placed = True
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(self._deliver, self)
+            self._outbox.flush()
+        self._listen(now)
+        self._is_there()
+
+    def _begin_anew(self, created: int | None, now: float) -> None:
+        """The stream is another one, which was ``created`` then."""
+        self._drop()
+        self._outbox.emit(StreamRecreated(self.stream, self.last_seq))
+        self._identity = created
+        self._restating = self._is_placed = False
+        self._floor = self._count.stream_seq = 0
+        if self._config.deliver_policy != "by_start_time":  # a time means the same in any stream
+            self._config = replace(self._config, deliver_policy="all", opt_start_seq=None)
+        self._create(now)
 
     @property
     def _answer_within(self) -> float:
@@ -348,10 +435,10 @@ class OrderedConsumer(Inflow[D]):
         self._markers.clear()
         self._outbox.rearm(self)
         sid, self._sid = self._sid, None
-        if sid is None:
-            return
-        self._outbox.unsubscribe(sid)
-        if tell:
+        is_asked_for, self._is_asked_for = self._is_asked_for, False
+        if sid is not None:
+            self._outbox.unsubscribe(sid)
+        if tell and is_asked_for:
             try:
                 self._outbox.publish(
                     self._api.consumer_delete(self.stream, self.consumer), b"", f"{self._inbox}.deleted".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -21,10 +22,10 @@ from jsproto.errors import (
     RemoteProtocolError,
     TimeoutError,
 )
-from jsproto.events import OrderedConsumerRecreated, SlowConsumer, UnexpectedMessage
+from jsproto.events import OrderedConsumerRecreated, SlowConsumer, StreamRecreated, UnexpectedMessage
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.frames import Msg, Pub, Unsub
-from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
+from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
 
 NOBODY = b"NATS/1.0 503\r\n\r\n"
 
@@ -41,6 +42,7 @@ class Reading:
             stream="S", subject="s.a", idle_heartbeat=1.0, **options,
         )  # fmt: skip
         self.count = 0
+        self.identity: Pub | None = None  # the question when the stream was created, if it goes with the creation
         self.config: dict[str, Any] = {}
         self.request: Pub
         self.expect_creation()
@@ -49,19 +51,33 @@ class Reading:
 
     def expect_creation(self) -> None:
         """A consumer was asked for, once."""
-        creations = [asked for asked in self.h.asked() if ".CREATE." in asked[0]]
+        asked = self.h.asked()
+        self.identity = next((pub for what, _, pub in asked if what == "STREAM.INFO.S"), None)
+        creations = [each for each in asked if ".CREATE." in each[0]]
         assert len(creations) == 1, creations
         ((subject, body, self.request),) = creations
         self.config = body["config"]
         assert subject == f"CONSUMER.CREATE.S.{self.config['name']}.s.a"
         assert (body["stream_name"], body["action"]) == ("S", "create")
-        assert self.config["deliver_subject"].encode() in self.h.subs.values()
+        # Nobody subscribes to the consumer of a stream that is to be compared.
+        assert (self.config["deliver_subject"].encode() in self.h.subs.values()) is (self.identity is not None)
         self.count = 0
 
     def created(self, *, at: int | None = None, pending: int = 9) -> None:
         start = self.config.get("opt_start_seq", 1) - 1 if at is None else at
         delivered = {"consumer_seq": 0, "stream_seq": start}
         self.h.reply_to(self.request, info(self.config["name"], self.config, delivered=delivered, num_pending=pending))
+
+    def identify(self, pub: Pub | None, second: int) -> None:
+        """The stream was created at this second."""
+        assert pub is not None
+        self.h.reply_to(pub, {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{second:02}Z"})
+
+    def asked_for_identity(self) -> Pub:
+        """The question when the stream was created, asked alone."""
+        ((what, _, pub),) = self.h.asked()
+        assert what == "STREAM.INFO.S"
+        return pub
 
     def push(self, stream_seq: int, *, skip: int = 0, **keywords: Any) -> None:
         """The next delivery, after ``skip`` that were lost."""
@@ -546,3 +562,202 @@ def test_a_lost_link_after_the_end_changes_nothing() -> None:
     reading.ordered.unsubscribe(reading.h.now)
     reading.ordered.anchor_lost(ConnectionLostError("gone"), reading.h.now)
     assert reading.ordered.phase is Phase.ENDED
+
+
+# -- a stream that is made again ---------------------------------------------------------------------------------------
+
+
+def known(config: ConsumerConfig | None = None, *, count: int = 3, **options: Any) -> Reading:
+    """A reading of a stream whose identity is known, which has given ``count`` messages."""
+    reading = Reading(config, **options)
+    reading.identify(reading.identity, 1)
+    for seq in range(1, count + 1):
+        reading.push(seq)
+    return reading
+
+
+def silence(reading: Reading) -> None:
+    """The consumer is silent, and another one is asked for."""
+    reading.h.advance(3.0)
+    reading.expect_creation()
+
+
+def test_a_stream_that_is_the_same_is_read_on_once_that_is_known() -> None:
+    reading = known()
+    silence(reading)
+    assert reading.config["opt_start_seq"] == 4
+    reading.created()
+    comparing = reading.ordered.phase
+    reading.identify(reading.asked_for_identity(), 1)
+    assert (comparing, reading.ordered.phase) == (Phase.COMPARING, Phase.FOLLOWING)
+    reading.push(4)
+    assert reading.take() == [1, 2, 3, 4]
+    assert not [event for event in reading.h.all_events if isinstance(event, StreamRecreated)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "again"),
+    [
+        ({}, {"deliver_policy": "all"}),
+        ({"deliver_policy": "new"}, {"deliver_policy": "all"}),
+        ({"deliver_policy": "last_per_subject"}, {"deliver_policy": "all"}),
+        ({"deliver_policy": "by_start_sequence", "opt_start_seq": 1}, {"deliver_policy": "all"}),
+        (
+            {"deliver_policy": "by_start_time", "opt_start_time": CREATED},
+            {"deliver_policy": "by_start_time", "opt_start_time": "2026-11-21T13:37:36.024729669Z"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_stream_that_was_made_again_is_read_from_its_first_message(
+    policy: dict[str, Any], again: dict[str, Any], count: int
+) -> None:
+    reading = known(ConsumerConfig(filter_subject="s.a", **policy), count=count)
+    silence(reading)
+    left = reading.config["name"]
+    reading.created(at=20)  # it has as many messages already, and would skip them
+    reading.identify(reading.asked_for_identity(), 2)
+    (told,) = [event for event in reading.h.events() if isinstance(event, StreamRecreated)]
+    assert told == StreamRecreated("S", count)
+    assert reading.ordered.last_seq == 0
+    asked = reading.h.asked()
+    assert [what for what, _, _ in asked] == [f"CONSUMER.DELETE.S.{left}", "CONSUMER.CREATE.S.o_3.s.a"]
+    _, body, reading.request = asked[1]
+    reading.config = body["config"]
+    starts = ("deliver_policy", "opt_start_seq", "opt_start_time")
+    assert {name: reading.config[name] for name in starts if name in reading.config} == again
+    reading.created(at=0)
+    reading.identify(reading.asked_for_identity(), 2)
+    for seq in range(1, 5):
+        reading.push(seq)
+    assert reading.take() == [*range(1, count + 1), 1, 2, 3, 4]
+    silence(reading)
+    assert reading.config["opt_start_seq"] == 5
+    reading.created()
+    reading.identify(reading.asked_for_identity(), 2)
+    reading.push(5)
+    assert reading.take() == [5]
+
+
+def test_a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one() -> None:
+    reading = known(pending_bytes_limit=10)
+    silence(reading)
+    reading.created(at=3)
+    reading.identify(reading.asked_for_identity(), 2)
+    _, body, reading.request = reading.h.asked()[-1]
+    reading.config = body["config"]
+    reading.created(at=0)
+    reading.identify(reading.asked_for_identity(), 2)
+    reading.h.push(reading.config["deliver_subject"], ack_subject("o_3", 1, 1), b"000000001")  # finds no room
+    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.last_seq == 0  # none of the new one was kept
+    assert reading.take() == [1, 2, 3]
+    reading.expect_creation()
+    assert reading.config.get("opt_start_seq") == 1
+
+
+def test_where_new_messages_begin_is_known_even_if_the_stream_was_empty() -> None:
+    reading = known(ConsumerConfig(filter_subject="s.a", deliver_policy="new"), count=0)
+    silence(reading)
+    assert (reading.config["deliver_policy"], reading.config["opt_start_seq"]) == ("by_start_sequence", 1)
+
+
+@pytest.mark.parametrize("answer", [refusal(503, 10008), None])
+def test_a_stream_that_cannot_be_compared_now_is_compared_later(answer: dict[str, Any] | None) -> None:
+    reading = known()
+    silence(reading)
+    reading.created()
+    if answer is None:
+        reading.h.reply_to(reading.asked_for_identity(), None, NOBODY)
+    else:
+        reading.h.reply_to(reading.asked_for_identity(), answer)
+    assert reading.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"  # without anybody to notice that it is there
+    reading.h.advance(FIRST_PAUSE)
+    reading.expect_creation()
+    reading.created()
+    reading.asked_for_identity()
+    reading.h.advance(5.0)
+    reading.h.advance(LONGEST_PAUSE)
+    reading.expect_creation()
+    reading.created()
+    late = reading.asked_for_identity()
+    reading.identify(late, 1)
+    reading.identify(late, 7)  # once is enough
+    reading.push(4)
+    assert reading.take() == [1, 2, 3, 4]
+
+
+def test_a_stream_that_is_gone_when_it_is_to_be_compared_ends_it() -> None:
+    reading = known()
+    silence(reading)
+    reading.created()
+    reading.h.reply_to(reading.asked_for_identity(), refusal(404, 10059))
+    assert isinstance(reading.ordered.error, StreamNotFoundError)
+    again = known()
+    silence(again)
+    again.created()
+    again.asked_for_identity()
+    again.ordered.unsubscribe(again.h.now)
+    assert again.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"
+
+
+def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
+    refused = b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n"
+    reading = Reading(answer=False)
+    reading.h.feed(refused)
+    reading.created()
+    reading.push(1)
+    reading.h.advance(3.0)
+    ((what, body, reading.request),) = [asked for asked in reading.h.asked() if "DELETE" not in asked[0]]
+    assert what == "CONSUMER.CREATE.S.o_2.s.a"  # nothing else is asked again
+    reading.config = body["config"]
+    reading.count = 0
+    reading.created()
+    reading.push(2)
+    assert reading.take() == [1, 2]
+    later = known()
+    silence(later)
+    later.created()
+    later.asked_for_identity()
+    later.h.feed(refused)
+    assert later.ordered.phase is Phase.FOLLOWING
+    later.push(4)
+    assert later.take() == [1, 2, 3, 4]
+
+
+def test_a_first_answer_that_does_not_say_when_the_stream_was_created_is_asked_for_again() -> None:
+    reading = Reading()
+    assert reading.identity is not None
+    reading.h.reply_to(reading.identity, {"error": 1})
+    reading.push(1)
+    silence(reading)
+    assert reading.identity is not None
+    reading.created()
+    session = reading.h.session
+    session._pending, pending = 10**9, session._pending
+    reading.ordered.receive(Msg(b"_INBOX.o.2.m", b"1", None, heartbeat(0), b""), reading.h.now)
+    session._pending = pending
+    assert reading.h.asked() == []  # there was no room for it
+    reading.status(heartbeat(0))
+    reading.identify(reading.asked_for_identity(), 1)
+    reading.push(2)
+    silence(reading)
+    reading.created()
+    reading.identify(reading.asked_for_identity(), 1)
+    reading.push(3)
+    assert reading.take() == [1, 2, 3]
+
+
+def test_no_room_to_ask_for_the_stream_is_no_end() -> None:
+    reading = known()
+    silence(reading)
+    session = reading.h.session
+    created = info("o_2", reading.config, delivered={"consumer_seq": 0, "stream_seq": 3})
+    session._pending, pending = 10**9, session._pending
+    assert reading.request.reply is not None
+    reading.ordered.answered(Msg(reading.request.reply, b"1", None, None, json.dumps(created).encode()), reading.h.now)
+    session._pending = pending
+    assert reading.ordered.phase is Phase.PAUSED
+    reading.h.advance(FIRST_PAUSE)
+    reading.expect_creation()
+    assert reading.ordered.error is None

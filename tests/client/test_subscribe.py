@@ -363,7 +363,7 @@ def test_an_ordered_consumer_finds_its_stream() -> None:
     ((what, body, names),) = h.asked()
     assert (what, body) == ("STREAM.NAMES", {"subject": "s.>"})
     h.reply_to(names, {"streams": ["S"]})
-    ((what, body, create),) = h.asked()
-    assert what == f"CONSUMER.CREATE.S.{body['config']['name']}.s.>"
+    (asked, _, _), (what, body, create) = h.asked()
+    assert (asked, what) == ("STREAM.INFO.S", f"CONSUMER.CREATE.S.{body['config']['name']}.s.>")
     h.reply_to(create, info(body["config"]["name"], body["config"]))
     assert ticket.result().stream == "S"

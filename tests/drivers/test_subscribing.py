@@ -37,6 +37,7 @@ from jsproto.events import (
     Event,
     OrderedConsumerRecreated,
     SlowConsumer,
+    StreamRecreated,
     SubscriptionFailed,
 )
 from jsproto.grammar.consumer import ConsumerConfig
@@ -493,6 +494,24 @@ async def test_an_ordered_subscription_survives_what_others_do_to_its_consumer(s
         assert await take(subscription, 20) == list(range(60, 80))
         assert sum(isinstance(event, OrderedConsumerRecreated) for event in events) >= 3
         await subscription.unsubscribe()
+
+
+@pytest.mark.parametrize("policy", ["all", "new"])
+async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning(
+    server: Any, connect: Connect, policy: Any
+) -> None:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc:
+        js, name = await make_stream(nc)
+        ordered = await js.subscribe(f"{name}.a", ordered=True, idle_heartbeat=0.2, deliver_policy=policy)
+        for count in (20, 50, 5):  # more than were read, and less
+            await fill(js, name, count)
+            assert await take(ordered, count) == list(range(count))
+            await js.delete_stream(name)
+            await js.create_stream(name, subjects=[f"{name}.*"])
+        await ordered.unsubscribe()
+    told = [event.last_seq for event in events if isinstance(event, StreamRecreated)]
+    assert told[:2] == [20, 50]
 
 
 async def test_an_ordered_subscription_keeps_a_small_buffer_and_loses_nothing(server: Any, connect: Connect) -> None:

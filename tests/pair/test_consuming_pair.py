@@ -9,6 +9,7 @@ import pytest
 from jsproto.client.jsmsg import JSMsg
 from jsproto.client.subscribe import Wanted
 from jsproto.errors import Error
+from jsproto.events import StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, Weather
@@ -74,3 +75,36 @@ def test_an_ordered_consumer_reads_each_message_once_and_in_order(seed: int, ack
         pair.advance(0.25)
     assert read == [b"%d" % number for number in range(MESSAGES)]
     assert pair.network.interior.lost > 0
+
+
+@pytest.mark.parametrize("ack_version", [1, 2])
+@pytest.mark.parametrize("count", [0, 5, MESSAGES, MESSAGES + 50])
+def test_an_ordered_consumer_reads_a_stream_that_is_made_again(count: int, ack_version: Literal[1, 2]) -> None:
+    pair = stormy_pair(1, ack_version)
+    wanted = Wanted("s.a", stream="S", options={"idle_heartbeat": 0.5})
+    pair.network.interior.weather = Weather()
+    ordered = pair.run_until(pair.js.subscribe_ordered(wanted, now=pair.now, message_class=JSMsg))
+    pair.run_until(pair.client.ping(pair.now))  # nothing is asked any more
+    pair.network.interior.weather = STORMY
+    read: list[bytes] = []
+    for _ in range(1_000):
+        read += [message.data for message in ordered.pop_many(50, pair.now)]
+        if len(read) >= MESSAGES // 2:
+            break
+        pair.advance(0.25)
+    assert read == [b"%d" % number for number in range(len(read))]
+    pair.network.interior.weather = Weather()
+    pair.run_until(pair.js.delete_stream("S", now=pair.now))
+    pair.run_until(pair.js.create_stream(config(), now=pair.now))
+    for number in range(count):
+        pair.server.publish("s.a", b"again %d" % number)
+    pair.network.interior.weather = STORMY
+    again: list[bytes] = []
+    for _ in range(1_000):
+        taken = [message.data for message in ordered.pop_many(50, pair.now)]
+        again += [data for data in taken if data.startswith(b"again")]
+        if [event for event in pair.events if isinstance(event, StreamRecreated)] and len(again) >= count:
+            break
+        pair.advance(0.25)
+    assert again == [b"again %d" % number for number in range(count)]
+    assert ordered.error is None

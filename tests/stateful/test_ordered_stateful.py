@@ -1,7 +1,7 @@
 """An ordered consumer against a model of a server, over a network that loses, swaps and delays, with meddlers.
 
 Whatever happens: what the application takes is the stream, every sequence once and in order, and as soon as the faults
-stop all of it arrives.
+stop all of it arrives. When the stream is deleted and made again, the new one is read from its first message.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info
 
 HEARTBEAT = 1.0
+AGE = 100_000  # what the numbers in the payloads of the next stream of that name are greater by
 WINDOW = 6  # deliveries after which the model wants flow control to be answered
 
 
@@ -47,6 +48,8 @@ class OrderedReading(RuleBasedStateMachine):
         self.v2 = v2
         self.step = 2 if gaps else 1  # a filter leaves holes in the stream's numbers
         self.stream: list[int] = []
+        self.age = 0  # how often the stream was made again
+        self.streams = [self.stream]
         self.consumers: dict[str, Model] = {}
         self.wires: dict[bytes, bytes] = {}  # sid by subject, as the server has them
         self.under_way: deque[bytes] = deque()
@@ -87,6 +90,9 @@ class OrderedReading(RuleBasedStateMachine):
                 if consumer.stalled == subject:
                     consumer.stalled, consumer.sent_since = None, 0
             return
+        if subject == "$JS.API.STREAM.INFO.S":
+            self.tell_identity(pub)
+            return
         verb, _, name = subject.removeprefix("$JS.API.CONSUMER.").partition(".S.")
         if verb == "DELETE":
             self.consumers.pop(name, None)
@@ -103,6 +109,14 @@ class OrderedReading(RuleBasedStateMachine):
         assert pub.reply is not None
         self.send(pub.reply, None, json.dumps(body).encode(), via=b"_INBOX.o.*")
 
+    def tell_identity(self, pub: Pub) -> None:
+        body: dict[str, Any] = {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{self.age % 60:02}.{self.age}Z"}
+        if self.refusing:
+            self.refusing -= 1
+            body = {"error": {"code": 503, "err_code": 10008, "description": "not now"}}
+        assert pub.reply is not None
+        self.send(pub.reply, None, json.dumps(body).encode(), via=b"_INBOX.o.*")
+
     def send(self, subject: bytes, reply: bytes | None, payload: bytes, header: bytes | None = None,
              *, via: bytes) -> None:  # fmt: skip
         if via in self.wires:
@@ -116,7 +130,7 @@ class OrderedReading(RuleBasedStateMachine):
         consumer.next_seq = waiting[0] + 1
         consumer.consumer_seq += 1
         reply = ack_subject(consumer.name, consumer.consumer_seq, waiting[0], pending=len(waiting) - 1, v2=self.v2)
-        self.send(b"s.a", reply, b"%d" % waiting[0], via=consumer.deliver)
+        self.send(b"s.a", reply, b"%d" % (self.age * AGE + waiting[0]), via=consumer.deliver)
         consumer.sent_since += 1
         if consumer.sent_since == WINDOW:
             consumer.stalled = f"$JS.FC.S.{consumer.name}.{consumer.consumer_seq}"
@@ -195,6 +209,16 @@ class OrderedReading(RuleBasedStateMachine):
                 self.consumers[name].consumer_seq = 0
                 self.consumers[name].next_seq = self.consumers[name].start
 
+    @rule(count=st.integers(0, 8))
+    def make_the_stream_again(self, count: int) -> None:
+        """It is deleted, and so are its consumers, who say nothing; it has messages again before anybody knows."""
+        self.consumers.clear()
+        self.age += 1
+        self.stream = []
+        self.streams.append(self.stream)
+        for _ in range(count):
+            self.store()
+
     @rule(times=st.integers(1, 3))
     def refuse(self, times: int) -> None:
         """The API is not available for so many requests."""
@@ -221,11 +245,17 @@ class OrderedReading(RuleBasedStateMachine):
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant()
-    def what_was_taken_is_the_beginning_of_the_stream(self) -> None:
+    def what_was_taken_is_the_beginning_of_each_stream(self) -> None:
         if hasattr(self, "taken"):
-            assert self.taken == self.stream[: len(self.taken)]
+            assert self.taken == sorted(self.taken)
+            for age, stream in enumerate(self.streams):
+                taken = self.taken_of(age)
+                assert taken == stream[: len(taken)]
             assert self.ordered.error is None
             assert self.ordered.pending_msgs <= self.ordered._buffer._max_msgs
+
+    def taken_of(self, age: int) -> list[int]:
+        return [number - age * AGE for number in self.taken if number // AGE == age]
 
     def teardown(self) -> None:
         """The faults stop: everything arrives."""
@@ -242,11 +272,11 @@ class OrderedReading(RuleBasedStateMachine):
                 self.beat(consumer)
             self.arrive(1000)
             self.take(5)
-            if self.taken == self.stream:
+            if self.taken_of(self.age) == self.stream:
                 break
             self.h.advance(HEARTBEAT / 2)
             self.serve()
-        assert self.taken == self.stream
+        assert self.taken_of(self.age) == self.stream
         recreated = [event for event in self.h.events() if isinstance(event, OrderedConsumerRecreated)]
         assert len(recreated) <= self.ordered.recreated
 

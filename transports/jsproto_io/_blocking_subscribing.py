@@ -61,8 +61,9 @@ class Subscribes:
         fields of ConsumerConfig with durations in seconds or timedelta, are for a new consumer, and one that is there
         must have them.
 
-        ``ordered``: every message once and in order, whatever happens, without acknowledgements. ``cb``: is called with
-        each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
+        ``ordered``: every message once and in order, whatever happens, without acknowledgements; a stream that is
+        deleted and made again is read from its first message, and the event StreamRecreated says so. ``cb``: is called
+        with each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
         CallbackFailed, and the next message is given to it. ``delete_consumer``: whether the end of the subscription
         deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``: how many
         intervals of silence are an alarm, the event ConsumerSilent. ``raw``: heartbeats, flow control and other

@@ -31,6 +31,7 @@ from jsproto.events import (
     Event,
     ServerReportedError,
     SlowConsumer,
+    StreamRecreated,
     SubscriptionFailed,
 )
 from jsproto.grammar.config import StreamConfig, StreamOptions
@@ -54,7 +55,8 @@ DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeErr
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
 
 WARNINGS: Final = (
-    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, ServerReportedError, SlowConsumer, SubscriptionFailed
+    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, ServerReportedError, SlowConsumer, StreamRecreated,
+    SubscriptionFailed,
 )  # fmt: skip
 """Events that whoever only logs should see."""
 
