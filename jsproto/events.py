@@ -182,6 +182,16 @@ class CallbackFailed:
     error: BaseException
 
 
+@event
+class EventsDropped:
+    """``count`` events were not told, the oldest of those that waited: ``event_cb`` is slower than what happens.
+
+    They went before the event that comes next.
+    """
+
+    count: int
+
+
 Event: TypeAlias = (
     Connected
     | Disconnected
@@ -200,4 +210,5 @@ Event: TypeAlias = (
     | ConsumerNotDeleted
     | SubscriptionFailed
     | CallbackFailed
+    | EventsDropped
 )

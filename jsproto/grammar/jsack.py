@@ -5,10 +5,10 @@ Version 1 has nine tokens, version 2 eleven or more::
     $JS.ACK.<stream>.<consumer>.<num delivered>.<stream seq>.<consumer seq>.<timestamp>.<num pending>
     $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<num delivered>. ... .<num pending>[.<more>]
 
-Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII
-digits, at most 2**64 - 1. Anything else is not a JetStream message: NotJSMessageError, and nothing but that.
-Which version a server sends is its configuration (up to 2.15 version 1 unless a feature flag says otherwise),
-so both are read everywhere.
+Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII digits, at
+most 2**64 - 1, and a timestamp, which is signed, at most 2**63 - 1. Anything else is not a JetStream message:
+NotJSMessageError, and nothing but that. Which version a server sends is its configuration (up to 2.15 version 1 unless
+a feature flag says otherwise), so both are read everywhere.
 
 Not here: the acknowledgements that are sent to this subject, flow-control subjects (``$JS.FC``).
 """
@@ -26,6 +26,7 @@ ACK_PREFIX: Final = b"$JS.ACK."
 # What version 2 writes where there is no domain; no domain can have this name.
 _NO_DOMAIN: Final = "_"
 _MAX_UINT64: Final = 2**64 - 1
+_MAX_TIMESTAMP: Final = 2**63 - 1
 _MAX_DIGITS: Final = 20  # of one number, on average: enough to keep int() from a giant
 
 
@@ -69,7 +70,7 @@ def parse_jsack(reply: bytes) -> JSAck:
     if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * _MAX_DIGITS):
         _refuse(reply)
     values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
-    if max(values) > _MAX_UINT64:
+    if max(values) > _MAX_UINT64 or values[3] > _MAX_TIMESTAMP:
         _refuse(reply)
     counts = values[0], Sequences(values[1], values[2]), values[3], values[4]
     try:

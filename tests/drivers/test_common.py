@@ -13,7 +13,15 @@ from datetime import timedelta
 import pytest
 
 from jsproto.errors import ConnectionLostError, LocalProtocolError
-from jsproto.events import Connected, Disconnected, Event, FlowRateChanged, ServerReportedError
+from jsproto.events import (
+    Connected,
+    Disconnected,
+    Event,
+    EventsDropped,
+    FlowRateChanged,
+    GapReported,
+    ServerReportedError,
+)
 from jsproto.grammar.config import ServerInfo
 from jsproto.wire.frames import Msg
 from jsproto_io._common import (
@@ -155,8 +163,33 @@ def test_a_slow_callback_does_not_make_events_pile_up() -> None:
     teller = EventTeller(told.append)
     teller.add(FlowRateChanged("b", n, 1, 1) for n in range(MAX_EVENTS + 5))
     teller.tell()
-    assert len(told) == MAX_EVENTS
+    assert len(told) == 1 + MAX_EVENTS
+    assert told[0] == EventsDropped(5)
+    assert told[1] == FlowRateChanged("b", 5, 1, 1)
     assert told[-1] == FlowRateChanged("b", MAX_EVENTS + 4, 1, 1)
+    teller.add([GapReported("b", 1, 2)])
+    teller.tell()
+    assert told[1 + MAX_EVENTS :] == [GapReported("b", 1, 2)]  # what was dropped is told once
+
+
+def test_a_slow_callback_is_told_how_many_events_it_missed() -> None:
+    told: list[Event] = []
+
+    def slow(event: Event) -> None:
+        """While it has one event, more than are kept come."""
+        told.append(event)
+        if len(told) == 1:
+            for n in range(3):
+                teller.add(GapReported("b", n, m) for m in range(MAX_EVENTS))
+                teller.tell()
+
+    teller = EventTeller(slow)
+    teller.add([GapReported("first", 0, 0)])
+    teller.tell()
+    assert told[1] == EventsDropped(2 * MAX_EVENTS)
+    assert told[2:] == [GapReported("b", 2, m) for m in range(MAX_EVENTS)]
+    dropped = sum(event.count for event in told if isinstance(event, EventsDropped))
+    assert len(told) - 1 + dropped == 1 + 3 * MAX_EVENTS  # each was told, or counted
 
 
 def test_an_empty_reply_is_none() -> None:

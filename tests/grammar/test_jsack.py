@@ -15,9 +15,11 @@ from tests.grammar.recorded import frames
 V1 = b"$JS.ACK.S.C.2.3.10.1795207976055523928.7"
 V2 = b"$JS.ACK.hub.szMpdrwD.S.C.2.3.10.1795207976055523928.7"
 BIG = 2**64 - 1
+LATEST = 2**63 - 1  # a timestamp is signed
 
 texts = st.text(st.characters(exclude_characters=".", exclude_categories=["Cs"]), min_size=1)
 numbers = st.integers(0, BIG)
+moments = st.integers(0, LATEST)
 optional = st.none() | texts.filter(lambda text: text != "_")
 
 
@@ -111,6 +113,16 @@ def test_numbers_are_numbers(ack: bytes, place: int, junk: bytes) -> None:
         assert jsack_sequences(b".".join(tokens)) == (3, 10)  # it looks at nothing else
 
 
+@pytest.mark.parametrize("ack", [V1, V2])
+def test_a_time_that_no_server_has_is_none(ack: bytes) -> None:
+    tokens = ack.split(b".")
+    tokens[-2] = b"%d" % LATEST
+    assert parse_jsack(b".".join(tokens)).timestamp == LATEST
+    tokens[-2] = b"%d" % (LATEST + 1)
+    with pytest.raises(NotJSMessageError):
+        parse_jsack(b".".join(tokens))
+
+
 @pytest.mark.parametrize("junk", [b"", b"\xff"])
 @pytest.mark.parametrize(("ack", "places"), [(V1, range(2, 4)), (V2, range(2, 6))])
 def test_names_are_text(ack: bytes, places: range, junk: bytes) -> None:
@@ -121,8 +133,8 @@ def test_names_are_text(ack: bytes, places: range, junk: bytes) -> None:
             parse_jsack(b".".join(tokens))
 
 
-@given(optional, optional, texts, texts, st.tuples(numbers, numbers, numbers, numbers, numbers))
-@example(None, None, "S", "C", (BIG, BIG, BIG, BIG, BIG))
+@given(optional, optional, texts, texts, st.tuples(numbers, numbers, numbers, moments, numbers))
+@example(None, None, "S", "C", (BIG, BIG, BIG, LATEST, BIG))
 @example(None, "hash", "S", "C", (0, 0, 0, 0, 0))
 def test_what_is_built_is_parsed(
     domain: str | None, account_hash: str | None, stream: str, consumer: str, counts: tuple[int, int, int, int, int]

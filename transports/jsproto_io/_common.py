@@ -29,6 +29,7 @@ from jsproto.events import (
     ConsumerSilent,
     Disconnected,
     Event,
+    EventsDropped,
     ServerReportedError,
     SlowConsumer,
     StreamRecreated,
@@ -55,8 +56,8 @@ DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeErr
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
 
 WARNINGS: Final = (
-    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, ServerReportedError, SlowConsumer, StreamRecreated,
-    SubscriptionFailed,
+    CallbackFailed, ConsumerNotDeleted, ConsumerSilent, EventsDropped, ServerReportedError, SlowConsumer,
+    StreamRecreated, SubscriptionFailed,
 )  # fmt: skip
 """Events that whoever only logs should see."""
 
@@ -142,25 +143,35 @@ def next_chunk(size: int, took: float, whole: bool) -> int:
 class EventTeller:
     """Logs events and gives them to the application's callback: in order, one at a time, whoever drives.
 
-    A callback may call any verb, and may raise: neither disturbs the connection.
+    A callback may call any verb, and may raise: neither disturbs the connection. For one that is too slow
+    ``MAX_EVENTS`` are kept, and the event EventsDropped says how many went before them.
     """
 
     def __init__(self, callback: EventCallback | None) -> None:
         if callback is not None and not callable(callback):
             raise LocalProtocolError(f"event_cb must be callable, or None, not {type(callback).__name__}")
         self._callback = callback
-        self._queue: deque[Event] = deque(maxlen=MAX_EVENTS)  # events carry no state: the oldest may go
+        self._queue: deque[Event] = deque()
+        self._dropped = 0  # of all events, how many were
+        self._told_dropped = 0  # how many of those EventsDropped has told
         self._telling = threading.Lock()
 
     def add(self, events: Iterable[Event]) -> None:
-        """Queue ``events``; call it in the order in which they happened."""
+        """Queue ``events``; call it in the order in which they happened, and nowhere else meanwhile."""
         self._queue.extend(events)
+        while len(self._queue) > MAX_EVENTS:
+            self._queue.popleft()
+            self._dropped += 1
 
     def tell(self) -> None:
         """Tell what is queued, unless somebody is telling already: then they will."""
         while self._queue and self._telling.acquire(blocking=False):
             try:
                 while self._queue:
+                    untold = self._dropped - self._told_dropped
+                    if untold:
+                        self._told_dropped += untold
+                        self._tell(EventsDropped(untold))
                     self._tell(self._queue.popleft())
             finally:
                 self._telling.release()
