@@ -53,10 +53,9 @@ async def connect(
     """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
 
     Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon, else EventsDropped comes. The options are those
-    of ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address
-    tried and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or
-    TLSError.
+    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
+    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
+    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
     """
     connection = Connection(new_session(servers, options), event_cb)
     try:
