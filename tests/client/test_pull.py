@@ -989,9 +989,9 @@ def test_a_stream_of_messages_is_shared_until_the_last_one_leaves() -> None:
     assert not pulling.consumer.stop(pulling.now, second)
     assert readable.result() is None  # who has left is to notice
     assert not pulling.consumer.readable().done
-    assert not pulling.consumer.stop(pulling.now, second)
     pulling.numbered(1)
-    assert not pulling.consumer.stop(pulling.now, 1)
+    assert not pulling.consumer.stop(pulling.now, second)
+    assert not pulling.consumer.stop(pulling.now, 1)  # nobody waits
     assert pulling.popped() == [b"1"]
     readable = pulling.consumer.readable()
     assert pulling.consumer.stop(pulling.now, third)
