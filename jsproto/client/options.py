@@ -40,6 +40,7 @@ _SCHEMES: Final = frozenset({"nats", "tcp", "tls"})
 # Labels of a name, or an address: anything else would be refused later, and differently by every driver.
 _LABEL: Final = r"[^\s.:/@\[\]]{1,63}"
 _HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+(?:%\w+)?", re.ASCII)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")  # some of which urlsplit takes out, and makes another host of it
 _NUMBERS: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _USER: Final = re.compile(r"U[A-Z2-7]{55}")
 
@@ -219,6 +220,8 @@ def _split(servers: object) -> list[str]:
 
 def parse_address(url: str) -> Address:
     """One server of ``connect_options``."""
+    if _CONTROL.search(url):
+        raise LocalProtocolError(f"not a server URL: {_without_credentials(url)!r}; write nats://host:port")
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
         port = DEFAULT_PORT if parts.port is None else parts.port

@@ -118,7 +118,10 @@ def test_different_clients_pause_differently() -> None:
 
 def test_servers_tell_of_others() -> None:
     dialler = plan("nats://user:pw@a:1")
-    dialler.learn(["b:2", "a:1", "not a server:x", "b:2", "[::1]:3"])
+    dialler.learn(
+        ["b:2", "a:1", "not a server:x", "b:2", "[::1]:3", "c\r\nd:4", "c\td:4", "c\0d:4", "c:4\r\n", "\nc:4"]
+    )
+    assert [(address.host, address.port) for address in dialler._pool] == [("a", 1), ("b", 2), ("::1", 3)]
     dialler.connected(0.0)
     dialler.lost(0.0)
     assert dialler.address is not None

@@ -39,7 +39,7 @@ def test_what_a_user_may_write(servers: Any, expected: list[Address]) -> None:
 @pytest.mark.parametrize(
     "servers",
     ["", "http://h", "ws://h", "nats://", "nats://h:x", "nats://h:99999", "nats://h/path", "nats://h?q", "nats://h#f",
-     "nats://[::1", "nats://a..b", "nats:// h", "nats://h:0", "nats://" + "h" * 64, ",", []],
+     "nats://[::1", "nats://a..b", "nats:// h", "nats://h\ri", "nats://h:0", "nats://" + "h" * 64, ",", []],
 )  # fmt: skip
 def test_what_is_no_address(servers: Any) -> None:
     with pytest.raises(LocalProtocolError):
