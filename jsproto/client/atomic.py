@@ -96,7 +96,7 @@ class AtomicBatch(Conversation):
 
     __slots__ = (
         "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
-        "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
+        "_draw", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
         "_publish_numbered", "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
         "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
@@ -113,6 +113,7 @@ class AtomicBatch(Conversation):
         required_api_level: int | None = None,
         ack_timeout: float = 5.0,
         idle_limit: float = SERVER_IDLE_LIMIT,
+        draw: Callable[[], bytes] = bytes,
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
 
@@ -120,7 +121,8 @@ class AtomicBatch(Conversation):
         the answer to the first message. ``ack_every``: wait for the answer to every so many messages; 0 for none.
         ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``: seconds until an answer that is
         due counts as missing. ``idle_limit``: seconds of silence after which the server forgets a batch.
-        LocalProtocolError for anything else.
+        ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees one reply subject, with a
+        message, cannot answer the next one. LocalProtocolError for anything else.
         """
         if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
             raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
@@ -137,6 +139,7 @@ class AtomicBatch(Conversation):
         self._outbox = outbox
         self._publish_numbered: _PublishNumbered | None = getattr(outbox, "publish_numbered", None)
         self._inbox = inbox
+        self._draw = draw
         self._head = batch_head(batch_id, required_api_level)
         self._max_messages = max_messages
         self._ack_first = ack_first
@@ -467,12 +470,12 @@ class AtomicBatch(Conversation):
         return self._max_messages - self._is_before(EOB_UNCOUNTED_SINCE)
 
     def _open_inbox(self, subject: str) -> bytes:
-        """A reply subject that was never used before."""
+        """A reply subject that was never used before, and that those before do not tell."""
         check_subject(subject)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
         self._answers += 1
-        return f"{self._inbox}.{self._answers}".encode()
+        return b"%b.%d-%b" % (self._inbox.encode(), self._answers, self._draw())
 
     def _await(self, reply: bytes, timer: Timer, now: float) -> None:
         """Nothing more may be sent before the answer: what was sent must leave, and time counts."""

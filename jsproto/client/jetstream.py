@@ -133,7 +133,7 @@ class JetStream(Reads, Subscriptions):
         """Publish ahead of the acknowledgements; see ``AsyncPublisher``."""
         return AsyncPublisher(
             self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
-            max_pending=max_pending, max_pending_bytes=max_pending_bytes,
+            max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw=self.session.draw,
         )  # fmt: skip
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
@@ -150,10 +150,9 @@ class JetStream(Reads, Subscriptions):
         ack_timeout: float | None = None,
     ) -> FastPublisher:
         """A new fast-ingest batch; see ``FastPublisher``."""
-        inbox = self.session.new_inbox()
         return FastPublisher(
-            self.session, inbox=inbox, batch_id=inbox.rpartition(".")[2] if batch_id is None else batch_id, gap=gap,
-            flow=flow, max_outstanding_acks=max_outstanding_acks,
+            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), gap=gap, flow=flow,
+            max_outstanding_acks=max_outstanding_acks,
             ack_timeout=ACK_TIMEOUT if ack_timeout is None else ack_timeout,
         )  # fmt: skip
 
@@ -168,11 +167,10 @@ class JetStream(Reads, Subscriptions):
         ack_timeout: float | None = None,
     ) -> AtomicBatch:
         """A new atomic batch; see ``AtomicBatch``."""
-        inbox = self.session.new_inbox()
         return AtomicBatch(
-            self.session, inbox=inbox, batch_id=inbox.rpartition(".")[2] if batch_id is None else batch_id,
-            max_messages=max_messages, ack_first=ack_first, ack_every=ack_every, required_api_level=required_api_level,
-            ack_timeout=self.timeout if ack_timeout is None else ack_timeout,
+            self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), max_messages=max_messages,
+            ack_first=ack_first, ack_every=ack_every, required_api_level=required_api_level,
+            ack_timeout=self.timeout if ack_timeout is None else ack_timeout, draw=self.session.draw,
         )  # fmt: skip
 
     def publish_batch(
@@ -212,6 +210,10 @@ class JetStream(Reads, Subscriptions):
     ) -> ConsistentSession:
         """Reads that never fall behind what was written and read; see ``ConsistentSession``."""
         return ConsistentSession(self, token=token, level=level, mirrors=mirrors, timeout=timeout)
+
+    def _batch_id(self, given: str | None) -> str:
+        """``given``, or one made up. It stands in the messages, so it tells nothing of the batch's inbox."""
+        return self.session.new_inbox().rpartition(".")[2] if given is None else given
 
     def _check(self, config: StreamConfig) -> None:
         config.check()

@@ -1,9 +1,10 @@
 """One link of a client session, from the first byte to the last: handshake, keep-alive, ``-ERR``, the end.
 
 Rules: the phases are those of ``jsproto.rules.link``. Receiving never raises: whatever the peer does wrong becomes
-``error``, which is final. The link writes only its own frames (CONNECT, PING, PONG), into ``to_send``; messages are
-the session's business, and so is what happens after the end. Each link asks for its credentials anew. What the peer
-said before TLS began is believed only as far as it takes to begin TLS.
+``error``, which is final. The link writes only its own frames (CONNECT, PING, PONG); messages are the session's
+business, and so is what happens after the end. Each link asks for its credentials anew. What the peer said before TLS
+began is believed only as far as it takes to begin TLS and to log in, if the peer says it again inside: servers do from
+2.12 on. Of what an older one said in the open, the other addresses are never believed.
 
 Not here: TLS itself (``secured`` and ``insecure`` tell how it went), signing, dialling another address.
 """
@@ -39,7 +40,7 @@ from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PING, PONG, encode_connect
 from jsproto.wire.frames import Err, Frame, Info, Ping, Pong
 
-MAX_UNSENT: Final = 1_000  # frames that wait to be written: a peer that only asks and never reads is cut off
+MAX_PONGS: Final = 1_000  # written at once: of those that are owed only the number is kept
 
 # Texts of nats-server's -ERR, lower case. Everything that is not harmless is followed by the end of the connection.
 _HARMLESS: Final = (
@@ -55,7 +56,7 @@ class Link:
     """The client's end of one TCP connection.
 
     Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
-    ``decoder``; ``to_send`` (the link's own bytes, for the session to drain); ``events`` (for the session to drain);
+    ``decoder``; ``to_send`` (what goes before all that waits in the session); ``events`` (for the session to drain);
     ``ponged`` (round-trip tickets that a PONG completed); ``violations`` (what the server did not permit, likewise);
     ``refused`` (the server does not take our credentials).
     """
@@ -76,6 +77,8 @@ class Link:
         self._address = address
         self._reported: str | None = None
         self._pings: deque[tuple[Ticket[float] | None, float]] = deque()
+        self._unanswered = 0  # PINGs of the keep-alive since the last PONG
+        self._pongs_owed = 0
         self._timers = Timers()
         self._timers.set(Timer.HANDSHAKE, now + options.connect_timeout)
 
@@ -94,9 +97,7 @@ class Link:
         self._reported = None  # it goes on speaking: what it complained of before is not what will end the link
         kind = type(frame)
         if kind is Ping:
-            self.to_send.append(PONG)
-            if len(self.to_send) > MAX_UNSENT:
-                self._end(RemoteProtocolError("PINGs come faster than their answers can be written"))
+            self._pongs_owed += 1
         elif kind is Pong:
             self._receive_pong(previous, now)
         elif isinstance(frame, Info):
@@ -122,6 +123,7 @@ class Link:
             # Who changed what was said in the open must not choose where we go next. From 2.12 on servers say it again.
             self.server = replace(self.server, connect_urls=None)
             self._connect(self.server, now)
+            self.ping(None, now)  # such servers say it between the two PONGs
 
     def insecure(self, reason: str) -> None:
         """TLS failed, or broke."""
@@ -132,14 +134,29 @@ class Link:
         self._pings.append((ticket, now))
         self.to_send.append(PING)
 
+    @property
+    def wants_send(self) -> bool:
+        """Whether ``data_to_send`` has anything."""
+        return bool(self.to_send) or self._pongs_owed > 0
+
+    def data_to_send(self) -> list[bytes]:
+        """What the link itself has to say; it counts as written. Of many PONGs some, and the others next time."""
+        data, self.to_send = self.to_send, []
+        if self._pongs_owed:
+            count = min(self._pongs_owed, MAX_PONGS)
+            self._pongs_owed -= count
+            data.append(PONG * count)
+        return data
+
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
         for timer in self._timers.expired(now):
             if timer is Timer.HANDSHAKE:
                 self._end(ConnectionLostError(f"the server did not finish the handshake in time: {self.phase.value}"))
-            elif len(self._pings) >= self._options.max_outstanding_pings:
-                self._end(StaleConnectionError(f"{len(self._pings)} PINGs in a row without an answer"))
+            elif self._unanswered >= self._options.max_outstanding_pings:
+                self._end(StaleConnectionError(f"{self._unanswered} PINGs in a row without an answer"))
             else:
+                self._unanswered += 1
                 self.ping(None, now)
                 self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
 
@@ -150,6 +167,7 @@ class Link:
     def close(self) -> None:
         """This side ends the link: no more timers, no more steps."""
         self.phase = LinkPhase.CLOSED
+        self._pongs_owed = 0
         self._timers.clear()
 
     def open_tickets(self) -> list[Ticket[float]]:
@@ -159,13 +177,16 @@ class Link:
         return tickets
 
     def _receive_pong(self, previous: LinkPhase, now: float) -> None:
+        self._unanswered = 0
         if not self._pings:
             return  # unsolicited: harmless
         ticket, sent_at = self._pings.popleft()
         if ticket is not None:
             ticket.succeed(now - sent_at)
             self.ponged.append(ticket)
-        if previous is LinkPhase.EXPECT_PONG and self.server is not None:
+        if previous is LinkPhase.EXPECT_PONG and self._pings:
+            self.phase = LinkPhase.EXPECT_PONG
+        elif previous is LinkPhase.EXPECT_PONG and self.server is not None:
             self.was_open = True
             self._timers.stop(Timer.HANDSHAKE)
             self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)

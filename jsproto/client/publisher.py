@@ -1,8 +1,9 @@
 """Publishing to streams with an acknowledgement for each message, many under way at a time.
 
-Each message carries a reply subject of its own below one inbox; at most ``max_pending`` messages, and about
-``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly one of: its PubAck, the server's
-APIError, NoStreamResponseError, RemoteProtocolError (the answer is none), TimeoutError, or why the link was lost.
+Each message carries a reply subject of its own below one inbox, and no reply subject tells another. At most
+``max_pending`` messages, and about ``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly
+one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is none),
+TimeoutError, or why the link was lost.
 
 Rules
  * Who wants to know about one message gets a ticket: ``publish``. Who publishes many and wants to know what failed gets
@@ -20,7 +21,7 @@ Not here: batches, which are cheaper (``fast``) or all-or-nothing (``atomic``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from jsproto.client.fast import Message, parts
@@ -65,7 +66,7 @@ class AsyncPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
+        "_answered", "_bytes", "_draw", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
         "_outbox", "_prefix", "_ready", "_sent", "_sid", "_timeout", "acked", "error", "failed", "sequence",
         "unreported",
     )  # fmt: skip
@@ -78,9 +79,12 @@ class AsyncPublisher(Conversation):
         timeout: float = 5.0,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        draw: Callable[[], bytes] = bytes,
     ) -> None:
         """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
 
+        ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees one reply subject, with a
+        message, cannot acknowledge the next one. Without it the replies only count.
         ``max_pending``, ``max_pending_bytes``: how much may wait for answers; the message that reaches the second may
         go beyond it. LocalProtocolError for what cannot be.
         """
@@ -97,6 +101,7 @@ class AsyncPublisher(Conversation):
         self.error: Error | None = None
         self._outbox = outbox
         self._inbox = inbox
+        self._draw = draw
         self._prefix = f"{inbox}.".encode()
         self._sid: int | None = None
         self._timeout = timeout
@@ -182,7 +187,7 @@ class AsyncPublisher(Conversation):
             self._open_inbox()
         block = None if headers is None else encode_unbatched(headers)
         sequence = self.sequence + 1
-        reply = b"%b%d" % (self._prefix, sequence)
+        reply = b"%b%d-%b" % (self._prefix, sequence, self._draw())
         self._outbox.publish(subject, payload, reply, block)
         ticket: Ticket[PubAck] = Ticket()
         self._open[reply] = (subject, payload, None, ticket)
@@ -205,7 +210,7 @@ class AsyncPublisher(Conversation):
             return 0
         if self._sid is None:
             self._open_inbox()
-        publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
+        publish, prefix, draw, waiting = self._outbox.publish, self._prefix, self._draw, self._open
         before = sequence = self.sequence
         size, most, run = self._bytes, self._max_bytes, messages[:room]
         try:
@@ -215,7 +220,7 @@ class AsyncPublisher(Conversation):
                 else:
                     subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)
-                reply = b"%b%d" % (prefix, sequence + 1)
+                reply = b"%b%d-%b" % (prefix, sequence + 1, draw())
                 publish(subject, payload, reply, block)
                 sequence += 1
                 waiting[reply] = message
@@ -266,7 +271,7 @@ class AsyncPublisher(Conversation):
         overdue: list[bytes] = []
         start = len(self._prefix)
         for reply in self._open:
-            if int(reply[start:]) > given_up:
+            if int(reply[start:].partition(b"-")[0]) > given_up:
                 break
             overdue.append(reply)
         for reply in overdue:

@@ -1,9 +1,9 @@
 """Question and answer over one shared inbox: the request mux.
 
 Rules: one subscription ``<inbox>.*`` serves all requests, made with the first one; every request gets a token of its
-own, so an answer that is late, double or forged for another request finds nobody and changes nothing. A request ends
-in exactly one of: the decoded answer, the typed error in it, NoRespondersError, PermissionsViolationError,
-TimeoutError, or why the link ended.
+own, which cannot be computed from others. So an answer that is late, double or forged for another request finds nobody
+and changes nothing. A request ends in exactly one of: the decoded answer, the typed error in it, NoRespondersError,
+PermissionsViolationError, TimeoutError, or why the link ended.
 
 Not here: answers of many messages (``direct``, ``fast``), which have inboxes of their own.
 """
@@ -68,15 +68,15 @@ class _Request:
 class Requests(Conversation):
     """All requests of one session."""
 
-    __slots__ = ("_count", "_deadlines", "_inbox", "_open", "_outbox", "_prefix", "_sid")
+    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_sid")
 
-    def __init__(self, outbox: Session, inbox: str) -> None:
-        """``inbox``: the subject below which this session's answers arrive, unique to it."""
+    def __init__(self, outbox: Session, inbox: str, draw: Callable[[], bytes]) -> None:
+        """``inbox``: the subject below which this session's answers arrive, unique to it. ``draw`` makes tokens."""
         self._outbox = outbox
         self._inbox = inbox
         self._prefix = f"{inbox}.".encode()
         self._sid: int | None = None
-        self._count = 0
+        self._draw = draw
         self._open: dict[bytes, _Request] = {}
         self._deadlines: Deadlines[bytes] = Deadlines()
 
@@ -103,8 +103,7 @@ class Requests(Conversation):
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
-        self._count += 1
-        token = b"%d" % self._count
+        token = self._draw()
         if wildcards:
             self._outbox.publish_to_pattern(subject, payload, self._prefix + token)
         else:

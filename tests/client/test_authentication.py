@@ -23,9 +23,9 @@ from jsproto.errors import (
 )
 from jsproto.events import Connected, Disconnected
 from jsproto.wire.encoder import PING, PONG, encode_err
-from jsproto.wire.frames import Connect
+from jsproto.wire.frames import Connect, Ping
 from tests.client.test_session import dialled, info
-from tests.harness import TOKEN, Harness
+from tests.harness import INFO, TOKEN, Harness
 
 NKEY = "U" + 55 * "A"
 REFUSED = encode_err(b"'Authorization Violation'")
@@ -168,7 +168,7 @@ def test_who_has_said_nothing_yet_is_not_refused() -> None:
     harness.session.connection_made(harness.now)
     harness.feed(info(tls_required=True))
     harness.session.tls_made(harness.now)
-    harness.feed(PONG)
+    harness.feed(PONG + PONG)
     harness.lose()
     for _ in range(5):
         harness.session.connection_made(harness.now)
@@ -226,7 +226,9 @@ def test_tls_comes_before_connect(options: dict[str, Any], says: dict[str, Any])
     session.tls_made(harness.now)
     assert not session.wants_tls
     assert connect_fields(harness)["auth_token"] == SECRET
-    harness.feed(info(**says) + PONG)
+    harness.feed(PONG)
+    assert not session.connected.done
+    harness.feed(info(**says, connect_info=True) + PONG)
     assert session.connected.done
     with pytest.raises(LocalProtocolError, match="asked for no TLS"):
         session.tls_made(harness.now)
@@ -280,8 +282,33 @@ def test_what_is_smuggled_in_before_tls_does_not_count() -> None:
     harness = dialled(tls=True)
     harness.feed(info(tls_required=True) + b"PI")
     harness.session.tls_made(harness.now)
-    harness.feed(b"PONG\r\n")
+    harness.feed(PONG + PONG)
     assert harness.session.connected.done
+
+
+def test_what_the_server_is_said_to_be_before_tls_is_not_in_force_afterwards() -> None:
+    harness = dialled(tls=True)
+    harness.feed(info(tls_required=True, max_payload=1, version="2.0.0", headers=False, nonce="n"))
+    assert harness.session.server is None
+    harness.session.tls_made(harness.now)
+    harness.feed(PONG)
+    assert not harness.session.connected.done
+    harness.feed(info(tls_required=True, connect_info=True, max_payload=100) + PONG)
+    said = harness.session.connected.result()
+    assert (said.max_payload, said.version, said.headers) == (100, INFO["version"], True)
+    assert harness.session.server == said
+    harness.session.publish_message("a", b"x" * 100)
+    assert [event.server for event in harness.events() if isinstance(event, Connected)] == [said]
+
+
+def test_an_old_server_says_nothing_inside_tls() -> None:
+    harness = dialled(tls=True)
+    harness.feed(info(tls_required=True, max_payload=100, version="2.11.0"))
+    harness.session.tls_made(harness.now)
+    assert len(harness.sent(Ping)) == 2
+    harness.feed(PONG + PONG)
+    assert harness.session.connected.result().version == "2.11.0"
+    assert harness.session.max_payload == 100
 
 
 def test_what_servers_are_named_before_tls_does_not_count() -> None:
@@ -289,7 +316,7 @@ def test_what_servers_are_named_before_tls_does_not_count() -> None:
     harness = dialled(tls=True, password=SECRET, user="u", max_reconnect_attempts=5)
     harness.feed(info(tls_required=True, connect_urls=["evil.example:4222"]))
     harness.session.tls_made(harness.now)
-    harness.feed(PONG)
+    harness.feed(PONG + PONG)
     harness.lose()
     assert harness.session.connect_to is not None
     assert harness.session.connect_to.host == "localhost"
@@ -364,7 +391,7 @@ def test_servers_of_a_cluster_have_its_name(servers: str, told: list[str], names
 
     dial()
     session.tls_made(harness.now)
-    harness.feed(PONG + info(connect_urls=told, connect_info=True))
+    harness.feed(PONG + info(connect_urls=told, connect_info=True) + PONG)
     harness.lose()
     found = []
     for _ in told:

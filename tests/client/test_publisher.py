@@ -73,10 +73,10 @@ def test_each_message_has_a_reply_subject_of_its_own() -> None:
     frames = peer.harness.sent()
     assert frames == [
         Sub(b"_INBOX.p.*", None, b"1"),
-        Pub(b"s.a", b"_INBOX.p.1", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"),
-        Pub(b"s.b", b"_INBOX.p.2", None, b"2"),
-        Pub(b"s.c", b"_INBOX.p.3", None, b"3"),
-        Pub(b"s.d", b"_INBOX.p.4", b"NATS/1.0\r\nK: w\r\n\r\n", b"4"),
+        Pub(b"s.a", b"_INBOX.p.1-", b"NATS/1.0\r\nK: v\r\n\r\n", b"1"),
+        Pub(b"s.b", b"_INBOX.p.2-", None, b"2"),
+        Pub(b"s.c", b"_INBOX.p.3-", None, b"3"),
+        Pub(b"s.d", b"_INBOX.p.4-", b"NATS/1.0\r\nK: w\r\n\r\n", b"4"),
     ]
     assert (peer.publisher.sequence, peer.publisher.pending, peer.publisher.pending_bytes) == (4, 4, 4)
     assert not ticket.done
@@ -262,11 +262,11 @@ def test_answers_to_nothing_are_told() -> None:
     ticket = peer.publisher.publish("s.a", now=peer.now)
     peer.answer(1)
     peer.answer(1, REFUSED)
-    for token in (b"2", b"01", b"x", b"+1"):
+    for token in (b"2-", b"01-", b"x", b"+1-"):
         peer.harness.deliver(b"_INBOX.p." + token, ACK % 1)
     events = peer.harness.events()
     assert events == [
-        UnexpectedMessage(f"_INBOX.p.{token}", "no publish waits for it") for token in ("1", "2", "01", "x", "+1")
+        UnexpectedMessage(f"_INBOX.p.{token}", "no publish waits for it") for token in ("1-", "2-", "01-", "x", "+1-")
     ]
     assert ticket.result() == PubAck("S", 1)
 
@@ -365,7 +365,7 @@ def test_over_a_new_link() -> None:
     peer.harness.advance(1.0)
     peer.harness.connect()
     assert [type(frame) for frame in peer.harness.sent()] == [Sub, Pub]
-    peer.harness.deliver(b"_INBOX.p.2", ACK % 2)
+    peer.harness.deliver(b"_INBOX.p.2-", ACK % 2)
     assert later.result() == PubAck("S", 2)
     assert (peer.publisher.acked, peer.publisher.failed, peer.publisher.error) == (1, 1, None)
 

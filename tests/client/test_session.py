@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.link import MAX_UNSENT
 from jsproto.client.options import connect_options
 from jsproto.client.runs import LONGEST_LINE, MAX_CACHED_SUBJECTS
 from jsproto.client.session import Session
@@ -29,7 +28,6 @@ from jsproto.errors import (
     OutboundBufferLimitError,
     RemoteProtocolError,
     ServerError,
-    StaleConnectionError,
     TimeoutError,
     UnsupportedByServerError,
 )
@@ -37,7 +35,7 @@ from jsproto.events import Connected, Disconnected, ServerInfoChanged, ServerRep
 from jsproto.grammar.columns import MessageColumns
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
-from jsproto.wire.frames import Connect, Ping, Pong, Pub, Sub, Unsub
+from jsproto.wire.frames import Connect, Ping, Pub, Sub, Unsub
 from tests.harness import INFO, TOKEN, Harness
 
 
@@ -150,9 +148,6 @@ def test_no_address_answers() -> None:
     assert isinstance(error, NoServersError)
     assert error.attempts == (("nats://a:1", "refused"), ("nats://b:2", "timed out"))
     assert session.connect_to is None
-    for late in (lambda: session.connection_failed("x", 0.0), lambda: session.connection_made(0.0)):
-        with pytest.raises(LocalProtocolError, match="asked for no connection"):
-            late()
 
 
 def test_a_handshake_that_fails_leads_to_the_next_address() -> None:
@@ -188,27 +183,7 @@ def test_the_same_inputs_give_the_same_bytes() -> None:
     assert run()
 
 
-# -- keep-alive --------------------------------------------------------------------------------------------------------
-
-
-def test_pings_are_answered_and_asked() -> None:
-    harness = Harness(ping_interval=10.0, max_outstanding_pings=2)
-    harness.feed(PING)
-    assert harness.sent() == [Pong()]
-    harness.advance(10.0)
-    assert harness.sent() == [Ping()]
-    harness.feed(PONG)
-    harness.feed(PONG)  # unsolicited
-    harness.advance(20.0)
-    assert harness.sent() == [Ping(), Ping()]
-    harness.advance(10.0)
-    assert isinstance(harness.session.error, StaleConnectionError)
-
-
-def test_a_peer_that_asks_and_never_reads() -> None:
-    harness = Harness()
-    harness.session.receive_data(PING * (MAX_UNSENT + 1), harness.now)
-    assert isinstance(harness.session.error, RemoteProtocolError)
+# -- round trips -------------------------------------------------------------------------------------------------------
 
 
 def test_round_trip() -> None:
@@ -911,6 +886,22 @@ def test_servers_of_the_cluster_are_dialled_too() -> None:
     harness.lose()
     assert harness.session.connect_to is not None
     assert harness.session.connect_to.url == "nats://other:4333"
+
+
+def test_what_was_dialled_may_end_after_the_session() -> None:
+    """Nobody can keep the two from crossing."""
+    harness = Harness(connected=False)
+    harness.session.close(harness.now)
+    before = harness.session.error, harness.session.connected.error
+    harness.session.connection_failed("Connection refused", harness.now)
+    harness.session.connection_made(harness.now)
+    assert (harness.session.error, harness.session.connected.error) == before
+    assert harness.session.wants_close
+    assert not harness.session.is_connected
+    harness = Harness()
+    for dialled_unasked in (harness.session.connection_made, lambda now: harness.session.connection_failed("", now)):
+        with pytest.raises(LocalProtocolError, match="asked for no connection"):
+            dialled_unasked(harness.now)
 
 
 def test_a_carrier_that_fails_for_good() -> None:

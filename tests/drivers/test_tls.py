@@ -107,7 +107,7 @@ def test_everything_is_inside_tls(trusting: ssl.SSLContext, served: ssl.SSLConte
         peer.greet()
     assert peer.raw[:1] == b"\x16"  # ClientHello
     assert peer.inside.startswith(b"CONNECT {")
-    peer.say(PONG)
+    peer.say(PONG + PONG)
     assert session.connected.done
     sub = Subscription(session, "a")
     session.publish_message("b", BIG)
@@ -162,7 +162,7 @@ def test_each_link_has_its_own_tls(trusting: ssl.SSLContext, served: ssl.SSLCont
     for _ in range(2):
         peer = Peer(session, served)
         peer.greet()
-        peer.say(PONG)
+        peer.say(PONG + PONG)
         assert session.server is not None
         assert session.connect_to is None
         peer.end()
@@ -180,7 +180,7 @@ def test_what_came_before_tls_broke_counts(trusting: ssl.SSLContext, served: ssl
     session = dialled(tls=trusting)
     peer = Peer(session, served)
     peer.greet()
-    peer.say(PONG)
+    peer.say(PONG + PONG)
     sub = Subscription(session, "a")
     peer._tls.write(encode_msg(b"a", b"1", None, None, b"whole"))
     peer.send(peer._to_send.read() + b"\x17\x03\x03\x00\x20" + bytes(32))

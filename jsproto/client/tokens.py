@@ -1,0 +1,39 @@
+"""Parts of subjects that nobody else can compute: for inboxes and replies.
+
+Rules: all come from the entropy that was given, so the same entropy gives the same tokens. Who knows some of them, in
+whatever order, cannot compute another one: they are pieces of a hash of the entropy and a counter.
+
+How it works: one hash gives many tokens, so that one token costs little more than a call.
+
+Not here: where the entropy comes from.
+"""
+
+from __future__ import annotations
+
+from hashlib import shake_256
+from struct import Struct
+from typing import Final
+
+SIZE: Final = 16  # characters of a token: 64 bits, and to try one is to publish a message
+AT_ONCE: Final = 64
+
+_SPLIT: Final = Struct(f"{SIZE}s" * AT_ONCE)
+
+
+class Tokens:
+    """The tokens of one session, one after the other."""
+
+    __slots__ = ("_draws", "_entropy", "_left")
+
+    def __init__(self, entropy: bytes) -> None:
+        self._entropy = entropy
+        self._draws = 0
+        self._left: list[bytes] = []
+
+    def draw(self) -> bytes:
+        """The next one."""
+        if not self._left:
+            self._draws += 1
+            drawn = shake_256(self._entropy + self._draws.to_bytes(8)).hexdigest(_SPLIT.size // 2)
+            self._left = [*_SPLIT.unpack(drawn.encode())]
+        return self._left.pop()
