@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsproto.client.link import MAX_PONGS
@@ -79,6 +79,7 @@ def test_a_ping_while_much_waits_ends_no_link() -> None:
     assert flushed.done
 
 
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 120_000), max_size=20), st.booleans())
 def test_how_pings_are_cut_does_not_matter(cuts: list[int], writes_between: bool) -> None:
     """Each has its answer in the end, however many come at once, and whether something could leave meanwhile."""

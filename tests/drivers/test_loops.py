@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import anyio
 import pytest
+import trio
 
 import jsproto_io.asyncio
 import jsproto_io.trio
-from jsproto.errors import ConnectionLostError, NoServersError
+from jsproto.errors import ConnectionClosedError, ConnectionLostError, NoServersError
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
 from tests.drivers.fake import FakeServer, Peer, ack
@@ -390,6 +391,39 @@ async def test_many_small_messages_arm_one_timer(connect: Any) -> None:
             finally:
                 del nc._loop.call_at
     assert got == [b"%d" % number for number in range(100)]
+
+
+async def test_a_dial_that_fails_as_the_connection_is_closed(
+    connect: Any, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session has ended by the time it is told: whoever waits hears of the end, and of nothing else."""
+    dialling = anyio.Event()
+
+    async def in_vain(*args: Any, **keywords: Any) -> None:
+        dialling.set()
+        try:
+            await anyio.sleep_forever()
+        except BaseException:
+            raise ConnectionRefusedError from None
+
+    with FakeServer(Peer.handshake) as server, anyio.fail_after(30):
+        async with connect(server.url) as nc:
+            if anyio_backend == "trio":
+                monkeypatch.setattr(trio, "open_tcp_stream", in_vain)
+            else:
+                monkeypatch.setattr(nc._loop, "create_connection", in_vain)
+            await dialling.wait()
+            async with anyio.create_task_group() as tasks:
+
+                async def flush() -> None:
+                    with pytest.raises(ConnectionClosedError):
+                        await nc.flush(timeout=30)
+
+                tasks.start_soon(flush)
+                await anyio.lowlevel.checkpoint()
+                await nc.close()
+            assert nc._bug is None
+            monkeypatch.undo()
 
 
 async def test_the_frames_of_a_subscription_arrive_in_order_with_their_sid(connect: Any) -> None:

@@ -94,7 +94,7 @@ class Sleeper:
             if session.connect_to is not None:  # else it was closed meanwhile
                 self.wire = Wire(self.selector, places, session.options.connect_timeout, now)
         except DIAL_ERRORS as error:
-            self._failed(session, error, now)
+            session.connection_failed(reason(error), now)
 
     def see_to_dialling(self, session: Session, now: float) -> None:
         """Tell ``session`` how it ended, if it has."""
@@ -104,10 +104,6 @@ class Sleeper:
                 session.connection_made(now)
         except DIAL_ERRORS as error:
             self.drop()
-            self._failed(session, error, now)
-
-    def _failed(self, session: Session, error: Exception, now: float) -> None:
-        if session.connect_to is not None:
             session.connection_failed(reason(error), now)
 
     def hang_up(self) -> None:

@@ -153,7 +153,7 @@ class Connection(_async.Connection):
             async with asyncio.timeout(session.options.connect_timeout):
                 await self._loop.create_connection(lambda: link, address.host, address.port)
         except DIAL_ERRORS as error:
-            if self._link is not link and session.connect_to is not None:
+            if self._link is not link:
                 self._call(partial(session.connection_failed, reason(error)))
 
     async def _close(self) -> None:
