@@ -77,6 +77,10 @@ class ConnectionClosedError(LocalProtocolError):
     """A verb on a connection, or a subscription, that has ended."""
 
 
+class ForkedError(LocalProtocolError):
+    """A verb, in a child process, on a connection that was made before the fork: it is its parent's."""
+
+
 class BatchClosedError(LocalProtocolError):
     """A verb on a batch that was committed or abandoned."""
 

@@ -16,7 +16,7 @@ from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io import _turns, sync
+from jsproto_io import _pump, _turns
 from jsproto_io._turns import Turns
 from jsproto_io._wire import Place, Sleeper, look_up
 from jsproto_io.sync import connect
@@ -195,7 +195,7 @@ def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.serve()
 
     with FakeServer(Peer.handshake, second) as server, connect(server.url) as nc:
-        monkeypatch.setattr(sync, "look_up", noted)
+        monkeypatch.setattr(_pump, "look_up", noted)
         sub = nc.subscribe("a")
         with suppress(Error):  # lost with the link
             nc.flush()
@@ -241,12 +241,12 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: p
     most = 0
     sleep = Sleeper.sleep
 
-    def counted(sleeper: Sleeper, timeout: float) -> None:
+    def counted(sleeper: Sleeper) -> None:
         nonlocal most
         asleep.append(1)
         most = max(most, len(asleep))
         try:
-            sleep(sleeper, timeout)
+            sleep(sleeper)
         finally:
             asleep.pop()
 

@@ -180,22 +180,34 @@ class Connection(ConnectionBase):
             event.set()
         self._abort()
 
-    async def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
-        return await self._wait(await self._call_with_room(verb))
+    async def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
+        """The answer; ``limit`` as of ``_call_with_room``, for who tells ``verb`` the same."""
+        return await self._wait(await self._call_with_room(verb, limit=limit))
 
-    async def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
-        """``_call``, as soon as there is room for what it queues."""
+    async def _call_with_room(
+        self, verb: Callable[[float], T], *, lazily: bool = False, limit: float | None = None
+    ) -> T:
+        """``_call``, as soon as there is room for what it queues.
+
+        TimeoutError when there is none for ``limit`` seconds. They begin now, and so does what ``verb`` is to take.
+        """
+        began = self._now()
+        until = None if limit is None else began + limit
         while True:
-            await self._make_room()
+            await self._make_room(until)
             try:
-                return self._call(verb, lazily=lazily)
+                return self._call(verb if limit is None else lambda now: verb(began), lazily=lazily)
             except OutboundBufferLimitError:
                 pass  # others were quicker
 
-    async def _make_room(self) -> None:
-        """Back-pressure: wait while too much waits to be written."""
+    async def _make_room(self, until: float | None = None) -> None:
+        """Back-pressure: wait while too much waits to be written. TimeoutError when it still does ``until`` then."""
         if self._session.congested:
-            await self._wait(self._call(lambda now: self._session.sendable()))
+            left = None if until is None else max(until - self._now(), 0)
+            try:
+                await self._wait(self._call(lambda now: self._session.sendable()), left)
+            except TimeoutError:
+                raise TimeoutError("it found no room in time: too much waits to be written") from None
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -223,10 +235,10 @@ class Connection(ConnectionBase):
         to ``subject``, PermissionsViolationError when this user may not ask there, TimeoutError, ConnectionLostError;
         LocalProtocolError as of ``publish``.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._session.options.timeout)
         return Message(
             await self._ask(
-                lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)
+                lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers), limit
             ),
             self,
         )
@@ -419,9 +431,9 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
         messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
         """
-        limit, wanted = seconds(timeout), stream_config(config, options)
+        limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
         warn_of_loss(wanted)
-        return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
+        return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit), limit)
 
     async def update_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
@@ -431,28 +443,28 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig
         replaces all of it. StreamNotFoundError.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
             return await self._connection._ask(
-                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit)
+                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit), limit
             )
         wanted = stream_config(config, options)
-        return await self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit))
+        return await self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit), limit)
 
     async def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
         """Configuration and state of a stream. StreamNotFoundError."""
-        limit = seconds(timeout)
-        return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit), limit)
 
     async def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a stream and all its messages. StreamNotFoundError."""
-        limit = seconds(timeout)
-        return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit), limit)
 
     async def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
         """Limits and use of the account."""
-        limit = seconds(timeout)
-        return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit), limit)
 
     async def publish(
         self,
@@ -472,6 +484,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
         to ``subject``.
         """
+        limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
             self._core.publish,
             subject,
@@ -481,9 +494,9 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             expected_stream=expected_stream,
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return await self._connection._ask(lambda now: verb(now=now))
+        return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def publish_async(
         self,

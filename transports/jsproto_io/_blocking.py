@@ -26,6 +26,7 @@ from jsproto.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     OutboundBufferLimitError,
+    TimeoutError,
 )
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
@@ -62,22 +63,32 @@ class Connection(ConnectionBase):
     def _close(self) -> None:
         """See ``close``."""
 
-    def _ask(self, verb: Callable[[float], Ticket[T]]) -> T:
-        return self._wait(self._call_with_room(verb))
+    def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
+        """The answer; ``limit`` as of ``_call_with_room``, for who tells ``verb`` the same."""
+        return self._wait(self._call_with_room(verb, limit=limit))
 
-    def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
-        """``_call``, as soon as there is room for what it queues."""
+    def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False, limit: float | None = None) -> T:
+        """``_call``, as soon as there is room for what it queues.
+
+        TimeoutError when there is none for ``limit`` seconds. They begin now, and so does what ``verb`` is to take.
+        """
+        began = self._now()
+        until = None if limit is None else began + limit
         while True:
-            self._make_room()
+            self._make_room(until)
             try:
-                return self._call(verb, lazily=lazily)
+                return self._call(verb if limit is None else lambda now: verb(began), lazily=lazily)
             except OutboundBufferLimitError:
                 pass  # others were quicker
 
-    def _make_room(self) -> None:
-        """Back-pressure: wait while too much waits to be written."""
+    def _make_room(self, until: float | None = None) -> None:
+        """Back-pressure: wait while too much waits to be written. TimeoutError when it still does ``until`` then."""
         if self._session.congested:
-            self._wait(self._call(lambda now: self._session.sendable()))
+            left = None if until is None else max(until - self._now(), 0)
+            try:
+                self._wait(self._call(lambda now: self._session.sendable()), left)
+            except TimeoutError:
+                raise TimeoutError("it found no room in time: too much waits to be written") from None
 
     def __enter__(self) -> Self:
         return self
@@ -113,9 +124,11 @@ class Connection(ConnectionBase):
         to ``subject``, PermissionsViolationError when this user may not ask there, TimeoutError, ConnectionLostError;
         LocalProtocolError as of ``publish``.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._session.options.timeout)
         return Message(
-            self._ask(lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers)),
+            self._ask(
+                lambda now: self._session.request(subject, payload, now=now, timeout=limit, headers=headers), limit
+            ),
             self,
         )
 
@@ -303,9 +316,9 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
         messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
         """
-        limit, wanted = seconds(timeout), stream_config(config, options)
+        limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
         warn_of_loss(wanted)
-        return self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit))
+        return self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit), limit)
 
     def update_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
@@ -315,28 +328,28 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig
         replaces all of it. StreamNotFoundError.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
             return self._connection._ask(
-                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit)
+                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit), limit
             )
         wanted = stream_config(config, options)
-        return self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit))
+        return self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit), limit)
 
     def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
         """Configuration and state of a stream. StreamNotFoundError."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit), limit)
 
     def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a stream and all its messages. StreamNotFoundError."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit), limit)
 
     def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
         """Limits and use of the account."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit), limit)
 
     def publish(
         self,
@@ -356,6 +369,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
         to ``subject``.
         """
+        limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
             self._core.publish,
             subject,
@@ -365,9 +379,9 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             expected_stream=expected_stream,
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now))
+        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def publish_async(
         self,

@@ -64,7 +64,7 @@ class JSMsg(Delivery):
         if acker is not None:
             connection: Connection = acker.facade
             wait = connection._session.options.timeout if limit is None else limit
-            connection._ask(lambda now: ack_sync(self, now, wait))
+            connection._ask(lambda now: ack_sync(self, now, wait), wait)
 
     def working(self) -> Working:
         """A context manager that says ``in_progress`` while its block runs, as often as the consumer needs it."""
@@ -145,8 +145,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         ConsumerSilentError when heartbeats stay away, TimeoutError when the server does not answer at all. When
         something has, it is returned, and the error comes next time.
         """
-        verb = self._begin(batch, timeout, max_bytes, heartbeat)
-        return self._collect(self._connection._call_with_room(verb))
+        limit = seconds(timeout, default=self._timeout)
+        verb = self._begin(batch, limit, max_bytes, heartbeat)
+        return self._collect(self._connection._call_with_room(verb, limit=limit))
 
     def fetch_no_wait(
         self, batch: int = 1, *, timeout: Timeout | None = None, max_bytes: int | None = None
@@ -156,8 +157,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         ``timeout``: how long to wait for the server to say that there is nothing (more), which it does not while the
         consumer has ``max_ack_pending`` messages out; a second when None.
         """
-        verb = self._begin_no_wait(batch, timeout, max_bytes)
-        return self._collect(self._connection._call_with_room(verb))
+        limit = seconds(timeout, default=min(self._timeout, 1.0))
+        verb = self._begin_no_wait(batch, limit, max_bytes)
+        return self._collect(self._connection._call_with_room(verb, limit=limit))
 
     def messages(
         self,
@@ -185,9 +187,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
     def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of the consumer. ConsumerNotFoundError."""
-        limit, core = seconds(timeout), self._core
+        limit, core = seconds(timeout, default=self._js.timeout), self._core
         return self._connection._ask(
-            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit)
+            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
         )
 
     def unsubscribe(self) -> None:
@@ -201,7 +203,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
             self._owned = False
             core = self._core
             with suppress(ConsumerNotFoundError, StreamNotFoundError):
-                self._connection._ask(lambda now: self._js.delete_consumer(core.stream, core.consumer, now=now))
+                self._connection._ask(
+                    lambda now: self._js.delete_consumer(core.stream, core.consumer, now=now), self._js.timeout
+                )
 
     def drain(self) -> None:
         """Ask for no more, and wait until all that is under way is buffered: it can still be fetched.
@@ -299,8 +303,10 @@ class Consuming:
         chooses one, and forgets the consumer when nobody uses it. ConsumerExistsError when it is there with another
         configuration, StreamNotFoundError.
         """
-        limit, wanted = seconds(timeout), consumer_config(config, options)
-        return self._connection._ask(lambda now: self._core.create_consumer(stream, wanted, now=now, timeout=limit))
+        limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options)
+        return self._connection._ask(
+            lambda now: self._core.create_consumer(stream, wanted, now=now, timeout=limit), limit
+        )
 
     def update_consumer(
         self,
@@ -315,49 +321,55 @@ class Consuming:
         With a name the configuration is fetched and the fields named in ``options`` are changed; a ConsumerConfig
         replaces all of it. ConsumerNotFoundError; APIError for fields that cannot be changed.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
             changes: dict[str, Any] = dict(options)
             return self._connection._ask(
-                lambda now: self._core.change_consumer(stream, config, changes, now=now, timeout=limit)
+                lambda now: self._core.change_consumer(stream, config, changes, now=now, timeout=limit), limit
             )
         wanted = consumer_config(config, options)
-        return self._connection._ask(lambda now: self._core.update_consumer(stream, wanted, now=now, timeout=limit))
+        return self._connection._ask(
+            lambda now: self._core.update_consumer(stream, wanted, now=now, timeout=limit), limit
+        )
 
     def consumer_info(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of a consumer. ConsumerNotFoundError, StreamNotFoundError."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.consumer_info(stream, consumer, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(
+            lambda now: self._core.consumer_info(stream, consumer, now=now, timeout=limit), limit
+        )
 
     def delete_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> bool:
         """Delete a consumer. ConsumerNotFoundError, StreamNotFoundError."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.delete_consumer(stream, consumer, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(
+            lambda now: self._core.delete_consumer(stream, consumer, now=now, timeout=limit), limit
+        )
 
     def consumer_names(self, stream: str, *, timeout: Timeout | None = None) -> list[str]:
         """The names of a stream's consumers. ``timeout`` is for each page of the list. StreamNotFoundError."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit), limit)
 
     def consumers_info(self, stream: str, *, timeout: Timeout | None = None) -> list[ConsumerInfo]:
         """Configuration and state of a stream's consumers. ``timeout`` as of ``consumer_names``."""
-        limit = seconds(timeout)
-        return self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        return self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit), limit)
 
     def pause_consumer(
         self, stream: str, consumer: str, pause_until: int, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
         """Let a consumer deliver nothing until then, in nanoseconds since the epoch. ConsumerNotFoundError."""
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit)
+            lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit), limit
         )
 
     def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
         """End a pause. ConsumerNotFoundError."""
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit)
+            lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit), limit
         )
 
     def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:
@@ -365,8 +377,10 @@ class Consuming:
 
         ConsumerNotFoundError, ConsumerInvalidPriorityGroupError.
         """
-        limit = seconds(timeout)
-        self._connection._ask(lambda now: self._core.unpin_consumer(stream, consumer, group, now=now, timeout=limit))
+        limit = seconds(timeout, default=self._core.timeout)
+        self._connection._ask(
+            lambda now: self._core.unpin_consumer(stream, consumer, group, now=now, timeout=limit), limit
+        )
 
     def pull_subscribe(
         self,
@@ -401,7 +415,7 @@ class Consuming:
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
         wanted = Wanted(subject, stream, durable, pull=True, options=options, base=config, place=place)
-        bound = self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now))
+        bound = self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now), self._core.timeout)
         owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
         return self._pull(bound.info, place, heartbeats_missed, owned=owned)
 

@@ -50,6 +50,7 @@ class Reads:
         what was stored a moment ago. ``level="leader"`` asks the stream's leader, which has all that was acknowledged.
         NoRespondersError when nobody answers Direct Gets.
         """
+        limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
             self._core.get_msg,
             stream,
@@ -58,17 +59,17 @@ class Reads:
             next=next,
             start_time=start_time,
             level=level,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now))
+        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_last_msg(
         self, stream: str, subject: str, *, level: ReadLevel = "direct", timeout: Timeout | None = None
     ) -> StoredMsg:
         """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
-            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit)
+            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
         )
 
     def get_data(
@@ -85,6 +86,7 @@ class Reads:
 
         From nats-server 2.12 on nothing else is sent; so nobody can tell which message it was.
         """
+        limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
             self._core.get_data,
             stream,
@@ -92,9 +94,9 @@ class Reads:
             subject=subject,
             next=next,
             start_time=start_time,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now))
+        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_batch(
         self,
@@ -178,15 +180,16 @@ class Reads:
         message of that time had gone before the read began is left out. The stream's leader is asked for the list of
         subjects. Else as ``get_batch``.
         """
+        limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
             self._core.snapshot,
             stream,
             subjects if isinstance(subjects, str) else list(subjects),
             at=at,
             max_bytes=max_bytes,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        core = self._connection._ask(lambda now: verb(now=now))
+        core = self._connection._ask(lambda now: verb(now=now), limit)
         return BatchReader(core, self._connection)
 
 

@@ -46,11 +46,11 @@ class Sessions:
         ``level``: who is asked first, as in ``get_msg``; "mirror" asks the mirror that ``mirrors`` names for a stream.
         ``timeout``: for each read, seconds or a timedelta.
         """
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._core.timeout)
         core = self._connection._call(
             lambda now: self._core.consistent_session(token=token, level=level, mirrors=mirrors, timeout=limit)
         )
-        return ConsistentSession(core, self._connection)
+        return ConsistentSession(core, self._connection, limit)
 
 
 class ConsistentSession(ConsistentSessionBase):
@@ -64,8 +64,8 @@ class ConsistentSession(ConsistentSessionBase):
 
     _connection: Connection
 
-    def __init__(self, core: CoreConsistentSession, connection: Connection) -> None:
-        super().__init__(core)
+    def __init__(self, core: CoreConsistentSession, connection: Connection, timeout: float) -> None:
+        super().__init__(core, timeout)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -89,6 +89,7 @@ class ConsistentSession(ConsistentSessionBase):
         timeout: Timeout | None = None,
     ) -> PubAck:
         """As ``JetStream.publish``; reads of this session show it from then on."""
+        limit = seconds(timeout, default=self._timeout)
         verb = partial(
             self._core.publish,
             subject,
@@ -98,9 +99,9 @@ class ConsistentSession(ConsistentSessionBase):
             expected_stream=expected_stream,
             expected_last_seq=expected_last_seq,
             expected_last_subject_seq=expected_last_subject_seq,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now))
+        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_msg(
         self,
@@ -117,6 +118,7 @@ class ConsistentSession(ConsistentSessionBase):
 
         ``level``: who is asked first, that of the session when None. StaleReadError, TimeoutError.
         """
+        limit = seconds(timeout, default=self._timeout)
         verb = partial(
             self._core.get_msg,
             stream,
@@ -125,17 +127,17 @@ class ConsistentSession(ConsistentSessionBase):
             next=next,
             start_time=start_time,
             level=level,
-            timeout=seconds(timeout),
+            timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now))
+        return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_last_msg(
         self, stream: str, subject: str, *, level: SessionLevel | None = None, timeout: Timeout | None = None
     ) -> StoredMsg:
         """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
-        limit = seconds(timeout)
+        limit = seconds(timeout, default=self._timeout)
         return self._connection._ask(
-            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit)
+            lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
         )
 
     def get_batch(

@@ -90,7 +90,7 @@ class Subscribes:
                 return core.subscribe_ordered(wanted, now=now, **keywords)
             return core.subscribe(wanted, now=now, delete_consumer=delete_consumer, raw=raw, **keywords)
 
-        subscription = PushSubscription(connection._ask(ask), core, connection)
+        subscription = PushSubscription(connection._ask(ask, core.timeout), core, connection)
         if cb is not None:
             subscription._serve(cb, acknowledge=not manual_ack)
         return subscription
@@ -180,9 +180,9 @@ class PushSubscription(PushSubscriptionBase):
 
     def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
         """Configuration and state of the consumer. ConsumerNotFoundError."""
-        limit, core = seconds(timeout), self._core
+        limit, core = seconds(timeout, default=self._js.timeout), self._core
         return self._connection._ask(
-            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit)
+            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
         )
 
     def unsubscribe(self) -> None:
@@ -193,7 +193,7 @@ class PushSubscription(PushSubscriptionBase):
         """
         self._stopped = True
         if not self._connection.is_closed:
-            self._connection._ask(self._core.unsubscribe)
+            self._connection._ask(self._core.unsubscribe, self._js.timeout)
 
     def drain(self) -> None:
         """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, overload
 
 from jsproto.client.options import connect_options
 from jsproto.client.session import Session
@@ -81,10 +81,17 @@ def keep_buffers() -> None:
     bytes(KEPT)
 
 
-def seconds(timeout: Timeout | None, name: str = "timeout") -> float | None:
-    """A timeout as float seconds. LocalProtocolError, with its ``name``, when it is negative or not a number."""
+@overload
+def seconds(timeout: Timeout | None, name: str = ..., *, default: float) -> float: ...
+@overload
+def seconds(timeout: Timeout | None, name: str = ..., *, default: None = ...) -> float | None: ...
+def seconds(timeout: Timeout | None, name: str = "timeout", *, default: float | None = None) -> float | None:
+    """A timeout as float seconds; ``default`` when it is None.
+
+    LocalProtocolError, with its ``name``, when it is negative or not a number.
+    """
     if timeout is None:
-        return None
+        return default
     value: object = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
         raise LocalProtocolError(f"{name} is a number of seconds, 0 or more, or a timedelta, not {timeout!r:.100}")

@@ -44,11 +44,10 @@ class PullSubscriptionBase(Generic[D]):
         self._taken: deque[D] = deque()  # of the stream of messages: for whichever iterator is first
 
     def _begin(
-        self, batch: int, timeout: Timeout | None, max_bytes: int | None, heartbeat: Timeout | None
+        self, batch: int, expires: float, max_bytes: int | None, heartbeat: Timeout | None
     ) -> Callable[[float], Fetch]:
         """The input that begins a fetch."""
-        limit, beat = seconds(timeout), seconds(heartbeat, "heartbeat")
-        expires = self._timeout if limit is None else limit
+        beat = seconds(heartbeat, "heartbeat")
 
         def begin(now: float) -> Fetch:
             self._connection._end_orphans()
@@ -56,10 +55,8 @@ class PullSubscriptionBase(Generic[D]):
 
         return begin
 
-    def _begin_no_wait(self, batch: int, timeout: Timeout | None, max_bytes: int | None) -> Callable[[float], Fetch]:
+    def _begin_no_wait(self, batch: int, patience: float, max_bytes: int | None) -> Callable[[float], Fetch]:
         """The same for what is there already."""
-        limit = seconds(timeout)
-        patience = min(self._timeout, 1.0) if limit is None else limit
 
         def begin(now: float) -> Fetch:
             self._connection._end_orphans()

@@ -20,8 +20,9 @@ class ConsistentSessionBase:
 
     _connection: ConnectionBase
 
-    def __init__(self, core: ConsistentSession) -> None:
+    def __init__(self, core: ConsistentSession, timeout: float) -> None:
         self._core = core
+        self._timeout = timeout  # of each read
 
     @property
     def token(self) -> SessionToken:

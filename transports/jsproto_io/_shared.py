@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from jsproto.client.direct import DirectBatch
@@ -18,7 +19,7 @@ from jsproto.client.fast import FastPublisher
 from jsproto.client.session import Session
 from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.client.subscription import Subscription
-from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.errors import ConnectionLostError, Error, ForkedError, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
@@ -28,6 +29,7 @@ from jsproto.rules.fast import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._common import TAKE, EventCallback, EventTeller, OutgoingMessage
+from jsproto_io._forks import know
 
 T = TypeVar("T")
 
@@ -43,7 +45,8 @@ class ConnectionBase(ABC):
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._closes_when_served = False  # drain() was called in a callback
         self._ahead: dict[tuple[float, int], Any] = {}  # what publish_async() uses, by timeout and most pending
-        self._bug: BaseException | None = None  # the defect that made the state worthless
+        self._bug: BaseException | None = None  # the defect, or the fork, that made the state worthless
+        know(self)
 
     @abstractmethod
     def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
@@ -65,7 +68,15 @@ class ConnectionBase(ABC):
         while self._orphans:
             self._orphans.popleft()(self._now())
 
+    def _disown(self, error: ForkedError) -> None:
+        """This is a child process's copy: no verb does anything."""
+        self._bug = error
+        with suppress(Exception):  # another thread may have been within the session
+            self._session.abort(str(error), self._now())
+
     def _refuse(self) -> NoReturn:
+        if isinstance(self._bug, ForkedError):
+            raise self._bug.with_traceback(None)
         raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
 
     @property

@@ -15,11 +15,12 @@ from contextlib import suppress
 from errno import EINPROGRESS, EWOULDBLOCK
 from math import inf
 from os import strerror
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from jsproto.client.options import Address
 from jsproto.client.session import Session
-from jsproto_io._common import DIAL_ERRORS, reason
+from jsproto_io._common import DIAL_ERRORS, nap, reason
 
 READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
 ROUSED_SIZE: Final = 4_096
@@ -43,12 +44,15 @@ class Sleeper:
     """A sleep that ends when something comes, or when another thread wants it to.
 
     Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither); ``asleep_until`` (when the
-    present sleep ends by itself; without one it is long past).
+    present sleep ends by itself; without one it is long past); ``deadline`` (of the session, when that was planned);
+    ``closed``.
     """
 
     def __init__(self) -> None:
         self.wire: Wire | None = None
         self.asleep_until = -inf
+        self.deadline = inf
+        self.closed = False
         self._rouser, self._roused = socket.socketpair()
         self._rouser.setblocking(False)
         self.selector = selectors.DefaultSelector()
@@ -60,7 +64,9 @@ class Sleeper:
 
     def plan(self, session: Session, until: float, *, over: bool) -> None:
         """Set ``asleep_until`` for the next sleep: ``until`` or earlier, and what is to end it."""
-        wire = self.wire
+        wire, deadline = self.wire, session.deadline()
+        self.deadline = inf if deadline is None else deadline
+        until = min(until, self.deadline)
         if wire is not None:
             until = min(until, wire.dial_until)
             wire.watch()
@@ -70,9 +76,9 @@ class Sleeper:
             until = 0.0  # there may be something to dial as soon as nobody sends: only look
         self.asleep_until = until
 
-    def sleep(self, timeout: float) -> None:
-        """Wait until something is received, for ``timeout`` seconds, or until roused."""
-        for key, events in self.selector.select(timeout):
+    def sleep(self) -> None:
+        """Wait until something is received, until ``asleep_until``, or until roused."""
+        for key, events in self.selector.select(nap(self.asleep_until - monotonic())):
             if key.data is None:
                 self._roused.recv(ROUSED_SIZE)
             else:
@@ -121,6 +127,16 @@ class Sleeper:
     def close(self) -> None:
         """Nobody sleeps any more. No effect the second time."""
         self.drop()
+        self._close_own()
+
+    def disown(self) -> None:
+        """Be without what is a parent process's as well: nothing is told to its sockets, or to what it sleeps on."""
+        if self.wire is not None:
+            self.wire.disown()
+        self._close_own()
+
+    def _close_own(self) -> None:
+        self.closed = True
         self.selector.close()
         self._rouser.close()
         self._roused.close()
@@ -237,3 +253,7 @@ class Wire:
             with suppress(KeyError):  # a signal's handler has raised in ``watch``
                 self._selector.unregister(self._socket)
             self._socket.close()
+
+    def disown(self) -> None:
+        """``close``, while another process goes on using the socket and the selector."""
+        self._socket.close()

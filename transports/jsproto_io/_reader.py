@@ -1,0 +1,67 @@
+"""The reader thread of the driver on threads, which is the pump while nobody waits.
+
+Rules: it keeps no connection alive: it has one only while something is to be done with it, and not while it sleeps. A
+connection that is dropped without being closed ends the sleep, and the thread closes what is left.
+
+Not here: what the pump does (``sync``), when it is this thread's turn (``_turns``).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+from weakref import ReferenceType, ref
+
+if TYPE_CHECKING:
+    from jsproto_io._turns import Turns
+    from jsproto_io._wire import Sleeper
+    from jsproto_io.sync import Connection
+
+
+def start_reader(connection: Connection, turns: Turns, sleeper: Sleeper) -> threading.Thread:
+    """Start the thread of ``connection``."""
+    thread = threading.Thread(target=_read, args=(ref(connection), turns, sleeper), name="jsproto-reader", daemon=True)
+    thread.start()
+    return thread
+
+
+def _read(found: ReferenceType[Connection], turns: Turns, sleeper: Sleeper) -> None:
+    me = turns.reader = threading.get_ident()
+    try:
+        while turns.stand_by():
+            while turns.pump == me and not turns.ended.done and _plan(found):
+                sleeper.sleep()
+                _take_in(found)
+    except BaseException as bug:  # a callback's SystemExit, too
+        _crash(found, bug)
+    finally:
+        turns.reader = None
+        _leave(found, me, sleeper)
+
+
+def _plan(found: ReferenceType[Connection]) -> bool:
+    connection = found()
+    if connection is not None:
+        connection._plan()
+    return connection is not None
+
+
+def _take_in(found: ReferenceType[Connection]) -> None:
+    connection = found()
+    if connection is not None:
+        connection._take_in()
+
+
+def _crash(found: ReferenceType[Connection], bug: BaseException) -> None:
+    connection = found()
+    if connection is not None:
+        with connection._lock:
+            connection._crash(bug)
+
+
+def _leave(found: ReferenceType[Connection], me: int, sleeper: Sleeper) -> None:
+    connection = found()
+    if connection is not None:
+        connection._leave(me)
+    else:
+        sleeper.close()
