@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jsproto.client.options import Address
-from jsproto.errors import Error
+from jsproto.errors import Error, TimeoutError
 from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
@@ -21,7 +21,7 @@ from jsproto_io._turns import Turns
 from jsproto_io._wire import Place, Sleeper, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer
-from tests.drivers.test_sync import unique, until
+from tests.drivers.test_sync import serve, unique, until
 from tests.harness import INFO
 
 INFO_LDM = encode_info(json.dumps({**INFO, "ldm": True}).encode())
@@ -233,6 +233,29 @@ def test_the_reader_dials_though_its_callback_waits() -> None:
         until(lambda: nc._turns.pump == nc._turns.reader is not None)
         nc.flush()
         assert sub.next_msg(timeout=10).data == b"x"
+
+
+def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader thread is held up; who waits for an answer is told when it is late."""
+    looking, found = threading.Event(), threading.Event()
+
+    def slowly(address: Address) -> list[Place] | Exception:
+        looking.set()
+        found.wait(30)
+        return look_up(address)
+
+    with FakeServer(Peer.handshake, serve) as server, connect(server.url) as nc:
+        monkeypatch.setattr(_pump, "look_up", slowly)
+        assert looking.wait(10)
+        try:
+            with pytest.raises(TimeoutError, match="no answer from a within 0.05 s"):
+                nc.request("a", timeout=0.05)
+            with pytest.raises(TimeoutError):
+                nc.flush(timeout=0.05)
+            assert not found.is_set()
+        finally:
+            found.set()
+        assert nc.flush(timeout=10) >= 0
 
 
 def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,8 @@ class Connection(ConnectionBase):
 
     def _crash(self, bug: Exception) -> None:
         """Nobody can tell how far the state got: fail those who wait, and all who come."""
+        if self._is_disowned:
+            return  # the socket is the parent's
         if self._bug is None:
             self._bug = bug
             log_crash(bug)

@@ -74,6 +74,10 @@ class ConnectionBase(ABC):
         with suppress(Exception):  # another thread may have been within the session
             self._session.abort(str(error), self._now())
 
+    @property
+    def _is_disowned(self) -> bool:
+        return isinstance(self._bug, ForkedError)
+
     def _refuse(self) -> NoReturn:
         if isinstance(self._bug, ForkedError):
             raise self._bug.with_traceback(None)

@@ -12,7 +12,10 @@ they do though it can: a task that publishes without end then waits, and others 
 
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
-Not here: protocol. A connection may be used only in the loop in which it was made.
+A connection may be used only in the loop in which it was made, and after a fork only in the parent process: every verb
+of the child raises ForkedError.
+
+Not here: protocol.
 """
 
 from __future__ import annotations
@@ -157,6 +160,8 @@ class Connection(_async.Connection):
                 self._call(partial(session.connection_failed, reason(error)))
 
     async def _close(self) -> None:
+        if self._is_disowned:
+            return
         self._release(self._session.close)
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()

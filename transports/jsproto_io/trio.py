@@ -14,6 +14,8 @@ all: a task that publishes without end then waits for it, and others have theirs
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
 the block as they are, not in a group.
 
+After a fork every verb of the child raises ForkedError.
+
 Not here: protocol. Verbs that do not wait are no checkpoints.
 """
 
@@ -173,6 +175,8 @@ class Connection(_async.Connection):
         await self._wait(self._session.connected)
 
     async def _close(self) -> None:
+        if self._is_disowned:
+            return
         self._release(self._session.close)
         self._gap.cancel()  # which a defect may have left open
         for task, scope in self._tasks.items():
