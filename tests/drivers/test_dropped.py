@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,3 +77,78 @@ async def test_advisories_that_nobody_reads_are_dropped(server: Any, connect: Co
         del watch
         await nc.flush()
         assert len(routes) == before
+
+
+KINDS: dict[str, Callable[[Any, Any, str], Any]] = {
+    "subscription": lambda nc, js, name: nc.subscribe(f"{name}.other"),
+    "push": lambda nc, js, name: js.subscribe(f"{name}.a"),
+    "ordered": lambda nc, js, name: js.subscribe(f"{name}.a", ordered=True),
+    "pull": lambda nc, js, name: js.pull_subscribe(f"{name}.a"),
+    "session": lambda nc, js, name: opened(js, name),
+}
+
+
+async def opened(js: Any, name: str) -> Any:
+    session = js.session()
+    await session.get_last_msg(name, f"{name}.a")
+    return session
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_subscription_or_session_that_is_dropped_is_ended(server: Any, connect: Connect, kind: str) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.publish(f"{name}.a", b"1")
+        routes = nc._session._routes
+        before = set(routes)
+        kept = await KINDS[kind](nc, js, name)
+        assert len(set(routes) - before) >= 1
+        del kept
+        gc.collect()
+        await nc.flush()
+        assert set(routes) == before
+        assert set(nc._session._subscribed) == before
+        assert (await js.publish(f"{name}.a", b"2")).seq == 2
+
+
+async def test_a_durable_consumer_is_not_deleted_because_its_subscription_was_dropped(
+    server: Any, connect: Connect
+) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        await js.publish(f"{name}.a", b"1")
+        message = await (await js.subscribe(f"{name}.a", durable="D")).next_msg(timeout=10)
+        gc.collect()
+        await nc.flush()
+        assert (await js.consumer_info(name, "D")).num_ack_pending == 1
+        await message.ack_sync()
+        assert (await js.consumer_info(name, "D")).num_ack_pending == 0
+
+
+async def test_what_is_read_from_keeps_what_it_is_read_through(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        for number in range(10):
+            await js.publish(f"{name}.a", b"%d" % number)
+        messages = (await js.pull_subscribe(f"{name}.a")).messages()
+        reader = await reading(js, name)
+        gc.collect()
+        await nc.flush()
+        got = [await messages.next_msg(timeout=10) for _ in range(10)]
+        for message in got:
+            await message.ack_sync(timeout=10)
+        assert [message.data async for message in reader] == [message.data for message in got]
+        (fetched,) = await fetch_after(js, name)
+        await fetched.ack_sync(timeout=10)
+
+
+async def reading(js: Any, name: str) -> Any:
+    session = js.session()
+    ack = await session.publish(f"{name}.other", b"")
+    reader = session.get_batch(name, subject=f"{name}.a")
+    assert ack.seq == 11
+    return reader
+
+
+async def fetch_after(js: Any, name: str) -> Any:
+    return await (await js.pull_subscribe(f"{name}.a")).fetch(timeout=10)

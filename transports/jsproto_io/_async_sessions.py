@@ -161,7 +161,7 @@ class ConsistentSession(ConsistentSessionBase):
                 stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, level=level, timeout=limit
             )
         )
-        return BatchReader(core, self._connection)
+        return BatchReader(core, self._connection, self)
 
     def get_last_msgs_for(
         self,
@@ -183,7 +183,7 @@ class ConsistentSession(ConsistentSessionBase):
                 stream, subjects, now=now, max_bytes=max_bytes, level=level, timeout=limit
             )
         )
-        return BatchReader(core, self._connection)
+        return BatchReader(core, self._connection, self)
 
     async def close(self) -> None:
         """Read no more: what is under way fails with ConnectionClosedError. ``token`` can still be taken."""

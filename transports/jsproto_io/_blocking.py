@@ -247,7 +247,7 @@ class Subscription(SubscriptionBase):
     """
 
     def __init__(self, core: CoreSubscription, connection: Connection) -> None:
-        super().__init__(core)
+        super().__init__(core, connection._orphans)
         self._connection = connection
 
     def __enter__(self) -> Self:

@@ -17,6 +17,7 @@ from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
 from jsproto_io._common import Timeout, seconds
+from jsproto_io._sessions import ConsistentSessionBase
 from jsproto_io._shared import BatchReaderBase, StoredBatch
 
 if TYPE_CHECKING:
@@ -201,9 +202,10 @@ class BatchReader(BatchReaderBase):
     it stops reading at the end.
     """
 
-    def __init__(self, core: StoredBatch, connection: Connection) -> None:
+    def __init__(self, core: StoredBatch, connection: Connection, session: ConsistentSessionBase | None = None) -> None:
         super().__init__(core, connection._orphans)
         self._connection = connection
+        self._session = session  # which is not dropped while it is read from
 
     def __enter__(self) -> Self:
         return self

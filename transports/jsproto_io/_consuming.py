@@ -43,6 +43,10 @@ class PullSubscriptionBase(Generic[D]):
         self._timeout = timeout
         self._taken: deque[D] = deque()  # of the stream of messages: for whichever iterator is first
 
+    def __del__(self) -> None:
+        # One that was dropped would keep its inbox, and what has come. See BatchReaderBase.
+        self._connection._orphans.append(self._core.unsubscribe)
+
     def _begin(
         self, batch: int, expires: float, max_bytes: int | None, heartbeat: Timeout | None
     ) -> Callable[[float], Fetch]:

@@ -24,6 +24,11 @@ class ConsistentSessionBase:
         self._core = core
         self._timeout = timeout  # of each read
 
+    def __del__(self) -> None:
+        # A session that was dropped would keep its inbox. See BatchReaderBase.
+        core = self._core
+        self._connection._orphans.append(lambda now: core.close())
+
     @property
     def token(self) -> SessionToken:
         """What it has written and read so far; ``token.to_bytes()`` can be handed to another process."""

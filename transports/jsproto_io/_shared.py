@@ -154,9 +154,15 @@ class MessageBase:
 class SubscriptionBase:
     """What has come for a subscription."""
 
-    def __init__(self, core: Subscription) -> None:
+    def __init__(self, core: Subscription, orphans: deque[Callable[[float], None]]) -> None:
         self._core = core
+        self._orphans = orphans
         self._taken: deque[Msg] = deque()
+
+    def __del__(self) -> None:
+        # A subscription that nobody reads would fill its buffer for ever. See BatchReaderBase.
+        core = self._core
+        self._orphans.append(lambda now: core.unsubscribe())
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""

@@ -6,6 +6,7 @@ Rules: as of ``_shared``.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jsproto.client.jsmsg import Delivery
@@ -45,6 +46,10 @@ class PushSubscriptionBase:
         self._served: Ticket[None] | None = None  # completed when the callback has had the last message
         # The callback is to get no more; nor is it on a closed connection, where what it does would be done again.
         self._stopped = False
+
+    def __del__(self) -> None:
+        # One that nobody reads would fill its buffer for ever. See BatchReaderBase.
+        self._connection._orphans.append(partial(_leave, self._core))
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
@@ -119,3 +124,11 @@ class PushSubscriptionBase:
     def error(self) -> Error | None:
         """Why it ended; None while it lives."""
         return self._core.error
+
+
+def _leave(core: Pushed[Any], now: float) -> None:
+    """End it, and leave its consumer to the server: nobody has said that it is not wanted any more."""
+    if core.error is None:
+        if isinstance(core, PushConsumer):
+            core.owned = False
+        core.unsubscribe(now)

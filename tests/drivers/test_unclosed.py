@@ -1,0 +1,87 @@
+"""What becomes of a connection on threads that is dropped without being closed: a warning, and nothing that stays."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jsproto.errors import NoServersError
+from jsproto_io.sync import Connection, connect
+from tests.drivers.fake import FakeServer, Peer
+from tests.drivers.test_sync import MODES, until
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def use(nc: Connection) -> None:
+    nc.subscribe("a")
+    nc.jetstream().account_info()  # and so there is a cycle that only the garbage collector ends
+    nc.publish("a")
+    nc.flush()
+    until(lambda: nc._thread is None or nc._sleeper.asleep_until > 0)
+
+
+def drop(url: str, then: Callable[[Connection], object], **options: Any) -> None:
+    """Connect, do something, and forget the connection."""
+    then(connect(url, **options))
+    gc.collect()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing tells of open descriptors here")
+@MODES
+@pytest.mark.parametrize("then", [id, use], ids=["unused", "used"])
+def test_it_warns_and_leaves_nothing(server: Any, reader_thread: bool, then: Callable[[Connection], object]) -> None:
+    gc.collect()
+    before = descriptors(), threading.active_count()
+    with pytest.warns(ResourceWarning, match="unclosed connection to nats://127.0.0.1"):
+        drop(server.url, then, reader_thread=reader_thread)
+    until(lambda: descriptors() <= before[0] and threading.active_count() <= before[1])
+
+
+@MODES
+def test_one_that_is_dialling_again(reader_thread: bool) -> None:
+    with FakeServer(Peer.handshake) as server:
+        threads = threading.active_count()
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            drop(server.url, id, reader_thread=reader_thread, reconnect_time_wait=0.01, max_reconnect_attempts=-1)
+        until(lambda: threading.active_count() <= threads)
+
+
+@MODES
+def test_what_was_closed_or_never_opened_warns_of_nothing(
+    server: Any, closed_port: int, reader_thread: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    nc = connect(server.url, reader_thread=reader_thread)
+    nc.close()
+    del nc
+    with pytest.raises(NoServersError):
+        connect(f"nats://127.0.0.1:{closed_port}", reader_thread=reader_thread)
+    with pytest.raises(Exception, match="callable"):
+        connect(server.url, event_cb=5)  # type: ignore[arg-type]
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_what_somebody_waits_with_lives(server: Any) -> None:
+    """Only a wait of another thread knows the connection."""
+    got: list[bytes] = []
+
+    def wait(subscription: Any) -> None:
+        with subscription._connection:
+            got.append(subscription.next_msg(timeout=30).data)
+
+    with connect(server.url) as other:
+        thread = threading.Thread(target=wait, args=(connect(server.url).subscribe("a"),))
+        thread.start()
+        gc.collect()
+        while thread.is_alive():
+            other.publish("a", b"x")
+            other.flush()
+    assert got == [b"x"]
