@@ -111,12 +111,13 @@ async def test_a_request_fails_as_it_should(server: Any, connect: Connect) -> No
             await nc.request(unique("nobody"), b"")
         assert caught.value.subject.startswith("nobody")
         silent = unique()
-        await nc.subscribe(silent)
+        listener = await nc.subscribe(silent)
         with pytest.raises(TimeoutError):
             await nc.request(silent, b"", timeout=0.05)
         with pytest.raises(LocalProtocolError):
             await nc.request(silent, b"", timeout=-1)
         assert await nc.flush() >= 0
+        assert listener.subject == silent
 
 
 async def test_a_bad_message_is_refused_and_changes_nothing(server: Any, connect: Connect) -> None:
@@ -287,9 +288,10 @@ async def test_leaving_the_block_sends_what_is_pending(server: Any, connect: Con
         await reader.flush()
         # A subscription of its own: what is still unread when the connection closes must not cost what was sent.
         async with connect(server.url, linger=60, flush_at=1 << 20) as nc:
-            await nc.subscribe(subject)
+            listener = await nc.subscribe(subject)
             for number in range(5000):
                 await nc.publish(subject, b"%d" % number)
+            assert listener.subject == subject
         assert [int(message.data) async for message in sub] == list(range(5000))
 
 

@@ -24,7 +24,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Disconnected, Event, ServerReportedError
-from jsproto.wire.encoder import PING
+from jsproto.wire.encoder import PING, PONG
 from jsproto.wire.frames import Connect as ConnectFrame
 from jsproto.wire.frames import Ping, Pong, Pub, Sub, Unsub
 from tests.drivers.conftest import Connect
@@ -246,6 +246,62 @@ async def test_missed_pongs_end_the_connection(connect: Connect) -> None:
             sub = await nc.subscribe("a")
             with pytest.raises(StaleConnectionError):
                 await sub.next_msg()
+
+
+async def test_many_who_flush_end_no_healthy_link(server: Any, connect: Connect) -> None:
+    """Round trips that are under way whenever the keep-alive is due."""
+    events: list[Event] = []
+    async with connect(server.url, ping_interval=0.05, max_outstanding_pings=30, event_cb=events.append) as nc:
+
+        async def flush() -> None:
+            for _ in range(300):
+                assert await nc.flush(timeout=20) >= 0
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(36):
+                tasks.start_soon(flush)
+        assert [event for event in events if isinstance(event, Disconnected)] == []
+
+
+async def test_a_ping_while_much_waits_behind_a_flush_loses_nothing(connect: Connect) -> None:
+    """The socket is full; the server asks, and reads only afterwards."""
+    blocked = threading.Event()
+    got: list[int] = []
+
+    def script(peer: Peer) -> None:
+        peer.handshake()
+        assert blocked.wait(20)
+        peer.send(PING * 3)
+        asked = answered = 0
+        while (len(got), asked, answered) != (3_000, 2, 3):
+            frame = peer.next()
+            if isinstance(frame, Pub):
+                got.append(int(frame.subject))
+            elif isinstance(frame, Ping):
+                asked += 1
+                peer.send(PONG)
+            else:
+                answered += isinstance(frame, Pong)
+        peer.serve()
+
+    with FakeServer(script, receive_buffer=4096) as server:
+        async with connect(server.url, pending_size=100_000_000, max_reconnect_attempts=0) as nc:
+
+            async def flush() -> None:
+                assert await nc.flush(timeout=20) >= 0
+
+            for number in range(1_500):
+                await nc.publish(f"{number}", bytes(8_000))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(flush)
+                tasks.start_soon(flush)
+                for number in range(1_500, 3_000):
+                    await nc.publish(f"{number}", bytes(8_000))
+                    if number % 100 == 0:
+                        await anyio.lowlevel.checkpoint()
+                blocked.set()
+            assert nc.is_connected
+    assert got == list(range(3_000))
 
 
 @pytest.mark.parametrize("driver", ["sync", "asyncio", "trio"], indirect=True)  # pumped: nobody reads meanwhile

@@ -72,7 +72,7 @@ async def check_stored(js: Any, stream: str, outcomes: list[tuple[bytes, Any]]) 
 async def test_promises(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         _, name = await make_stream(nc)
-        await nc.subscribe(SILENT)
+        listener = await nc.subscribe(SILENT)
         js = nc.jetstream(publish_async_max_pending=100)
         silent = await js.publish_async(SILENT)
         await nc.flush()
@@ -89,12 +89,13 @@ async def test_promises(own_server: NatsServer, connect: Connect) -> None:
         assert outcomes == [(payload, await outcome(pending.result())) for payload, pending in promised]  # for good
         await check_stored(js, name, outcomes)
         assert (await js.publish(f"{name}.a")).stream == name
+        assert listener.subject == SILENT
 
 
 async def test_publishes_that_are_waited_for(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         js, name = await make_stream(nc)
-        await nc.subscribe(SILENT)
+        listener = await nc.subscribe(SILENT)
         outcomes: list[tuple[bytes, Any]] = []
         ended: list[Any] = []
 
@@ -116,12 +117,13 @@ async def test_publishes_that_are_waited_for(own_server: NatsServer, connect: Co
         assert [type(error) for error in ended] == [ConnectionLostError]
         outcomes.append((b"last", await js.publish(f"{name}.a", b"last")))
         await check_stored(js, name, outcomes)
+        assert listener.subject == SILENT
 
 
 async def test_many_messages(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         js, name = await make_stream(nc)
-        await nc.subscribe(SILENT)
+        listener = await nc.subscribe(SILENT)
 
         def messages(is_over: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
             yield SILENT, b""
@@ -145,6 +147,7 @@ async def test_many_messages(own_server: NatsServer, connect: Connect) -> None:
         stored = await read_all(js.get_batch(name))
         assert publisher.acked <= len(stored) < publisher.sequence
         assert len({message.data for message in stored}) == len(stored)
+        assert listener.subject == SILENT
 
 
 async def test_atomic_batches(own_server: NatsServer, connect: Connect) -> None:

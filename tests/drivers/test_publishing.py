@@ -188,7 +188,7 @@ async def test_a_promise_can_be_awaited(server: Any, connect: Connect, driver: s
 async def test_no_room_and_no_answers(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         silent = unique("silent")
-        await nc.subscribe(silent)  # who listens there never answers
+        listener = await nc.subscribe(silent)  # who listens there never answers
         js = nc.jetstream(publish_async_max_pending=1, timeout=0.5)
         pending = await js.publish_async(silent)
         with pytest.raises(TimeoutError):
@@ -200,12 +200,13 @@ async def test_no_room_and_no_answers(server: Any, connect: Connect) -> None:
         assert (await js.publish_async(silent, wait_stall=10)).done is False  # the first one was given up
         with pytest.raises(TimeoutError, match="no acknowledgement for a message to"):
             await pending.result()
+        assert listener.subject == silent
 
 
 async def test_promises_end_with_the_connection(server: Any, connect: Connect) -> None:
     async with connect(server.url, max_reconnect_attempts=0) as nc:
         silent = unique("silent")
-        await nc.subscribe(silent)
+        listener = await nc.subscribe(silent)
         js = nc.jetstream(publish_async_max_pending=1)
         pending = await js.publish_async(silent)
         await nc.close()
@@ -213,6 +214,7 @@ async def test_promises_end_with_the_connection(server: Any, connect: Connect) -
             await pending.result()
         with pytest.raises((ConnectionClosedError, ConnectionLostError)):
             await js.publish_async(silent)
+        assert listener.subject == silent
 
 
 # -- one that is waited for, one that is not stored -------------------------------------------------------------------

@@ -87,7 +87,7 @@ async def test_subscriptions_live_on(own_server: NatsServer, connect: Connect) -
 
 async def test_requests_under_way_fail_and_later_ones_are_answered(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
-        await nc.subscribe("silence")
+        listener = await nc.subscribe("silence")
         async with anyio.create_task_group() as tasks:
             errors: list[Error] = []
 
@@ -103,6 +103,7 @@ async def test_requests_under_way_fail_and_later_ones_are_answered(own_server: N
             await run(own_server.restart)
         assert [type(error) for error in errors] == [ConnectionLostError] * 2
         assert (await nc.jetstream().account_info()).streams == 0
+        assert listener.subject == "silence"
 
 
 async def test_what_is_published_meanwhile_arrives(own_server: NatsServer, connect: Connect) -> None:

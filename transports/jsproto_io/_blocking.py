@@ -143,7 +143,8 @@ class Connection(ConnectionBase):
         """Subscribe to ``subject``; wildcards are allowed. With ``queue`` each message goes to one of the group.
 
         Messages that arrive while ``pending_msgs_limit`` messages, or ``pending_bytes_limit`` bytes, wait to be taken
-        are dropped and counted; the event SlowConsumer says so. BadSubjectError, ConnectionClosedError.
+        are dropped and counted; the event SlowConsumer says so. Keep what is returned: a subscription that nobody
+        holds ends. BadSubjectError, ConnectionClosedError.
         """
         return Subscription(
             self._call(
