@@ -56,9 +56,9 @@ class Link:
     """The client's end of one TCP connection.
 
     Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
-    ``decoder``; ``to_send`` (what goes before all that waits in the session); ``events`` (for the session to drain);
-    ``ponged`` (round-trip tickets that a PONG completed); ``violations`` (what the server did not permit, likewise);
-    ``refused`` (the server does not take our credentials).
+    ``decoder``; ``to_send`` (what goes before all that waits in the session); ``pongs_owed`` (how many PONGs are to be
+    sent); ``events`` (for the session to drain); ``ponged`` (round-trip tickets that a PONG completed); ``violations``
+    (what the server did not permit, likewise); ``refused`` (the server does not take our credentials).
     """
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
@@ -78,7 +78,7 @@ class Link:
         self._reported: str | None = None
         self._pings: deque[tuple[Ticket[float] | None, float]] = deque()
         self._unanswered = 0  # PINGs of the keep-alive since the last PONG
-        self._pongs_owed = 0
+        self.pongs_owed = 0
         self._timers = Timers()
         self._timers.set(Timer.HANDSHAKE, now + options.connect_timeout)
 
@@ -97,7 +97,7 @@ class Link:
         self._reported = None  # it goes on speaking: what it complained of before is not what will end the link
         kind = type(frame)
         if kind is Ping:
-            self._pongs_owed += 1
+            self.pongs_owed += 1
         elif kind is Pong:
             self._receive_pong(previous, now)
         elif isinstance(frame, Info):
@@ -134,17 +134,12 @@ class Link:
         self._pings.append((ticket, now))
         self.to_send.append(PING)
 
-    @property
-    def wants_send(self) -> bool:
-        """Whether ``data_to_send`` has anything."""
-        return bool(self.to_send) or self._pongs_owed > 0
-
     def data_to_send(self) -> list[bytes]:
         """What the link itself has to say; it counts as written. Of many PONGs some, and the others next time."""
         data, self.to_send = self.to_send, []
-        if self._pongs_owed:
-            count = min(self._pongs_owed, MAX_PONGS)
-            self._pongs_owed -= count
+        if self.pongs_owed:
+            count = min(self.pongs_owed, MAX_PONGS)
+            self.pongs_owed -= count
             data.append(PONG * count)
         return data
 
@@ -167,7 +162,7 @@ class Link:
     def close(self) -> None:
         """This side ends the link: no more timers, no more steps."""
         self.phase = LinkPhase.CLOSED
-        self._pongs_owed = 0
+        self.pongs_owed = 0
         self._timers.clear()
 
     def open_tickets(self) -> list[Ticket[float]]:

@@ -237,7 +237,7 @@ class Session:
         link = self._link
         if link is None:
             return False
-        if link.wants_send:
+        if link.to_send or link.pongs_owed:
             return True
         if not (self._pending or self._urgent) or not (link.is_open or self.closed):
             return False
