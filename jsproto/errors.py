@@ -462,8 +462,31 @@ class MessagesDroppedError(Error):
         self.first_seq = first_seq
 
 
+class MirrorAnswerError(Error):
+    """A read of ``stream`` was answered by a mirror each time, and a mirror may hold a part of its origin.
+
+    ``mirror``: the name of the mirror that answered last.
+    """
+
+    def __init__(self, stream: str, mirror: str) -> None:
+        super().__init__(
+            f"stream {stream} was asked, and only its mirror {mirror} answered, which may hold a part of it: read "
+            f"{mirror} by its own name, or let {stream} answer (allow_direct)"
+        )
+        self.stream = stream
+        self.mirror = mirror
+
+
+class StreamRecreatedError(Error):
+    """``stream`` was deleted and made anew while it was read: what was received is of the one that is gone."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(f"stream {stream} was deleted and made anew while it was read")
+        self.stream = stream
+
+
 class SnapshotError(Error):
-    """A snapshot as of sequence ``up_to_seq`` cannot be had: it was overwritten while read, or no replica has it."""
+    """The state at sequence ``up_to_seq`` cannot be had: a part of it was overwritten, or no replica shows it."""
 
     def __init__(self, message: str, up_to_seq: int) -> None:
         super().__init__(f"{message} (the snapshot is as of sequence {up_to_seq})")

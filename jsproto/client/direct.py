@@ -1,14 +1,21 @@
 """Direct Get in batches (ADR-31), the client's side: reading a stream by sequence and subject, page by page.
 
-The server sends a page without flow control, so a page is bounded by messages and bytes, and the next one is asked
+The server sends a page without flow control. So a page is bounded by messages and bytes, and the next one is asked
 for only when half of the last was taken: memory stays bounded however slow the reader is. A page ends with a status
-``204 EOB`` that says what is left; a page that does not is asked for again from where it broke off, and a read that
-cannot go on is an error, never a short result.
+``204 EOB`` that says what is left. A page that does not is asked for again from where it broke off.
 
-Rules: each page has a reply subject of its own, so a late message of an earlier page changes nothing. Sequences rise,
-and every message names the one before it: a message lost on the way is found when the next one arrives, and none is
-between two that have numbers in a row. Deleted and purged messages are holes in the numbers and normal. Any replica or
-mirror may answer a page; one that is behind the one that answered before is asked again.
+Rules:
+
+* A page has a reply subject of its own: a late message of an earlier page changes nothing.
+* Sequences rise, and every message names the one before it: a message that was lost on the way is found when the next
+  one arrives. None is missing between two numbers in a row. Deleted messages are holes in the numbers, and normal.
+* Only the stream itself is believed. A mirror answers in the name of its origin and may hold a part of it, by limits,
+  a filter or a start of its own; its replies name the mirror. Such a page is dropped and asked for again.
+* A page continues one stream: it begins with the last message received, which has to be the same still. Where that
+  message is gone, the leader says when the stream was made.
+* An empty answer names nobody, and a replica may be behind another one. So the stream's leader is asked before "there
+  is nothing more" is believed of those.
+* A read that cannot go on is an error, never a short result.
 
 Not here: single gets (``gets``), multi-subject reads (``multi``).
 """
@@ -19,28 +26,31 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from jsproto.client.backlog import NONE, Backlog
-from jsproto.client.gets import check_seq, no_direct_get
+from jsproto.client.gets import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
 from jsproto.client.requests import NO_RESPONDERS, is_no_responders
 from jsproto.errors import (
+    APIError,
     Error,
     IncompleteBatchError,
     JetStreamNotAvailableError,
     LocalProtocolError,
     MessageNotFoundError,
     MessagesDroppedError,
+    MirrorAnswerError,
     OutboundBufferLimitError,
     PermissionsViolationError,
     RemoteProtocolError,
     StatusError,
+    StreamRecreatedError,
     UnsupportedByServerError,
 )
 from jsproto.events import UnexpectedMessage
-from jsproto.grammar.api import decode_response
+from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
-from jsproto.grammar.config import StreamInfo, StreamState
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, next_sequences, number, paging
+from jsproto.grammar.stored import StoredMsg, answerer, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox, RowConversation
@@ -54,24 +64,68 @@ IfDropped: TypeAlias = Literal["skip", "error"]
 PAGE_MESSAGES: Final = 32_768
 PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 bytes of headers a message
 ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request, or a replica is behind: then doubled
-TIMES_BEHIND: Final = 5  # so often in a row it is asked again for what it should have; then it was deleted
+LONGEST_WAIT: Final = 0.5  # seconds between two questions to replicas that are behind
+MIRRORED: Final = 0.001  # seconds; after a third answer of a mirror in a row: then doubled
+LONGEST_MIRRORED: Final = 0.05
+ANCHOR_SHARE: Final = 32  # a page begins with the message before it, where that is at most this part of a page,
+ANCHOR_SIZE: Final = 8192  # or that many bytes
 END_OF_BATCH: Final = 204
+UNAVAILABLE: Final = 503
 _STATUS: Final = b"NATS/1.0 "
-_NOTHING_LEFT: Final = b"NATS/1.0\r\nNats-Num-Pending: 0\r\n\r\n"
+_PENDING: Final = b"\r\nNats-Num-Pending: "
 
 
 class DirectBatch(RowConversation):
     """One read of a stream from a sequence, or a time, on.
 
-    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
+    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received);
+    ``now`` (when something came last).
     """
 
     __slots__ = (
-        "_api", "_behind", "_buffer", "_checked", "_floor", "_if_dropped", "_inbox", "_info_subject",
-        "_known", "_last_header", "_left", "_outbox", "_over", "_page_asked", "_page_bytes", "_page_count",
-        "_page_floor", "_page_messages", "_page_room", "_pages", "_progress_at", "_readable", "_ready", "_reply",
-        "_sid", "_start", "_start_time", "_subject", "_timeout", "_timers", "_told", "_vain", "_waiting",
-        "_wants_columns", "error", "finished", "stream",
+        "_anchor",
+        "_api",
+        "_at_least",
+        "_behind",
+        "_buffer",
+        "_floor",
+        "_if_dropped",
+        "_inbox",
+        "_known",
+        "_last_header",
+        "_left",
+        "_open",
+        "_outbox",
+        "_over",
+        "_page_asked",
+        "_page_bytes",
+        "_page_count",
+        "_page_floor",
+        "_page_messages",
+        "_page_room",
+        "_page_tail",
+        "_pages",
+        "_question",
+        "_readable",
+        "_ready",
+        "_reply",
+        "_sid",
+        "_start",
+        "_start_time",
+        "_strangers",
+        "_subject",
+        "_tail",
+        "_timeout",
+        "_timers",
+        "_told",
+        "_until",
+        "_vain",
+        "_waiting",
+        "_wants_columns",
+        "error",
+        "finished",
+        "now",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +133,7 @@ class DirectBatch(RowConversation):
         outbox: Outbox,
         stream: str,
         *,
-        api_subject: str,
+        api: ApiSubjects,
         inbox: str,
         now: float,
         seq: int | None = None,
@@ -87,19 +141,21 @@ class DirectBatch(RowConversation):
         subject: str | None = None,
         batch: int | None = None,
         if_dropped: IfDropped = "skip",
-        info_subject: str | None = None,
+        at_least: int = 0,
         page_messages: int = PAGE_MESSAGES,
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
-        """Ask ``api_subject`` for the messages of ``stream`` from sequence ``seq`` on, or from ``start_time`` on.
+        """Ask for the messages of ``stream`` from sequence ``seq`` on, or from ``start_time`` on.
 
-        Without both from the first one. ``subject``: only what matches it (wildcards allowed). ``batch``: at most so
-        many; None reads to the end of the stream. ``if_dropped="error"``: MessagesDroppedError when what is wanted
-        next lies before the stream's first message; it needs ``info_subject``, where the stream tells its state.
-        ``page_messages`` and ``page_bytes`` bound what is under way and buffered, to about twice that.
-        ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in a row
-        that nothing comes, the read fails. LocalProtocolError for impossible values.
+        Without both from the first one. ``api``: the subjects of the API that knows the stream. ``inbox``: a subject
+        that nobody else uses. ``subject``: only what matches it (wildcards allowed). ``batch``: at most so many
+        messages; None reads to the end of the stream. ``if_dropped="error"``: MessagesDroppedError when what is wanted
+        next lies before the stream's first message. ``at_least``: a sequence before which the end is believed only of
+        the stream's leader. ``page_messages`` and ``page_bytes`` bound what is under way and buffered, to about twice
+        that. ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in
+        a row that nothing comes, the read fails. It fails as well after ``timeout`` seconds in which only mirrors
+        answer, or replicas that are behind. LocalProtocolError for impossible values.
         """
         if seq is not None:
             check_seq(seq)
@@ -117,14 +173,14 @@ class DirectBatch(RowConversation):
         self.error: Error | None = None
         self.finished = False
         self._outbox = outbox
-        self._api = api_subject
+        self._api = api
         self._inbox = inbox
         self._start_time = None if start_time is None else format_timestamp(instant(start_time))
         self._floor = self._start = 0 if seq is None else seq - 1  # what comes has a higher sequence
         self._subject = subject
         self._left = batch
         self._if_dropped = if_dropped
-        self._info_subject = info_subject
+        self._at_least = at_least
         self._page_messages = page_messages
         self._page_bytes = page_bytes
         self._timeout = timeout
@@ -133,19 +189,25 @@ class DirectBatch(RowConversation):
         self._buffer = self._ready  # where a page goes: the same, unless it is to be approved first
         self._readable: Ticket[None] | None = None
         self._last_header: bytes | None = None
+        self._tail: StoredColumns | None = None  # what was received last: its last message is the anchor
         self._pages = 0
+        self._open = False  # whoever sends this page is the stream itself, and goes on where the last one ended
+        self._anchor = b""  # how the header block of the message before this page begins, if it is asked for as well
         self._page_asked = 0
         self._page_count = 0
         self._page_floor = self._floor
+        self._page_tail: StoredColumns | None = None
         self._page_room = 0
-        self._known = 0  # messages that some replica said were left
+        self._known = 0  # messages that some replica, or the leader, said were left
         self._behind = 0  # how often in a row a replica did not have them
+        self._strangers = 0  # how often in a row a mirror answered
+        self._until = now + timeout  # somebody who can be believed has to have answered by then
         self._vain = False  # nothing came of the last page
-        self._checked = b""  # where the answer to whether messages were dropped is to arrive
+        self._question = b""  # where the leader's answer is to arrive
         self._over: bytes | None = None  # the end of a page that waits for that
         self._reply = b""
         self._told = b""  # the last earlier page whose late messages were reported
-        self._progress_at = now
+        self.now = now
         self._waiting = False
         self._wants_columns = False  # they have been asked for, and will be again
         self._sid = outbox.subscribe(f"{inbox}.*", self)
@@ -217,7 +279,7 @@ class DirectBatch(RowConversation):
             self._receive_other(message, now)
             return
         header = message.header
-        self._progress_at = now
+        self.now = now
         try:
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
@@ -234,11 +296,12 @@ class DirectBatch(RowConversation):
 
     def receive_row(self, row: Row, now: float) -> None:
         """Messages of the page; all that is in order is taken at once. The first one of a page is looked at closely."""
-        start = 0 if self._page_count else 1
-        if start:
+        start = 0
+        if not self._open or row.subject != self._reply:
             self.receive(row.message(0), now)
-        if row.subject == self._reply and self._page_count:
-            self._progress_at = now
+            start = 1
+        if row.subject == self._reply and self._open:
+            self.now = now
             headers, payloads, fields = row.headers, row.payloads, row.fields
             stop = len(headers) - headers[-1].startswith(_STATUS)  # the end of the page continues nothing
             if start or stop < len(headers):
@@ -247,8 +310,8 @@ class DirectBatch(RowConversation):
                 fields = fields[0][start:], fields[1][start:], fields[2][start:]
             start += self._take(headers, payloads, fields)
         for place in range(start, len(row.headers)):
-            if self.finished or self.error is not None:
-                break
+            if row.subject != self._reply:
+                break  # of an earlier page, or this one was given up, or it is over
             self.receive(row.message(place), now)
 
     def _take(self, headers: list[bytes], payloads: list[bytes], fields: Fields | None = None) -> int:
@@ -258,7 +321,7 @@ class DirectBatch(RowConversation):
         """
         columns: StoredColumns | None = None
         sequences: Sequence[int] = ()
-        if self._page_count:
+        if self._open:
             if self._wants_columns and len(headers) > 1:
                 columns = next_columns(headers, payloads, self._floor, fields)
             sequences = next_sequences(headers, self._floor) if columns is None else columns.seqs
@@ -279,6 +342,7 @@ class DirectBatch(RowConversation):
         self._page_count += len(columns.seqs)
         self._buffer.add(columns)
         self._floor = columns.seqs[-1]
+        self._tail = columns
         self._last_header = columns.raw_headers[-1]
         if self._readable is not None:
             self._tell()
@@ -286,7 +350,7 @@ class DirectBatch(RowConversation):
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
         for timer in self._timers.expired(now):
-            silent_until = self._progress_at + self._timeout
+            silent_until = self.now + self._timeout
             if timer is Timer.ASK_AGAIN:
                 self._ask(now)
             elif now < silent_until:
@@ -301,7 +365,9 @@ class DirectBatch(RowConversation):
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The question was dropped, or its answers may not be received."""
-        if violation.operation == "subscribe" or violation.subject in (self._api, self._info_subject):
+        api, stream = self._api, self.stream
+        asked = (api.direct_get(stream), api.stream_info(stream), api.stream_msg_get(stream))
+        if violation.operation == "subscribe" or violation.subject in asked:
             self._fail(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
@@ -326,40 +392,65 @@ class DirectBatch(RowConversation):
 
     def _fields(self) -> dict[str, Any]:
         """What the next page is to hold."""
-        body: dict[str, Any] = {}
-        if self._start_time is not None and not self._floor:
-            body["start_time"] = self._start_time
-        else:
-            body["seq"] = self._floor + 1
-        body["batch"], body["max_bytes"] = self._page_asked, self._page_bytes
+        body = self._beginning(self._floor if self._anchor else self._floor + 1)
+        body["batch"] = self._page_asked + bool(self._anchor)
+        body["max_bytes"] = self._page_room
         if self._subject is not None:
             body["next_by_subj"] = self._subject
         return body
+
+    def _beginning(self, seq: int) -> dict[str, Any]:
+        """Where a page begins."""
+        return {"start_time": self._start_time} if self._by_time else {"seq": seq}
+
+    @property
+    def _by_time(self) -> bool:
+        return self._start_time is not None and not self._floor
 
     def _ask(self, now: float) -> None:
         """Ask for the next page."""
         self._timers.stop(Timer.ASK_AGAIN)
         self._waiting = False
+        if not self._strangers and not self._behind:
+            self._until = now + self._timeout
         self._pages += 1
-        self._page_count = 0
-        self._page_floor = self._floor
-        self._page_room = self._page_bytes
-        self._page_asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
-        self._checked, self._over = b"", None
+        self._begin_page()
         self._reply = f"{self._inbox}.{self._pages}".encode()
         try:
-            self._outbox.publish(self._api, dumps(self._fields()), self._reply)
+            self._outbox.publish(self._api.direct_get(self.stream), dumps(self._fields()), self._reply)
         except OutboundBufferLimitError:
             self._ask_at(now + ASK_AGAIN)
             return
         self._outbox.flush()
-        self._progress_at = now
+        self.now = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
+
+    def _begin_page(self) -> None:
+        self._open = False
+        self._page_count = 0
+        self._page_floor, self._page_tail = self._floor, self._tail
+        asked = self._page_messages if self._left is None else min(self._page_messages, self._left)
+        thrift = 2 * self._strangers  # of what a mirror sends again, nothing is of use
+        self._page_asked = max(1, asked >> thrift)
+        self._page_room = max(1, self._page_bytes >> thrift)
+        self._question, self._over = b"", None
+        self._set_anchor()
+
+    def _set_anchor(self) -> None:
+        """The last message received is asked for again, unless it is large: it shows that the stream is the same."""
+        self._anchor = b""
+        if self._tail is not None:
+            header = self._tail.raw_headers[-1]
+            size = len(header) + len(self._tail.data[-1])
+            if size <= max(self._page_bytes // ANCHOR_SHARE, ANCHOR_SIZE):
+                self._anchor = header[: header.rfind(_PENDING)]
+                self._page_room += size
 
     def _ask_at(self, when: float) -> None:
         self._reply = b""
         self._waiting = True
+        self._timers.clear()
         self._timers.set(Timer.ASK_AGAIN, when)
         self._outbox.rearm(self)
 
@@ -367,11 +458,6 @@ class DirectBatch(RowConversation):
     def _has_room(self) -> bool:
         """Whether the reader has taken so much that another page may come."""
         return Timer.ASK_AGAIN not in self._timers and len(self._ready) <= self._page_count // 2
-
-    @property
-    def _page_seq(self) -> int:
-        """The sequence of the last message of this page; 0 before the first."""
-        return self._floor if self._page_count else 0
 
     def _again(self, text: str, now: float) -> None:
         """The page broke off: ask for the rest, but not for the second time in a row that nothing came of it."""
@@ -383,7 +469,7 @@ class DirectBatch(RowConversation):
 
     def _resume(self, now: float) -> None:
         """Ask for what is left of the page."""
-        if self._checked:  # it was not approved
+        if self._question:  # it was not approved
             self._drop_page()
         elif self._page_count:
             self._known = max(self.num_pending or 0, self._known - self._page_count)
@@ -396,7 +482,7 @@ class DirectBatch(RowConversation):
 
     def _drop_page(self) -> None:
         self._buffer = self._ready
-        self._floor = self._page_floor
+        self._floor, self._tail = self._page_floor, self._page_tail
 
     def _look_again(self, header: bytes, now: float) -> int:
         """The sequence of a message that may be the next one all the same; 0 when there is nothing to keep."""
@@ -408,111 +494,205 @@ class DirectBatch(RowConversation):
             server = self._outbox.server
             found = None if server is None else server.version
             raise UnsupportedByServerError("Direct Get in batches", "2.11", found)
+        if not self._open:
+            return self._open_page(header, sequence, previous, now)
         if sequence <= self._floor:
             return 0  # it came twice
-        if previous != self._page_seq and sequence != self._floor + 1:  # else nothing can be missing
-            self._again(f"message {sequence} follows {previous}, but {self._page_seq} was the last to arrive", now)
-            return 0
-        if not self._page_count and not self._check_start(sequence, now):
+        if previous != self._floor and sequence != self._floor + 1:  # else nothing can be missing
+            self._again(f"message {sequence} follows {previous}, but {self._floor} was the last to arrive", now)
             return 0
         return sequence
 
+    def _open_page(self, header: bytes, sequence: int, previous: int, now: float) -> int:
+        """The first message of a page: its sequence if it is to be kept, else 0."""
+        if previous:
+            self._again(f"message {sequence} follows {previous}, and nothing had arrived", now)
+            return 0
+        name = answerer(header)
+        if name != self.stream:
+            self._mirrored(name, now)
+            return 0
+        self._strangers = 0
+        if sequence == self._floor and self._anchor:
+            if not header.startswith(self._anchor):
+                raise StreamRecreatedError(self.stream)
+            self._open = True
+            return 0
+        if sequence <= self._floor:
+            raise RemoteProtocolError(f"message {sequence} where those after {self._floor} were asked for", header)
+        if not self._may_begin_with(sequence):
+            self._buffer = Backlog()
+            if not self._ask_leader(self._api.stream_info(self.stream), b"", now):
+                return 0
+        self._open = True
+        return sequence
+
+    def _may_begin_with(self, sequence: int) -> bool:
+        """Whether nothing can be wrong with the message that a page begins with."""
+        if self._tail is not None:
+            return False
+        return self._if_dropped == "skip" or self._by_time or sequence == self._floor + 1
+
+    def _mirrored(self, mirror: str, now: float) -> None:
+        """A mirror answered: ask again, since chance chooses who answers."""
+        self._strangers += 1
+        if now >= self._until:
+            raise MirrorAnswerError(self.stream, mirror)
+        if self._strangers <= 2:
+            self._ask(now)
+        else:
+            self._ask_at(now + min(MIRRORED * 2 ** min(self._strangers - 3, 10), LONGEST_MIRRORED))
+
     def _receive_status(self, header: bytes, code: int, description: str, now: float) -> None:
         if code == NO_RESPONDERS:
-            raise no_direct_get(self.stream, self._api)
-        if code == MessageNotFoundError.code and not self._page_count:
-            header = _NOTHING_LEFT
-            if not self._check_start(None, now):
-                return
-        elif code != END_OF_BATCH:
-            raise StatusError.from_status(code, description)
-        elif number(header, b"Nats-Num-Pending") is None:
-            raise RemoteProtocolError("the end of a page does not say how much is left", header)
-        elif (last := number(header, b"Nats-Last-Sequence")) != self._page_seq:
-            self._again(f"the page ended at {last}, but {self._page_seq} arrived last", now)
+            raise no_direct_get(self.stream, self._api.direct_get(self.stream))
+        if code == MessageNotFoundError.code:
+            self._receive_nothing(description, now)
             return
-        if self._checked:
+        if code != END_OF_BATCH:
+            raise StatusError.from_status(code, description)
+        if number(header, b"Nats-Num-Pending") is None:
+            raise RemoteProtocolError("the end of a page does not say how much is left", header)
+        arrived = self._floor if self._open else 0
+        if (last := number(header, b"Nats-Last-Sequence")) != arrived:
+            self._again(f"the page ended at {last}, but {arrived} arrived last", now)
+        elif self._question:
             self._over = header
         else:
             self._page_over(header, now)
 
+    def _receive_nothing(self, description: str, now: float) -> None:
+        """Whoever answered has no such message."""
+        if self._open:
+            self._again(f"the page ended with {description!r}", now)
+        else:
+            self._close_page(now)
+            self._ask_whether_over(now)
+
     def _page_over(self, header: bytes, now: float) -> None:
         """The page is whole: go on, later or never."""
-        pending = self._pending(header)
-        self._timers.clear()
-        self._reply = b""
+        pending, count = self._pending(header), self._page_count
+        is_full = count == self._page_asked  # a message that came while it was sent may not be counted
+        was_open = self._open
         self._last_header = header
-        self._vain = False
-        if self._page_count:
+        self._close_page(now)
+        if count:
+            self._vain = False
             self._behind = 0
             if self._left is not None:
-                self._left -= self._page_count
-        elif pending:
-            text = f"the server sent an empty page with {pending} messages left"
-            raise IncompleteBatchError(text, self.last_seq)
-        self._known = max(pending, self._known - self._page_count)
-        if self._left == 0 or not self._known or (not pending and self._behind == TIMES_BEHIND):
+                self._left -= count
+        self._known = max(pending, self._known - count)
+        if self._left == 0:
             self._finish()
-        elif not pending:
-            self._ask_at(now + ASK_AGAIN * 2**self._behind)
-            self._behind += 1
-        elif self._has_room:
-            self._ask(now)
+        elif (count and pending) or (is_full and was_open):
+            if self._has_room:
+                self._ask(now)
+            else:
+                self._waiting = True
+        elif not was_open or self._known or self._floor < self._at_least:
+            self._ask_whether_over(now)
         else:
-            self._waiting = True
+            self._finish()
+
+    def _close_page(self, now: float) -> None:
+        """What came of the page is in order, and no more will come of it."""
+        self._open = False
+        self._timers.clear()
+        self._reply = b""
+        self._page_floor, self._page_tail = self._floor, self._tail
 
     def _pending(self, header: bytes) -> int:
-        """What is left behind a page, as its end says."""
+        """What is left after a page, as its end says."""
         return number(header, b"Nats-Num-Pending") or 0
 
-    # -- whether the start of a page was dropped -----------------------------------------------------------------------
+    # -- what the leader says ------------------------------------------------------------------------------------------
 
-    def _check_start(self, first: int | None, now: float) -> bool:
-        """``first`` begins the page: if it is not what was asked for, ask whether that was dropped, and wait.
-
-        False when there is no room for the question: then the page is asked for again.
-        """
-        by_time = self._start_time is not None and not self._page_floor
-        if self._if_dropped == "skip" or first == self._page_floor + 1 or by_time:
-            return True
-        self._buffer = Backlog()
-        return self._ask_state(now)
-
-    def _ask_state(self, now: float) -> bool:
-        """Ask the leader for the state of the stream, which ``_approve`` gets: what is in the buffer waits for it.
+    def _ask_leader(self, subject: str, payload: bytes, now: float) -> bool:
+        """Ask the leader, whose answer ``_receive_other`` gets: what is in the buffer waits for it.
 
         False when there is no room for the question: then the page is asked for again.
         """
-        assert self._info_subject is not None  # of whoever may want to know
-        checked = f"{self._inbox}.s{self._pages}".encode()
+        question = f"{self._inbox}.q{self._pages}".encode()
         try:
-            self._outbox.publish(self._info_subject, b"", checked)
+            self._outbox.publish(subject, payload, question)
         except OutboundBufferLimitError:
-            self._timers.clear()
+            self._drop_page()
             self._ask_at(now + ASK_AGAIN)
             return False
         self._outbox.flush()
-        self._checked = checked
+        self._question = question
+        self.now = now
+        self._timers.set(Timer.PAGE, now + self._timeout)
+        self._outbox.rearm(self)
         return True
 
+    def _ask_whether_over(self, now: float) -> None:
+        """Ask the leader whether there is really nothing more: for its state, and if that has more, for a message."""
+        self._ask_leader(self._api.stream_info(self.stream), b"", now)
+
+    def _ask_next(self, now: float) -> None:
+        body = self._beginning(self._floor + 1) | {"next_by_subj": self._subject or ">"}
+        self._pages += 1
+        self._ask_leader(self._api.stream_msg_get(self.stream), dumps(body), now)
+
     def _receive_other(self, message: Msg, now: float) -> None:
-        if not self._checked or message.subject != self._checked:
+        if not self._question or message.subject != self._question:
             self._ignore(message, "a message of an earlier page")
             return
-        self._progress_at = now
+        self.now = now
         try:
             if is_no_responders(message):
-                raise JetStreamNotAvailableError(str(self._info_subject))
-            self._approve(StreamInfo.from_json(decode_response(message.payload)).state, now)
+                raise JetStreamNotAvailableError(self._api.stream_info(self.stream))
+            self._receive_of_leader(decode_response(message.payload), message, now)
+        except APIError as error:
+            self._drop_page()
+            if error.err_code == NO_MESSAGE_FOUND:
+                self._finish()
+            elif error.code == UNAVAILABLE:  # no leader just now
+                self._retry(str(error), now)
+            else:
+                self._fail(error)
         except Error as error:
             self._drop_page()
             self._fail(error)
 
-    def _approve(self, state: StreamState, now: float) -> None:
-        """The page may be given out, unless what was to come before it was dropped."""
-        if state.first_seq > self._page_floor + 1:
-            raise MessagesDroppedError(self._page_floor + 1, state.first_seq)
-        self._checked = b""
+    def _receive_of_leader(self, body: dict[str, Any], message: Msg, now: float) -> None:
+        if "config" not in body:
+            self._receive_next(leader_message(message, self.stream), now)
+            return
+        info = StreamInfo.from_json(body)
+        received = self._page_tail
+        if received is not None and is_younger(info, stored_at(received.raw_headers[-1])):
+            raise StreamRecreatedError(self.stream)
+        wanted, by_time = self._page_floor + 1, self._start_time is not None and not self._page_floor
+        if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
+            raise MessagesDroppedError(wanted, info.state.first_seq)
+        if self._open:
+            self._approve(now)
+        elif info.state.last_seq <= self._floor or not info.state.messages:
+            self._finish()
+        else:
+            self._ask_next(now)
+
+    def _receive_next(self, message: StoredMsg, now: float) -> None:
+        """The leader has a message that whoever answered has not."""
+        self._known = max(self._known, 1)
+        self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+
+    def _retry(self, reason: str, now: float) -> None:
+        """Ask again a little later, as long as there is time: replicas are behind, or there is no leader."""
+        if now >= self._until:
+            self._fail(IncompleteBatchError(reason, self.last_seq))
+            return
+        self._behind += 1
+        if self._behind == 1:
+            self._ask(now)
+        else:
+            self._ask_at(now + min(ASK_AGAIN * 2 ** min(self._behind - 2, 10), LONGEST_WAIT))
+
+    def _approve(self, now: float) -> None:
+        """The page may be given out."""
+        self._question = b""
         self._ready.add_all(self._buffer)
         self._buffer = self._ready
         if self._over is not None:
@@ -532,7 +712,7 @@ class DirectBatch(RowConversation):
 
     def _end(self) -> None:
         self._waiting = False
-        self._reply = self._checked = b""
+        self._reply = self._question = b""
         self._timers.clear()
         self._outbox.unsubscribe(self._sid)
         self._outbox.rearm(self)
@@ -554,3 +734,13 @@ class DirectBatch(RowConversation):
         if message.subject != self._told:  # once is enough for a page that was given up in the middle
             self._told = message.subject
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
+
+
+def is_younger(info: StreamInfo, stored: int) -> bool:
+    """Whether the stream was made after a message of it was stored: then it is another one under the same name.
+
+    ``stored``: in nanoseconds since the epoch. Where the stream holds older messages than itself, as a mirror or a
+    restored one does, that proves nothing.
+    """
+    created, first = info.created, info.state.first_ts
+    return created is not None and created > stored and (first is None or first >= created)

@@ -1,27 +1,38 @@
-"""Direct Get of many subjects (ADR-31): the last message of each of them, as of one point of the stream.
+"""Direct Get of many subjects (ADR-31): the last message of each of them.
 
-Rules: the first page says up to which sequence it was made, and the others are asked for up to the same one and behind
-the last message received: so no message comes twice and none is left out, whatever is published meanwhile. A first
-page that breaks off before it has said that cannot be continued, unless the caller gave the point.
+Rules: ``LastMessages`` reads as of a point of the stream that the caller gives, page by page. What has been overwritten
+since is left out, and a replica that has not come so far yet answers with what it has. ``LastAnswer`` is one answer: a
+server holds writes back while it gives one (2.12 and later), so it shows exactly the state as of the sequence that its
+end names.
 
-Not here: more subjects than a server answers at once, and replicas that are behind (``snapshot``).
+An empty answer names nobody, and may come of a mirror that holds a part of the stream. So it is asked for once more
+together with a witness: the subject of a message that the stream's leader has.
+
+Not here: more subjects than a server answers at once, and answers put together (``snapshot``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from jsproto.client.backlog import NONE, Backlog
 from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
 from jsproto.client.gets import check_seq
-from jsproto.errors import IncompleteBatchError, LocalProtocolError
-from jsproto.grammar.stored import number
-from jsproto.grammar.subjects import check_subject
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.api import ApiSubjects
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.stored import StoredMsg, number
+from jsproto.grammar.subjects import check_subject, matches
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox
 
 MAX_SUBJECTS: Final = 1024
 """Subjects that a server answers for at once (ADR-31): more are a 413."""
+
+NOTHING_MATCHES: Final = "No Results"
+"""What a 404 says when no subject matches; else a message was overwritten while it was looked for."""
 
 
 def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
@@ -34,18 +45,29 @@ def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
     return wanted
 
 
-class LastMessages(DirectBatch):
-    """One read of the last message of each subject that matches, in the order of the stream."""
+def checked_few(subjects: str | Iterable[str]) -> list[str]:
+    """``checked_subjects``; LocalProtocolError for more than MAX_SUBJECTS, too."""
+    wanted = checked_subjects(subjects)
+    if len(wanted) > MAX_SUBJECTS:
+        raise LocalProtocolError(
+            f"a server answers for at most {MAX_SUBJECTS} subjects at once, not {len(wanted)}; a snapshot reads any "
+            f"number"
+        )
+    return wanted
 
-    __slots__ = ("_subjects", "_up_to_seq", "_up_to_time")
+
+class LastMessages(DirectBatch):
+    """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
+
+    __slots__ = ("_subjects", "_up_to_seq", "_up_to_time", "_witness")
 
     def __init__(
         self,
         outbox: Outbox,
         stream: str,
-        subjects: str | Iterable[str],
+        subjects: Sequence[str],
         *,
-        api_subject: str,
+        api: ApiSubjects,
         inbox: str,
         now: float,
         batch: int | None = None,
@@ -55,27 +77,22 @@ class LastMessages(DirectBatch):
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
-        """Ask ``api_subject`` for the last message of each of ``subjects`` (wildcards allowed).
+        """Ask for the last message of each of ``subjects`` (``checked_few``; wildcards allowed).
 
         ``batch``: at most so many in all. ``up_to_seq``: as of that sequence; ``up_to_time``: as of that time, without
-        a message stored just then; else as of now. The others are those of ``DirectBatch``. LocalProtocolError for
-        impossible values, more than MAX_SUBJECTS among them. When wildcards match more the read fails with
-        TooManyResultsError.
+        a message stored just then. The others are those of ``DirectBatch``. LocalProtocolError for impossible values.
+        When wildcards match more than MAX_SUBJECTS subjects the read fails with TooManyResultsError.
         """
-        self._subjects = checked_subjects(subjects)
-        if len(self._subjects) > MAX_SUBJECTS:
-            raise LocalProtocolError(
-                f"a server answers for at most {MAX_SUBJECTS} subjects at once, not {len(self._subjects)}; a snapshot "
-                f"reads any number"
-            )
+        self._subjects = subjects
         if up_to_seq is not None:
             check_seq(up_to_seq, "up_to_seq")
             if up_to_time is not None:
                 raise LocalProtocolError("give up_to_seq or up_to_time, not both")
         self._up_to_seq = up_to_seq
-        self._up_to_time = None if up_to_time is None else format_timestamp(instant(up_to_time))
+        self._up_to_time = None if up_to_time is None else instant(up_to_time)
+        self._witness: str | None = None
         super().__init__(
-            outbox, stream, api_subject=api_subject, inbox=inbox, now=now, batch=batch, page_messages=page_messages,
+            outbox, stream, api=api, inbox=inbox, now=now, batch=batch, page_messages=page_messages,
             page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
@@ -85,31 +102,174 @@ class LastMessages(DirectBatch):
         return self._up_to_seq
 
     def _fields(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"multi_last": self._subjects, "batch": self._page_asked, "max_bytes": self._page_bytes}
+        asked = [*self._subjects]
+        if self._witness is not None and self._witness not in asked:
+            asked.append(self._witness)
+        body: dict[str, Any] = {"multi_last": asked, "batch": self._page_asked, "max_bytes": self._page_room}
         if self._floor:
             body["seq"] = self._floor + 1
         if self._up_to_seq is not None:
             body["up_to_seq"] = self._up_to_seq
         elif self._up_to_time is not None:
-            body["up_to_time"] = self._up_to_time
+            body["up_to_time"] = format_timestamp(self._up_to_time)
         return body
 
-    def _resume(self, now: float) -> None:
-        if self._floor and self._up_to_seq is None and self._up_to_time is None:
-            text = "the first page broke off before the server had said up to which sequence it is"
-            self._fail(IncompleteBatchError(text, self.last_seq))
-        else:
-            super()._resume(now)
+    def _set_anchor(self) -> None:
+        """No message of the page before shows that the stream is the same: the leader does."""
+        if self._witness is not None:
+            self._buffer = Backlog()
+            self._page_asked += 1
 
     def _page_over(self, header: bytes, now: float) -> None:
+        said = number(header, b"Nats-UpTo-Sequence")
+        if said is None and self._page_count:
+            raise RemoteProtocolError("the end of a page does not say up to which sequence it is", header)
         if self._up_to_seq is None:
-            self._up_to_seq = number(header, b"Nats-UpTo-Sequence")
-            if self._up_to_seq is None and self._page_count:
-                raise IncompleteBatchError("the first page does not say up to which sequence it is", self.last_seq)
+            self._up_to_seq = said
+        if self._witness is not None:
+            self._give_but_witness()
         super()._page_over(header, now)
+
+    def _give_but_witness(self) -> None:
+        """Of what was asked for together with a witness, the witness was not wanted."""
+        wanted = [
+            each
+            for each in self._buffer.pop_messages(len(self._buffer))
+            if each.subject != self._witness or any(matches(subject, each.subject) for subject in self._subjects)
+        ]
+        del wanted[self._left if self._left is not None else len(wanted) :]
+        self._buffer = self._ready
+        self._page_count = len(wanted)
+        if wanted:
+            seqs, data = [each.seq for each in wanted], [each.data for each in wanted]
+            self._ready.add(StoredColumns(NONE, seqs, NONE, data, [each.raw_headers for each in wanted]))
+        self._witness = None
 
     def _pending(self, header: bytes) -> int:
         # At the end of a page 2.11 counts one too few, but not with its last message (server fact, section 3).
         said = super()._pending(header)
         last = self._last_header if self._page_count else None
         return said if last is None else max(said, number(last, b"Nats-Num-Pending") or 0)
+
+    # -- an empty answer -----------------------------------------------------------------------------------------------
+
+    def _receive_nothing(self, description: str, now: float) -> None:
+        if self._open:
+            self._again(f"the page ended with {description!r}", now)
+        elif description != NOTHING_MATCHES:
+            self._close_page(now)
+            self._retry("a message was overwritten while the server looked for it", now)
+        else:
+            super()._receive_nothing(description, now)
+
+    def _ask_whether_over(self, now: float) -> None:
+        """Ask for a message that whoever answers next must have."""
+        if self._floor:
+            self._known = 1
+            self._retry("the rest was overwritten or deleted, or whoever answers does not have it", now)
+        else:
+            self._ask_leader(self._api.stream_msg_get(self.stream), dumps(self._any_message()), now)
+
+    def _any_message(self) -> dict[str, Any]:
+        return {"seq": 1, "next_by_subj": ">"}
+
+    def _receive_next(self, message: StoredMsg, now: float) -> None:
+        if self._is_beyond(message):
+            self._finish()
+            return
+        self._witness = message.subject
+        self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+
+    def _is_beyond(self, message: StoredMsg) -> bool:
+        """Whether nothing at all was there yet, since this is the first message of the stream."""
+        if self._up_to_seq is not None:
+            return message.seq > self._up_to_seq
+        return self._up_to_time is not None and message.timestamp >= self._up_to_time
+
+
+class LastAnswer(LastMessages):
+    """One answer about the last messages of subjects, whole or not at all.
+
+    Attribute: ``rest``: how many more there are than fitted into the answer.
+    """
+
+    __slots__ = ("_from_seq", "_least", "_shows", "rest")
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        stream: str,
+        subjects: Sequence[str],
+        *,
+        api: ApiSubjects,
+        inbox: str,
+        now: float,
+        seq: int = 1,
+        batch: int | None = None,
+        up_to_seq: int | None = None,
+        least: int = 0,
+        shows: tuple[str, int] | None = None,
+        page_bytes: int = PAGE_BYTES,
+        timeout: float = 5.0,
+    ) -> None:
+        """``seq``: only last messages from there on. ``least``: a sequence that whoever answers has come to.
+
+        ``shows``: subject and sequence of a message that whoever answers has; it is asked for, and not given out unless
+        it is wanted. The others are those of ``LastMessages``. Whoever has not come so far is asked again, until
+        ``timeout`` is over: IncompleteBatchError.
+        """
+        self._from_seq = seq
+        self._least = least
+        self._shows = shows
+        self.rest = 0
+        super().__init__(
+            outbox, stream, subjects, api=api, inbox=inbox, now=now, batch=batch, up_to_seq=up_to_seq,
+            page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
+        )  # fmt: skip
+
+    def _begin_page(self) -> None:
+        self._floor = 0
+        self._tail = None
+        if self._shows is not None:
+            self._witness = self._shows[0]
+        super()._begin_page()
+        self._page_asked = (self._left or self._page_messages) + (self._witness is not None)
+        self._page_room = self._page_bytes
+        self._buffer = Backlog()
+
+    def _fields(self) -> dict[str, Any]:
+        body = super()._fields()
+        if self._from_seq > 1:
+            body["seq"] = self._from_seq
+        return body
+
+    def _resume(self, now: float) -> None:
+        self._ask(now)
+
+    def _any_message(self) -> dict[str, Any]:
+        return super()._any_message() if self._up_to_seq is not None else {"last_by_subj": ">"}
+
+    def _is_beyond(self, message: StoredMsg) -> bool:
+        return message.seq < self._from_seq or super()._is_beyond(message)
+
+    def _page_over(self, header: bytes, now: float) -> None:
+        up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending(header)
+        if not self._page_count:
+            super()._page_over(header, now)  # nothing matches, or so it says
+        elif up_to is None:
+            raise RemoteProtocolError("the end of an answer does not say up to which sequence it is", header)
+        elif up_to < self._least:
+            self._close_page(now)
+            self._retry(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
+        elif self._shows is not None and not pending and self._floor != self._shows[1]:
+            self._close_page(now)
+            self._retry("message {1} of {0} is not shown".format(*self._shows), now)
+        else:
+            self.rest = pending
+            self._up_to_seq = up_to
+            if self._witness is not None:
+                self._give_but_witness()
+            else:
+                self._ready.add_all(self._buffer)
+                self._buffer = self._ready
+            self._finish()

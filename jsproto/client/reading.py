@@ -20,14 +20,15 @@ from jsproto.client.gets import (
     no_direct_get,
     selection,
 )
-from jsproto.client.multi import LastMessages
+from jsproto.client.multi import LastMessages, checked_few
 from jsproto.client.session import Session
-from jsproto.client.snapshot import Snapshot, snapshot
+from jsproto.client.snapshot import Snapshot
 from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Instant, Point
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
@@ -117,6 +118,7 @@ class Reads:
         batch: int | None = None,
         max_bytes: int | None = None,
         if_dropped: IfDropped = "skip",
+        at_least: int = 0,
         timeout: float | None = None,
     ) -> DirectBatch:
         """Read a stream from a sequence, or a time, on; see ``DirectBatch``.
@@ -125,10 +127,9 @@ class Reads:
         """
         self._need_batches()
         return DirectBatch(
-            self.session, stream, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(), now=now,
-            seq=seq, start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped,
-            info_subject=self.api.stream_info(stream), page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
-            timeout=self._limit(timeout),
+            self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(), now=now, seq=seq,
+            start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped, at_least=at_least,
+            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def get_last_msgs_for(
@@ -142,16 +143,23 @@ class Reads:
         up_to_time: Instant | None = None,
         max_bytes: int | None = None,
         timeout: float | None = None,
-    ) -> LastMessages:
-        """Read the last message of each of up to 1,024 subjects; see ``LastMessages``.
+    ) -> LastMessages | Snapshot:
+        """Read the last message of each of up to 1,024 subjects.
 
-        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        As of ``up_to_seq`` or ``up_to_time``: see ``LastMessages``; else as of now, as whoever answers has it: see
+        ``Snapshot``. ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
         """
         self._need_batches()
+        few = checked_few(subjects)
+        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
+        if up_to_seq is None and up_to_time is None:
+            return Snapshot(
+                self, check_name(stream), few, now=now, most=batch, at_once=True, page_bytes=page_bytes,
+                timeout=self._limit(timeout),
+            )  # fmt: skip
         return LastMessages(
-            self.session, stream, subjects, api_subject=self.api.direct_get(stream), inbox=self.session.new_inbox(),
-            now=now, batch=batch, up_to_seq=up_to_seq, up_to_time=up_to_time,
-            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
+            self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(), now=now, batch=batch,
+            up_to_seq=up_to_seq, up_to_time=up_to_time, page_bytes=page_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def snapshot(
@@ -170,7 +178,10 @@ class Reads:
         """
         self._need_batches()
         page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
-        return self.session.run(snapshot(self, stream, subjects, at, now, page_bytes, self._limit(timeout)))
+        read = Snapshot(
+            self, check_name(stream), subjects, now=now, at=at, page_bytes=page_bytes, timeout=self._limit(timeout)
+        )
+        return self.session.run(read.whole())
 
     def subjects(
         self, stream: str, pattern: str | None, offset: int = 0, *, now: float, timeout: float | None = None

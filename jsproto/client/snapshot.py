@@ -1,309 +1,401 @@
 """A snapshot: the last message of any number of subjects, as of one sequence of the stream.
 
-A server answers for 1,024 subjects at once, so a snapshot is read in groups, all up to the same sequence. Any replica
-may answer a group, and one that has not got there yet would answer with older messages and not say so. Therefore each
-group is asked for together with a witness: the subject of the last message that the leader has up to that sequence.
-An answer that ends with the witness was given by a replica that has everything up to there; any other is dropped and
-asked for again.
+How it works. A server shows 1,024 subjects in one answer, and an answer shows one moment. So more subjects are read in
+several answers, each of a moment of its own, and then what was written since the first of them is read, message by
+message, until there is nothing more: whatever was overwritten meanwhile comes again there, with its newer message.
+When that read ends, the last message of each subject has been seen, as of the sequence where it ended. So writers that
+overwrite while it is read cost time, and nothing else.
 
-Rules: a group is given out only when it is whole, was answered in one piece and has shown the witness. A group that
-does not fit into ``page_bytes`` is split. Every subject that the stream listed must come, unless it is newer than that
-sequence: a server states the sequence first and lists the subjects then. One that does not come is taken for newer if
-the stream has removed nothing since the snapshot began; else it may have been overwritten or deleted, and the snapshot
-fails (streams that keep too little history cannot be read as of a moment that is over).
+As of an earlier sequence that way does not exist. Then every answer is asked for up to that sequence, together with a
+witness: the last message that the leader has up to there, which only a replica that has come so far can show. A subject
+that did not come has to be shown to be newer than that sequence. Where its messages may have been overwritten, the
+snapshot fails: streams that keep too little history cannot be read as of a moment that is over.
 
-Not here: what is written after the sequence, and what the stream had forgotten before the snapshot began.
+Rules:
+
+* Nothing is given out before everything is there. So a snapshot needs memory for the messages that it shows.
+* A message that is purged, deleted or expires while it is read may show or not: that has no sequence.
+* It is the stream itself that is read, never a mirror of it (``direct``).
+
+Not here: what is written after the sequence, and what the stream had forgotten, by age or size, before the read began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.backlog import Backlog
-from jsproto.client.direct import ASK_AGAIN, PAGE_BYTES, DirectBatch
+from jsproto.client.direct import PAGE_BYTES, DirectBatch, is_younger
 from jsproto.client.gets import check_seq
-from jsproto.client.multi import MAX_SUBJECTS, checked_subjects
-from jsproto.errors import IncompleteBatchError, LocalProtocolError, MessageNotFoundError, SnapshotError
-from jsproto.grammar.headers import last_value
+from jsproto.client.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.errors import (
+    Error,
+    IncompleteBatchError,
+    LocalProtocolError,
+    MessageNotFoundError,
+    SnapshotError,
+    StreamRecreatedError,
+    TooManyResultsError,
+)
 from jsproto.grammar.stored import StoredMsg
-from jsproto.outbox import Outbox
+from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
-from jsproto.timers import Timer
 
 if TYPE_CHECKING:
     from jsproto.client.reading import Reads
-    from jsproto.grammar.config import StreamInfo, StreamState
+    from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.times import Point
 
 GROUP: Final = MAX_SUBJECTS - 1  # and the witness
 GROUP_BYTES: Final = 256 * 1024  # of subjects in one request
-LONGEST_WAIT: Final = 0.5  # seconds between two questions to replicas that are behind
-TRIES: Final = 4  # of a group whose answers break off
+MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
+_AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
+_HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 _NO_LIMIT: Final = 1 << 62
 
 
-class Snapshot(DirectBatch):
-    """One snapshot being read: group by group, in each group in the order of the stream."""
+class Snapshot:
+    """The last messages of subjects, in the order of the stream; the verbs of ``DirectBatch``.
+
+    Attribute: ``stream``.
+    """
 
     __slots__ = (
-        "_done", "_group", "_removed", "_required", "_size", "_subjects", "_tries", "_up_to_seq", "_waited", "_witness",
+        "_at_once", "_closed", "_js", "_listed_at", "_most", "_now", "_page_bytes", "_read", "_ready", "_timeout",
+        "_up_to_seq", "_wanted", "_work", "stream",
     )  # fmt: skip
 
     def __init__(
         self,
-        outbox: Outbox,
+        js: Reads,
         stream: str,
-        subjects: Sequence[str],
+        subjects: str | Iterable[str],
         *,
-        up_to_seq: int,
-        witness: tuple[str, int],
-        required: Collection[str],
-        removed: int,
-        api_subject: str,
-        info_subject: str,
-        inbox: str,
         now: float,
+        at: Point | None = None,
+        most: int | None = None,
+        at_once: bool = False,
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
-        """Ask ``api_subject`` for the last messages of ``subjects``, none of which has a wildcard, up to ``up_to_seq``.
+        """Read the last message of each of ``subjects`` (wildcards allowed).
 
-        ``witness``: subject and sequence of the last message up to there. ``required``: subjects that must come, unless
-        the stream, which tells its state at ``info_subject``, has still ``removed`` that many messages.
+        ``at``: as of that sequence, or just before that time; None: as of the leader's last sequence now, or later.
+        ``most``: no more than so many messages, the first in the order of the stream. ``at_once``: as of what whoever
+        answers has, without asking the leader, and with TooManyResultsError where more than MAX_SUBJECTS match.
+        ``page_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
         """
-        self._subjects = subjects
-        self._up_to_seq = up_to_seq
-        self._witness = witness
-        self._required = required
-        self._removed = removed
-        self._done = 0  # subjects that have been answered for
-        self._size = GROUP
-        self._group: Sequence[str] = ()
-        self._tries = 0
-        self._waited = 0.0
-        super().__init__(
-            outbox, stream, api_subject=api_subject, info_subject=info_subject, inbox=inbox, now=now,
-            page_messages=MAX_SUBJECTS, page_bytes=page_bytes, timeout=timeout,
-        )  # fmt: skip
+        self.stream = stream
+        self._js = js
+        self._wanted = checked_subjects(subjects)
+        if most is not None and most < 1:
+            raise LocalProtocolError(f"batch must be at least 1, not {most!r}")
+        if page_bytes < 1 or not timeout > 0:
+            raise LocalProtocolError("page_bytes and timeout must be greater than 0")
+        self._most = most
+        self._at_once = at_once
+        self._page_bytes = page_bytes
+        self._timeout = timeout
+        self._now = now
+        self._closed = False
+        self._read: DirectBatch | None = None
+        self._ready: deque[StoredMsg] = deque()
+        self._up_to_seq: int | None = None
+        self._listed_at: int | None = None
+        script = self._read_now() if at is None else self._read_at(at)
+        self._work: Ticket[None] = js.session.run(script)
+
+    # -- the verbs -----------------------------------------------------------------------------------------------------
 
     @property
-    def up_to_seq(self) -> int:
-        """As of which sequence it is."""
+    def finished(self) -> bool:
+        """Everything has come, and was taken."""
+        return self._closed or (self._work.done and self._work.error is None and not self._ready)
+
+    @property
+    def error(self) -> Error | None:
+        """Why it cannot be had; None while it is read, and where it was."""
+        return self._work.error
+
+    @property
+    def up_to_seq(self) -> int | None:
+        """As of which sequence it is; None while it is read."""
         return self._up_to_seq
 
     @property
-    def num_pending(self) -> int:
-        """Subjects that were not answered for yet."""
-        return len(self._subjects) - self._done
+    def num_pending(self) -> int | None:
+        """Messages that were not taken yet; None while it is read."""
+        return len(self._ready) if self._work.done else None
 
-    def _fields(self) -> dict[str, Any]:
-        asked = [*self._group] if self._witness[0] in self._group else [*self._group, self._witness[0]]
-        body: dict[str, Any] = {"multi_last": asked, "up_to_seq": self._up_to_seq}
-        if len(self._group) > 1:
-            body["max_bytes"] = self._page_bytes
-        return body
+    @property
+    def last_seq(self) -> int:
+        """The sequence of its last message; 0 before there is one."""
+        return self._ready[-1].seq if self._ready else 0
 
-    def _ask(self, now: float) -> None:
-        if not self.num_pending:
-            self._finish()
+    def pop_many(self, most: int, now: float) -> list[StoredMsg]:
+        """Take up to ``most`` messages, in the order of the stream."""
+        ready = self._ready
+        return [ready.popleft() for _ in range(min(most, len(ready)))]
+
+    def readable(self) -> Ticket[None]:
+        """Completed when everything is there; fails with why it cannot be had."""
+        return self._work
+
+    def close(self, now: float) -> None:
+        """Stop reading; what was not taken is dropped."""
+        self._closed = True
+        self._ready.clear()
+        if self._read is not None:
+            self._read.close(now)
+
+    def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
+        """A script: wait until everything is there."""
+        yield self._work
+        return self
+
+    # -- as of now -----------------------------------------------------------------------------------------------------
+
+    def _read_now(self) -> Generator[Ticket[Any], Any, None]:
+        info: StreamInfo | None = None
+        if not self._at_once:
+            info = yield self._state()
+        least = info.state.last_seq if info is not None else 0
+        server = self._js.session.server
+        shows_one_moment = server is None or not server.is_before(_HOLDS_WRITES_BACK)
+        shown: dict[str, StoredMsg] = {}
+        moments: list[int] = []  # as of which sequence each answer is
+        groups = deque([(self._wanted, 1)])
+        if len(self._wanted) > MAX_SUBJECTS:
+            groups = deque(self._in_groups((yield from self._names())))
+        while groups and not self._closed:
+            group, seq = groups.popleft()
+            most = self._most if shows_one_moment and not moments else None
+            answer = self._answer(group, seq=seq, least=max([least, *moments]), batch=most)
+            try:
+                yield from self._wait_for(answer)
+            except TooManyResultsError:
+                if self._at_once:
+                    raise
+                groups = deque(self._in_groups((yield from self._names())))
+                continue
+            messages = answer.pop_many(_NO_LIMIT, self._now)
+            shown.update((each.subject, each) for each in messages)
+            moments.append(answer.up_to_seq or 0)
+            if answer.rest and len(messages) != most:
+                groups.appendleft((group, messages[-1].seq + 1))
+        up_to = max(moments, default=self._listed_at or 0)
+        if len(moments) > 1 or (moments and not shows_one_moment):
+            begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
+            up_to = yield from self._catch_up(shown, begun, up_to)
+            yield from self._check_identity(info, shown)
+        self._give(shown, max(up_to, least))
+
+    def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
+        """Read what was written after ``begun``; returns as of which sequence everything is then."""
+        is_wanted = _matcher(self._wanted)
+        read = DirectBatch(
+            self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(), now=self._now,
+            seq=begun + 1, subject=self._wanted[0] if len(self._wanted) == 1 else None, at_least=up_to,
+            page_bytes=self._page_bytes, timeout=self._timeout,
+        )  # fmt: skip
+        self._read = read
+        count = 0
+        while not read.finished:
+            yield read.readable()
+            self._now = read.now
+            for message in read.pop_many(_AT_ONCE, self._now):
+                count += 1
+                if is_wanted(message.subject):
+                    shown[message.subject] = message
+            if count > MOST_WRITTEN:
+                read.close(self._now)
+                raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
+        return max(up_to, read.last_seq)
+
+    def _check_identity(
+        self, info: StreamInfo | None, shown: dict[str, StoredMsg]
+    ) -> Generator[Ticket[Any], Any, None]:
+        """The stream has to be the one that it was at the beginning."""
+        now: StreamInfo = yield self._state()
+        if info is not None:
+            is_other = info.created != now.created
+        else:
+            is_other = bool(shown) and is_younger(now, min(each.timestamp for each in shown.values()))
+        if is_other:
+            raise StreamRecreatedError(self.stream)
+
+    # -- as of an earlier sequence -------------------------------------------------------------------------------------
+
+    def _read_at(self, at: Point) -> Generator[Ticket[Any], Any, None]:
+        info: StreamInfo = yield self._state()
+        up_to = yield from self._sequence_at(at, info.state.last_seq)
+        witness = yield from self._last_until(up_to)
+        if not witness[1]:
+            self._give({}, up_to)
             return
-        self._floor = 0
-        self._buffer = Backlog()
-        self._group = self._next_group()
-        super()._ask(now)
-        if len(self._group) == 1:
-            self._page_room = _NO_LIMIT
-
-    def _next_group(self) -> Sequence[str]:
-        group = self._subjects[self._done : self._done + self._size]
-        room = GROUP_BYTES
-        for at, subject in enumerate(group):
-            room -= len(subject)
-            if room < 0 and at:
-                return group[:at]
-        return group
-
-    def _again(self, text: str, now: float) -> None:
-        self._tries += 1
-        if self._tries == TRIES:
-            self._fail(IncompleteBatchError(text, self.last_seq))
-        else:
-            self._resume(now)
-
-    def _resume(self, now: float) -> None:
-        self._ask(now)
-
-    def _page_over(self, header: bytes, now: float) -> None:
-        self._timers.clear()
-        self._reply = b""
-        if self._pending(header):
-            if len(self._group) == 1:
-                raise IncompleteBatchError(f"the server does not send all of {self._group[0]}", self.last_seq)
-            self._size = max(1, min(self._page_count, len(self._group)) // 2)
-            self._ask(now)
-        elif self._page_seq != self._witness[1]:
-            self._wait(now)
-        else:
-            self._take_group(now)
-
-    def _pending(self, header: bytes) -> int:
-        # 2.11 counts one too few at the end of a cut page
-        return super()._pending(self._buffer.last_header if self._buffer else header)
-
-    def _wait(self, now: float) -> None:
-        """The replica that answered is behind."""
-        if self._waited >= self._timeout:
-            subject, seq = self._witness
-            raise SnapshotError(
-                f"message {seq} of {subject} was not shown within {self._timeout:g} s: the replicas that answer are "
-                f"behind, or it was overwritten or deleted meanwhile",
-                self._up_to_seq,
+        names = yield from self._names()
+        shown: dict[str, StoredMsg] = {}
+        groups = deque(self._in_groups(names))
+        while groups and not self._closed:
+            group, _ = groups.popleft()
+            alone = len(group) == 1
+            answer = self._answer(
+                group, up_to_seq=up_to, shows=witness, page_bytes=_NO_LIMIT if alone else self._page_bytes
             )
-        delay = min(ASK_AGAIN * 2**self._behind, LONGEST_WAIT)
-        self._behind += 1
-        self._waited += delay
-        self._ask_at(now + delay)
+            try:
+                yield from self._wait_for(answer)
+            except IncompleteBatchError as error:
+                raise SnapshotError(str(error), up_to) from error
+            if answer.rest and not alone:
+                half = len(group) // 2
+                groups.extendleft([(group[half:], 1), (group[:half], 1)])
+                continue
+            shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
+        yield from self._explain([name for name in names if name not in shown], info, up_to)
+        self._give(shown, up_to)
 
-    def _take_group(self, now: float) -> None:
-        if self._witness[0] not in self._group:
-            self._buffer.drop_last()
-        if self._missing() is None:
-            self._give_group(now)
-        elif self._ask_state(now):
-            self._timers.set(Timer.PAGE, now + self._timeout)
+    def _explain(self, missing: list[str], info: StreamInfo, up_to: int) -> Generator[Ticket[Any], Any, None]:
+        """Show that subjects which did not come are newer, or gone; SnapshotError where that cannot be shown."""
+        if not missing:
+            return
+        now: StreamInfo = yield self._state()
+        if now.created != info.created:
+            raise StreamRecreatedError(self.stream)
+        config, state = now.config, now.state
+        if state.messages == state.last_seq:
+            return  # nothing was ever removed: what did not come is newer
+        kept = 1 if config.allow_rollup_hdrs else config.max_msgs_per_subject or 0
+        counts = yield from self._counts()
+        for name in missing:
+            count = counts.get(name, 0)
+            if count and (0 < kept <= count or state.first_seq > info.state.first_seq):
+                raise SnapshotError(f"{name} may have been overwritten since, or before it was read", up_to)
 
-    def _missing(self) -> str | None:
-        """A subject of the group that should have come and did not."""
-        if not self._required:
-            return None
-        shown = {subject_of(header) for header in self._buffer.headers()}
-        return next((name for name in self._group if name in self._required and name not in shown), None)
-
-    def _approve(self, state: StreamState, now: float) -> None:
-        if messages_removed(state) != self._removed:
-            text = f"{self._missing()} was overwritten or deleted while the snapshot was read"
-            raise SnapshotError(text, self._up_to_seq)
-        self._give_group(now)
-
-    def _give_group(self, now: float) -> None:
-        self._timers.clear()
-        self._checked = b""
-        self._ready.add_all(self._buffer)
-        self._done += len(self._group)
-        self._size = min(2 * self._size, GROUP)
-        self._tries, self._behind, self._waited = 0, 0, 0.0
-        if self._has_room:
-            self._ask(now)
-        else:
-            self._waiting = True
-        if self._readable is not None:
-            self._tell()
-
-
-def subject_of(header: bytes) -> str:
-    """The subject in the header block of a stored message; empty when there is none."""
-    return (last_value(header, b"Nats-Subject") or b"").decode("utf-8", "surrogateescape")
-
-
-def messages_removed(state: StreamState) -> int:
-    """How many of a stream's messages are gone for whatever reason, its first ones included: it never falls."""
-    return state.last_seq - state.messages
-
-
-def snapshot(
-    js: Reads,
-    stream: str,
-    subjects: str | Iterable[str],
-    at: Point | None,
-    now: float,
-    page_bytes: int,
-    timeout: float,
-) -> Generator[Ticket[Any], Any, Snapshot]:
-    """Choose the sequence, list the subjects, find the witness; then read."""
-    wanted = checked_subjects(subjects)
-    state = (yield js.subjects(stream, None, now=now, timeout=timeout)).state
-    up_to_seq: int = state.last_seq
-    if at is not None:
-        up_to_seq = yield from _sequence_at(js, stream, at, up_to_seq, now, timeout)
-    names: dict[str, None] = {}
-    required: set[str] = set()
-    for pattern in wanted:
-        if "*" not in pattern and ">" not in pattern:
-            names[pattern] = None
-            continue
-        listed, last_seq = yield from _listed(js, stream, pattern, now, timeout)
-        if at is None and not names and last_seq:
-            up_to_seq = last_seq  # the list is of that, or a little later
-        if last_seq == up_to_seq:
-            required.update(listed)
-        names.update(dict.fromkeys(listed))
-    witness = yield from _last_until(js, stream, up_to_seq, now, timeout)
-    return Snapshot(
-        js.session, stream, [*names] if witness[1] else [], up_to_seq=up_to_seq, witness=witness, required=required,
-        removed=messages_removed(state), api_subject=js.api.direct_get(stream), info_subject=js.api.stream_info(stream),
-        inbox=js.session.new_inbox(), now=now, page_bytes=page_bytes, timeout=timeout,
-    )  # fmt: skip
-
-
-def _sequence_at(
-    js: Reads, stream: str, at: Point, last_seq: int, now: float, timeout: float
-) -> Generator[Ticket[Any], Any, int]:
-    """The last sequence that belongs to the snapshot."""
-    if isinstance(at, int):
-        check_seq(at, "at")
-        if at > last_seq:
-            raise LocalProtocolError(f"the stream ends at sequence {last_seq}: nobody knows it at {at} yet")
-        return at
-    try:
-        first: StoredMsg = yield js.get_msg(stream, start_time=at, level="leader", now=now, timeout=timeout)
-    except MessageNotFoundError:
-        return last_seq
-    return first.seq - 1
-
-
-def _listed(
-    js: Reads, stream: str, pattern: str, now: float, timeout: float
-) -> Generator[Ticket[Any], Any, tuple[list[str], int]]:
-    """The subjects that match, and the last sequence shortly before they did (0: they came in several lists).
-
-    A list that is too long comes in pages of sorted names. One name of the last page is asked for again: when it is
-    not there any more, names have moved up and one may have been missed.
-    """
-    while True:
-        info: StreamInfo = yield js.subjects(stream, pattern, now=now, timeout=timeout)
-        names = set(info.state.subjects or ())
-        total = info.extra.get("total", len(names))
-        if len(names) >= total:
-            return sorted(names), info.state.last_seq
-        last, offset, whole = max(names), len(names), True
-        while whole and offset < total:
-            info = yield js.subjects(stream, pattern, offset - 1, now=now, timeout=timeout)
-            page = info.state.subjects or {}
-            whole = bool(page) and min(page) <= last < max(page)
-            names.update(page)
-            offset += len(page) - 1
-            last, total = max(page, default=last), info.extra.get("total", total)
-        if whole:
-            return sorted(names), 0
-
-
-def _last_until(
-    js: Reads, stream: str, seq: int, now: float, timeout: float
-) -> Generator[Ticket[Any], Any, tuple[str, int]]:
-    """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
-    low, subject, high = 0, "", seq
-    step = 0
-    while low < high:  # nothing is in (high, seq]; first by steps that double, then by halves
-        guess = (low + high + 1) // 2 if low else max(high - step, 1)
-        found: StoredMsg | None
+    def _sequence_at(self, at: Point, last_seq: int) -> Generator[Ticket[Any], Any, int]:
+        """The last sequence that belongs to the snapshot."""
+        if isinstance(at, int):
+            check_seq(at, "at")
+            if at > last_seq:
+                raise LocalProtocolError(f"the stream ends at sequence {last_seq}: nobody knows it at {at} yet")
+            return at
         try:
-            found = yield js.get_msg(stream, guess, next=True, level="leader", now=now, timeout=timeout)
+            first: StoredMsg = yield self._js.get_msg(
+                self.stream, start_time=at, level="leader", now=self._now, timeout=self._timeout
+            )
         except MessageNotFoundError:
-            found = None
-        if found is not None and found.seq <= seq:
-            low, subject = found.seq, found.subject
-        else:
-            high = guess - 1
-            step = 2 * step + 1
-    return subject, low
+            return last_seq
+        return first.seq - 1
+
+    def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
+        """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
+        low, subject, high = 0, "", seq
+        step = 0
+        while low < high:  # nothing is in (high, seq]; first by steps that double, then by halves
+            guess = (low + high + 1) // 2 if low else max(high - step, 1)
+            found: StoredMsg | None
+            try:
+                found = yield self._js.get_msg(
+                    self.stream, guess, next=True, level="leader", now=self._now, timeout=self._timeout
+                )
+            except MessageNotFoundError:
+                found = None
+            if found is not None and found.seq <= seq:
+                low, subject = found.seq, found.subject
+            else:
+                high = guess - 1
+                step = 2 * step + 1
+        return subject, low
+
+    # -- steps of both -------------------------------------------------------------------------------------------------
+
+    def _state(self) -> Ticket[StreamInfo]:
+        return self._js.subjects(self.stream, None, now=self._now, timeout=self._timeout)
+
+    def _answer(self, group: Sequence[str], **options: Any) -> LastAnswer:
+        """Ask for the last messages of ``group``."""
+        answer = LastAnswer(
+            self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(), now=self._now,
+            timeout=self._timeout, **({"page_bytes": self._page_bytes} | options),
+        )  # fmt: skip
+        self._read = answer
+        return answer
+
+    def _wait_for(self, answer: LastAnswer) -> Generator[Ticket[Any], Any, None]:
+        """Wait until ``answer`` is there; fails as it does."""
+        yield answer.readable()
+        self._now = answer.now
+
+    def _names(self) -> Generator[Ticket[Any], Any, list[str]]:
+        """The subjects that match, and those that were asked for by name."""
+        names: dict[str, None] = {}
+        for pattern in self._wanted:
+            if _is_name(pattern):
+                names[pattern] = None
+            else:
+                names.update(dict.fromkeys((yield from self._listed(pattern))))
+        return [*names]
+
+    def _counts(self) -> Generator[Ticket[Any], Any, dict[str, int]]:
+        """The subjects that match and exist, with the number of their messages."""
+        counts: dict[str, int] = {}
+        for pattern in self._wanted:
+            counts |= yield from self._listed(pattern)
+        return counts
+
+    def _listed(self, pattern: str) -> Generator[Ticket[Any], Any, dict[str, int]]:
+        """The subjects that match, as the leader lists them, and the number of their messages.
+
+        ``_listed_at`` is the last sequence before that, of the first list. A list that is too long comes in pages of
+        sorted names. One name of the last page is asked for again: when it is not there any more, names have moved up,
+        and one may have been missed.
+        """
+        while True:
+            info: StreamInfo = yield self._js.subjects(self.stream, pattern, now=self._now, timeout=self._timeout)
+            if self._listed_at is None:
+                self._listed_at = info.state.last_seq
+            names = dict(info.state.subjects or {})
+            total = info.extra.get("total", len(names))
+            whole = True
+            last, offset = max(names, default=""), len(names)
+            while whole and offset < total:
+                info = yield self._js.subjects(self.stream, pattern, offset - 1, now=self._now, timeout=self._timeout)
+                page = info.state.subjects or {}
+                whole = bool(page) and min(page) <= last < max(page)
+                names |= page
+                offset += len(page) - 1
+                last, total = max(page, default=last), info.extra.get("total", total)
+            if whole:
+                return {name: names[name] for name in sorted(names)}
+
+    def _in_groups(self, names: Sequence[str]) -> list[tuple[list[str], int]]:
+        """``names`` in groups that one request asks for, each with the sequence from which on it does."""
+        groups: list[tuple[list[str], int]] = []
+        group: list[str] = []
+        room = GROUP_BYTES
+        for name in names:
+            room -= len(name)
+            if group and (room < 0 or len(group) == GROUP):
+                groups.append((group, 1))
+                group, room = [], GROUP_BYTES - len(name)
+            group.append(name)
+        return [*groups, (group, 1)] if group else groups
+
+    def _give(self, shown: dict[str, StoredMsg], up_to: int) -> None:
+        self._up_to_seq = up_to
+        if not self._closed:
+            messages = sorted(shown.values(), key=lambda each: each.seq)
+            self._ready.extend(messages[: self._most])
+
+
+def _is_name(subject: str) -> bool:
+    return "*" not in subject and ">" not in subject
+
+
+def _matcher(subjects: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a subject is one of ``subjects``, or matches one."""
+    names = {subject for subject in subjects if _is_name(subject)}
+    patterns = [subject for subject in subjects if not _is_name(subject)]
+    if ">" in patterns:
+        return lambda subject: True
+    return lambda subject: subject in names or any(matches(pattern, subject) for pattern in patterns)

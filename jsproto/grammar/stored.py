@@ -67,6 +67,31 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
     return found, number(header, b"Nats-Num-Pending"), number(header, b"Nats-Last-Sequence")
 
 
+def answerer(header: bytes) -> str:
+    """The stream that sent a Direct Get reply: a mirror names itself (server facts, section 3).
+
+    RemoteProtocolError when the reply does not say.
+    """
+    return _own(header, b"\r\nNats-Stream:").decode("utf-8", "surrogateescape")
+
+
+def stored_at(header: bytes) -> int:
+    """When the message of a Direct Get reply was stored, in nanoseconds since the epoch. RemoteProtocolError."""
+    try:
+        return parse_timestamp(_own(header, b"\r\nNats-Time-Stamp:"))
+    except ValueError as error:
+        raise RemoteProtocolError(f"Nats-Time-Stamp: {error}", header) from None
+
+
+def _own(header: bytes, field: bytes) -> bytes:
+    """``headers.last_value``, without a call for each: ``field`` is how its line begins, with CRLF and colon."""
+    start = header.rfind(field)
+    end = header.find(b"\r\n", start + 2)
+    if start < 0 or end < 0:
+        raise RemoteProtocolError(f"a Direct Get reply without {field[2:-1].decode()}", header)
+    return header[start + len(field) : end].strip(b" \t")
+
+
 def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
     """The sequences of replies that follow ``previous`` in a page, and each other, as far as ``headers`` say so.
 
@@ -161,20 +186,17 @@ class StoredMsg:
     @property
     def subject(self) -> str:
         """The subject it was published to."""
-        return self._value(b"\r\nNats-Subject:").decode("utf-8", "surrogateescape")
+        return _own(self._header, b"\r\nNats-Subject:").decode("utf-8", "surrogateescape")
 
     @property
     def stream(self) -> str:
         """The stream that answered: a mirror names itself (server fact, section 3)."""
-        return self._value(b"\r\nNats-Stream:").decode("utf-8", "surrogateescape")
+        return answerer(self._header)
 
     @property
     def timestamp(self) -> int:
         """When it was stored, in nanoseconds since the epoch; both the servers' and the draft's format."""
-        try:
-            return parse_timestamp(self._value(b"\r\nNats-Time-Stamp:"))
-        except ValueError as error:
-            raise RemoteProtocolError(f"Nats-Time-Stamp: {error}", self._header) from None
+        return stored_at(self._header)
 
     @property
     def headers(self) -> Headers:
@@ -190,15 +212,6 @@ class StoredMsg:
     def raw_headers(self) -> bytes:
         """The whole header block as it came, the server's part included."""
         return self._header
-
-    def _value(self, field: bytes) -> bytes:
-        """``headers.last_value``, without a call for each: ``field`` is how its line begins, with CRLF and colon."""
-        header = self._header
-        start = header.rfind(field)
-        end = header.find(b"\r\n", start + 2)
-        if start < 0 or end < 0:
-            raise RemoteProtocolError(f"a Direct Get reply without {field[2:-1].decode()}", header)
-        return header[start + len(field) : end].strip(b" \t")
 
 
 def stored_messages(headers: Sequence[bytes], data: Iterable[bytes], seqs: Iterable[int]) -> list[StoredMsg]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.client.direct import TIMES_BEHIND, DirectBatch
+from jsproto.client.direct import DirectBatch
 from jsproto.errors import (
     BadRequestError,
     BadSubjectError,
@@ -59,7 +59,7 @@ class Read:
 
     def make(self, **options: Any) -> DirectBatch:
         return DirectBatch(
-            self.h.session, "DG", api_subject=self.h.js.api.direct_get("DG"), inbox=self.h.session.new_inbox(),
+            self.h.session, "DG", api=self.h.js.api, inbox=self.h.session.new_inbox(),
             now=self.h.now, **options,
         )  # fmt: skip
 
@@ -593,7 +593,7 @@ class Strict(Read):
     """A read that is to miss nothing."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(if_dropped="error", info_subject="$JS.API.STREAM.INFO.DG", **options)
+        super().__init__(if_dropped="error", **options)
         self.requests()
 
     def state(self, first_seq: int, payload: bytes = b"") -> None:
@@ -950,7 +950,7 @@ def test_whatever_happens_on_the_way_nothing_comes_twice_and_nothing_is_left_out
         stream.messages.pop(seq, None)
     h = Harness()
     read = DirectBatch(
-        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now, seq=first,
+        h.session, "DG", api=ApiSubjects(), inbox=h.session.new_inbox(), now=h.now, seq=first,
         subject="k.*", batch=limit, page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
     )  # fmt: skip
     got = read_through(h, stream, read, data.draw, applied=lambda: stream.last_seq, old=old)
@@ -963,7 +963,7 @@ def test_a_page_of_a_replica_that_is_behind_does_not_end_the_read(log: list[str]
     stream = Stream(log)
     h = Harness()
     read = DirectBatch(
-        h.session, "DG", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now,
+        h.session, "DG", api=ApiSubjects(), inbox=h.session.new_inbox(), now=h.now,
         page_messages=data.draw(st.integers(1, 6)), timeout=0.5,
     )  # fmt: skip
     answers = iter([len(log), *data.draw(st.lists(st.integers(0, len(log)), max_size=TIMES_BEHIND))])

@@ -31,7 +31,7 @@ class ReadLast(Read):
 
     def make(self, subjects: Any = SUBJECTS, **options: Any) -> LastMessages:
         return LastMessages(
-            self.h.session, "DG", subjects, api_subject="$JS.API.DIRECT.GET.DG", inbox=self.h.session.new_inbox(),
+            self.h.session, "DG", subjects, api=ApiSubjects(), inbox=self.h.session.new_inbox(),
             now=self.h.now, **options,
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ def test_each_subject_once_as_of_the_point(
     up_to = data.draw(st.none() | st.integers(1, len(log))) if log else None
     h = Harness()
     read = LastMessages(
-        h.session, "DG", "k.*", api_subject="$JS.API.DIRECT.GET.DG", inbox=h.session.new_inbox(), now=h.now,
+        h.session, "DG", "k.*", api=ApiSubjects(), inbox=h.session.new_inbox(), now=h.now,
         page_messages=data.draw(st.integers(1, 5)), up_to_seq=up_to, timeout=0.5,
     )  # fmt: skip
 

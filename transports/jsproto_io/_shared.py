@@ -18,6 +18,7 @@ from jsproto.client.direct import DirectBatch
 from jsproto.client.fast import FastPublisher
 from jsproto.client.session import Session
 from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
+from jsproto.client.snapshot import Snapshot
 from jsproto.client.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, ForkedError, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
@@ -269,7 +270,7 @@ class FastPublisherBase:
         return self._core.error
 
 
-StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs
+StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs | Snapshot
 """What delivers stored messages."""
 
 
