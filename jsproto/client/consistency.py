@@ -5,25 +5,31 @@ What the levels of reading promise by themselves, strongest first (consistency m
 * ``leader``: the stream's leader answers. It has everything that was acknowledged, unless it is a leader no more and
   does not know it yet: after a change of leaders, or while the network is split, an old one may still answer first.
   Every request goes to every server, so it is the dearest way too.
-* ``direct``: whoever has the stream answers, a follower too, or a mirror with ``mirror_direct``; the answer does not
-  say which. What was just written may be missing, and of two reads the second may be the older one.
+* ``direct``: whoever has the stream answers, a follower too, or a mirror with ``mirror_direct``. What was just written
+  may be missing, and of two reads the second may be the older one. A mirror may hold a part of the stream.
 * ``mirror``: a mirror answers. It may be any distance behind, for as long as the way to its origin is cut.
 
-What a session adds, on any of them. Its token knows the highest sequence that it wrote and read of each stream. A read
-shows the stream as it was at that sequence or later, or it fails with StaleReadError: it is never silently older.
+What a session adds. Its token knows the highest sequence that it wrote and read of each stream. A read shows the stream
+as it was at that sequence or later, or it fails with StaleReadError: it is never silently older.
 
-Rules: an answer is believed when it proves how far its sender is. The last message of a subject may well be older than
-the stream's last one, so it is asked for in the form whose end says up to where the answer holds (``multi_last``,
-``Nats-UpTo-Sequence``); a message by its sequence, or the next one behind it, cannot change, and needs no proof; that
-there is *no* message is believed only of the leader, after it said that it stands at the token or beyond. What proves
-too little is asked for again after a short, growing pause; after ``DIRECT_TRIES`` of them the leader is asked, and so
-in turn until the time is over.
+Rules, of what is believed:
+
+* At level ``direct`` only the stream itself is: replies name who answered, and where it was a mirror others are asked.
+* The last message of a subject may well be older than the stream's last one. So it is asked for in the form whose end
+  says up to where the answer holds (``multi_last``, ``Nats-UpTo-Sequence``).
+* A message by its sequence, or the next one after it, is the same in every replica that has it.
+* A mirror's end proves nothing, since limits, a filter or a start of its own may have left out what goes before. A
+  mirror is believed when it shows what cannot be older than the token: a message at its sequence or later, or the one
+  with the sequence that was asked for. So at level ``mirror`` one message is read at a time, never many.
+* That there is *no* message is believed only of the leader, after it said that it stands at the token or beyond.
+* What proves too little is asked for again after a short, growing pause. After ``DIRECT_TRIES`` of them the leader is
+  asked, and so in turn until the time is over.
 
 What it does not promise. It is about what this session, and those whose tokens it merged, have seen: not the newest
 value anywhere (no linearizable reads). Purges and deletions, also by limits, have no sequence: a session may read what
 it has deleted, until the replica deletes it too; a message that says "deleted" is covered. One gap is left to the
 leader: two servers that both take themselves for it, where the good one tells how far it is and the other one answers
-the read. Consumers deliver in order but may start behind: a message taken from one can be told to the session
+the read. Consumers deliver in order but may start late: a message taken from one can be told to the session
 (``observe``).
 
 Not here: the token itself (``grammar.position``), reads of many messages (``session_reads``).
@@ -47,6 +53,7 @@ from jsproto.errors import (
     JetStreamNotAvailableError,
     LocalProtocolError,
     MessageNotFoundError,
+    MirrorAnswerError,
     OutboundBufferLimitError,
     RemoteProtocolError,
     StaleReadError,
@@ -60,7 +67,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.position import SessionToken
-from jsproto.grammar.stored import StoredMsg, number, paging
+from jsproto.grammar.stored import StoredMsg, answerer, number, paging
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import Instant
 from jsproto.outbox import Conversation
@@ -97,23 +104,25 @@ class Phase(Enum):
 
 
 class Page(NamedTuple):
-    """Messages of one answer, in the order of the stream, and how many more there were."""
+    """Messages of one answer, in the order of the stream, how many more there were, and as of which sequence."""
 
     messages: list[StoredMsg]
     left: int
+    up_to_seq: int
 
 
 class _Read:
     """One read under way."""
 
     __slots__ = (
-        "absent", "asked", "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "many",
-        "messages", "page_bytes", "pauses", "payload", "phase", "proves", "room", "seq", "stream", "subject",
-        "ticket", "timeout", "token", "tries", "until",
+        "absent", "asked", "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "least", "many",
+        "messages", "mirror", "page_bytes", "pauses", "payload", "phase", "proves", "room", "seq", "source", "stream",
+        "subject", "ticket", "timeout", "token", "tries", "until",
     )  # fmt: skip
 
-    def __init__(self, stream: str, first: Phase, direct: tuple[str, bytes], leader: list[bytes]) -> None:
+    def __init__(self, stream: str, source: str, first: Phase, direct: tuple[str, bytes], leader: list[bytes]) -> None:
         self.stream = stream
+        self.source = source  # who is believed: the stream itself, or the mirror that is asked instead
         self.first = first
         self.subject, self.payload = direct
         self.leader = leader
@@ -121,7 +130,9 @@ class _Read:
         self.many = False  # its answer is a Page
         self.proves = False  # its direct form says up to where it holds
         self.immutable = False  # what is found cannot be another message later
-        self.seq: int | None = None  # nothing at or behind it is no news to a session that is not there yet
+        self.seq: int | None = None  # nothing at or after it is no news to a session that is not there yet
+        self.least = 0  # where an answer has to be, besides the token
+        self.mirror = ""  # whose answer comes, and is not believed
         self.page_bytes = PAGE_BYTES
         self.timeout = self.until = 0.0
         self.phase = first
@@ -237,14 +248,15 @@ class ConsistentSession(Conversation):
         """
         body = selection(seq, subject, next, start_time)
         wanted = body.get("last_by_subj")
-        direct = direct_request(self.js.api, self._source(stream, level), body)
+        source = self._source(stream, level)
+        direct = direct_request(self.js.api, source, body)
         first = self._first(level)
         if wanted is not None and not ("*" in wanted or ">" in wanted):
             server = self._outbox.server
             if server is not None and server.is_before(BATCH_READS):
                 first = Phase.STATE
-            direct = (self.js.api.direct_get(self._source(stream, level)), dumps({"multi_last": [wanted]}))
-        read = _Read(stream, first, direct, [dumps(body)])
+            direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
+        read = _Read(stream, source, first, direct, [dumps(body)])
         read.proves = direct[1].startswith(b'{"multi_last"')
         read.immutable = wanted is None
         read.seq = seq
@@ -262,7 +274,7 @@ class ConsistentSession(Conversation):
         level: SessionLevel | None = None,
         timeout: float | None = None,
     ) -> SessionBatch:
-        """As ``JetStream.get_batch``; it does not end before this session's token. LocalProtocolError of the leader."""
+        """As ``JetStream.get_batch``; it does not end before this session's token. At level ``direct`` only."""
         self._check_open()
         return SessionBatch(
             self, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, level=level,
@@ -279,7 +291,7 @@ class ConsistentSession(Conversation):
         level: SessionLevel | None = None,
         timeout: float | None = None,
     ) -> SessionLastMsgs:
-        """The last message of each of ``subjects``; see ``SessionLastMsgs``. LocalProtocolError of the leader."""
+        """The last message of each of ``subjects``; see ``SessionLastMsgs``. At level ``direct`` only."""
         return SessionLastMsgs(self, stream, subjects, now=now, level=level, max_bytes=max_bytes, timeout=timeout)
 
     # -- for reads of many messages ------------------------------------------------------------------------------------
@@ -289,9 +301,10 @@ class ConsistentSession(Conversation):
         batch: int | None, max_bytes: int | None, timeout: float | None,
     ) -> DirectBatch:  # fmt: skip
         """What replicas have, with no guarantee."""
+        self._check_many(level)
         return self.js.get_batch(
-            self._source(stream, self._not_leader(level)), now=now, seq=seq, subject=subject, batch=batch,
-            max_bytes=max_bytes, timeout=self._timeout if timeout is None else timeout,
+            stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
+            timeout=self._timeout if timeout is None else timeout,
         )  # fmt: skip
 
     def next_of_leader(
@@ -299,13 +312,16 @@ class ConsistentSession(Conversation):
     ) -> Ticket[StoredMsg]:
         """The first message from ``seq`` on that matches ``subject``, as the leader has it; fails as ``get_msg``."""
         body = dumps({"seq": seq, "next_by_subj": subject or ">"})
-        return self._start(_Read(stream, Phase.STATE, ("", b""), [body]), now, timeout)
+        return self._start(_Read(stream, stream, Phase.STATE, ("", b""), [body]), now, timeout)
 
     def page_of_last(
         self, stream: str, subjects: Sequence[str], seq: int, now: float,
-        level: SessionLevel | None, max_bytes: int | None, timeout: float | None,
+        level: SessionLevel | None, max_bytes: int | None, timeout: float | None, least: int,
     ) -> Ticket[Page]:  # fmt: skip
-        """The last messages of ``subjects``, from sequence ``seq`` on, as far as one answer goes."""
+        """The last messages of ``subjects``, from sequence ``seq`` on, as far as one answer goes.
+
+        ``least``: a sequence that whoever answers has come to, besides the token.
+        """
         if isinstance(subjects, str) or not 0 < len(subjects) <= MAX_SUBJECTS:
             raise LocalProtocolError(f"give a sequence of 1 to {MAX_SUBJECTS} subjects")
         for subject in subjects:
@@ -313,11 +329,12 @@ class ConsistentSession(Conversation):
         body: dict[str, Any] = {"multi_last": list(subjects), "max_bytes": max_bytes or PAGE_BYTES}
         if seq > 1:
             body["seq"] = seq
-        source = self._source(stream, self._not_leader(level))
-        direct = (self.js.api.direct_get(source), dumps(body))
+        self._check_many(level)
+        direct = (self.js.api.direct_get(stream), dumps(body))
         leader = [dumps({"seq": seq, "next_by_subj": subject}) for subject in subjects]
-        read = _Read(stream, Phase.DIRECT, direct, leader)
+        read = _Read(stream, stream, Phase.DIRECT, direct, leader)
         read.proves = read.many = True
+        read.least = least
         read.page_bytes = max_bytes or PAGE_BYTES
         return self._start(read, now, timeout)
 
@@ -410,11 +427,16 @@ class ConsistentSession(Conversation):
             raise LocalProtocolError(f"level 'mirror' needs a mirror of stream {stream}: mirrors={{{stream!r}: ...}}")
         return self._mirrors[stream]
 
-    def _not_leader(self, level: SessionLevel | None) -> SessionLevel:
+    def _check_many(self, level: SessionLevel | None) -> None:
+        """LocalProtocolError unless many messages can be read at this level."""
         level = self._level(level)
         if level == "leader":
-            raise LocalProtocolError("the leader gives one message at a time: read many at level 'direct' or 'mirror'")
-        return level
+            raise LocalProtocolError("the leader gives one message at a time: read many at level 'direct'")
+        if level == "mirror":
+            raise LocalProtocolError(
+                "a mirror may hold a part of its origin and does not say so: read many at level 'direct', or of the "
+                "mirror by its own name"
+            )
 
     def _first(self, level: SessionLevel | None) -> Phase:
         return Phase.STATE if self._level(level) == "leader" else Phase.DIRECT
@@ -442,7 +464,7 @@ class ConsistentSession(Conversation):
 
     def _send(self, read: _Read, now: float) -> None:
         """Ask what the phase is for; LocalProtocolError with nothing changed."""
-        if read.phase is Phase.STATE and not self.token[read.stream].floor:
+        if read.phase is Phase.STATE and not self._floor(read):
             read.phase = Phase.LEADER  # nothing to be confirmed
         if read.phase is Phase.DIRECT:
             subject, payload = read.subject, read.payload
@@ -456,7 +478,7 @@ class ConsistentSession(Conversation):
         self._count += 1
         self._forget_request(read)
         read.token = token
-        read.messages, read.room = [], read.page_bytes
+        read.messages, read.room, read.mirror = [], read.page_bytes, ""
         self._open[token] = read
         self._deadlines.set(read, min(read.until, now + read.timeout * TRY_FOR))
 
@@ -491,6 +513,18 @@ class ConsistentSession(Conversation):
         else:
             self._pause(read, error, now)
 
+    def _mirrored(self, read: _Read, mirror: str, now: float) -> None:
+        """A mirror answered for the stream: ask again at once, since chance chooses who answers; then the leader."""
+        read.tries += 1
+        if read.tries % DIRECT_TRIES:
+            self._ask(read, now)
+        else:
+            self._again(read, MirrorAnswerError(read.stream, mirror), now)
+
+    def _floor(self, read: _Read) -> int:
+        """The sequence that an answer must not be older than."""
+        return max(self.token[read.stream].floor, read.least)
+
     def _stale(self, read: _Read, found: int | None, now: float) -> None:
         read.is_stale = True
         if found is not None:
@@ -513,10 +547,19 @@ class ConsistentSession(Conversation):
         except MessageNotFoundError as error:
             self._receive_nothing(read, error, now)
             return
-        if read.immutable or found.seq >= self.token[read.stream].floor:
+        if found.stream != read.source:
+            self._mirrored(read, found.stream, now)
+        elif self._is_recent(read, found):
             self._succeed(read, found)
         else:
             self._stale(read, found.seq, now)
+
+    def _is_recent(self, read: _Read, found: StoredMsg) -> bool:
+        """Whether a message proves by itself that whoever shows it is not older than the session."""
+        floor = self._floor(read)
+        if not read.immutable:
+            return found.seq >= floor
+        return read.source == read.stream or found.seq == read.seq or not floor
 
     def _receive_part(self, read: _Read, message: Msg, now: float) -> None:
         """Of an answer that ends with up to where it holds."""
@@ -525,6 +568,10 @@ class ConsistentSession(Conversation):
             raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
         last = read.messages[-1].seq if read.messages else 0
         if number(header, b"Nats-Sequence") is not None:
+            if not read.messages and not read.mirror and (name := answerer(header)) != read.source:
+                read.mirror = name
+            if read.mirror:
+                return
             seq, _, previous = paging(header)
             if previous != last or seq <= last:
                 raise IncompleteBatchError(f"message {seq} follows {previous}, but {last} was the last to arrive", last)
@@ -536,6 +583,9 @@ class ConsistentSession(Conversation):
         status = status_line(header)
         if status is None:
             raise RemoteProtocolError("a Direct Get reply without Nats-Sequence", header)
+        if read.mirror:
+            self._mirrored(read, read.mirror, now)
+            return
         if status[0] != END_OF_BATCH:
             error = StatusError.from_status(*status)
             if not isinstance(error, MessageNotFoundError) or read.messages:
@@ -547,36 +597,41 @@ class ConsistentSession(Conversation):
             raise RemoteProtocolError("the end of a batch without Nats-UpTo-Sequence or Nats-Num-Pending", header)
         if number(header, b"Nats-Last-Sequence") != last:
             raise IncompleteBatchError("the end of a batch without all that goes before", last)
+        if not read.messages:
+            self._receive_nothing(read, MessageNotFoundError(*status), now)
+            return
         read.absent = False
-        pending = read.messages[-1].num_pending if read.messages else None
-        if up_to < self.token[read.stream].floor:
+        pending = read.messages[-1].num_pending
+        if read.source != read.stream:
+            up_to = last  # of a mirror that may have left out what goes before
+        if up_to < self._floor(read):
             self._stale(read, up_to, now)
         elif read.many:
             # 2.11 counts one too few at the end of a limited page; what the message says is right everywhere.
-            self._succeed(read, Page(read.messages, left if pending is None else max(pending, left)))
-        elif read.messages:
-            self._succeed(read, read.messages[0])
+            self._succeed(read, Page(read.messages, left if pending is None else max(pending, left), up_to))
         else:
-            self._stale(read, None, now)  # it went while it was looked for
+            self._succeed(read, read.messages[0])
 
     def _receive_nothing(self, read: _Read, error: MessageNotFoundError, now: float) -> None:
-        """A replica has no such message; true unless it lags."""
-        floor = self.token[read.stream].floor
+        """Whoever answered has no such message: only the leader is believed that."""
+        read.absent = True
+        floor = self._floor(read)
         if not floor or (read.seq is not None and floor < read.seq):
-            self._none(read, error)
+            read.error = error
+            read.phase = Phase.STATE
+            self._ask(read, now)
         else:
-            read.absent = True
             self._stale(read, None, now)
 
     def _none(self, read: _Read, error: MessageNotFoundError) -> None:
         if read.many:
-            self._succeed(read, Page([], 0))
+            self._succeed(read, Page([], 0, self._floor(read)))
         else:
             self._fail(read, error)
 
     def _receive_state(self, read: _Read, message: Msg, now: float) -> None:
         read.confirmed = StreamInfo.from_json(decode_response(message.payload)).state.last_seq
-        if read.confirmed < self.token[read.stream].floor:
+        if read.confirmed < self._floor(read):
             self._stale(read, read.confirmed, now)
         else:
             read.phase = Phase.LEADER
@@ -587,14 +642,14 @@ class ConsistentSession(Conversation):
         try:
             found = leader_message(message, read.stream)
         except MessageNotFoundError as error:
-            if read.confirmed >= self.token[read.stream].floor:
+            if read.confirmed >= self._floor(read):
                 read.asked += 1
                 if read.asked < len(read.leader):
                     self._ask(read, now)
                 else:
                     self._none(read, error)
                 return
-        floor = self.token[read.stream].floor
+        floor = self._floor(read)
         if read.many:
             self._stale(read, None, now)  # there is one: replicas will show it
         elif found is not None and (read.confirmed >= floor or found.seq >= floor):

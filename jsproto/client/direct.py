@@ -14,7 +14,7 @@ Rules:
 * A page continues one stream: it begins with the last message received, which has to be the same still. Where that
   message is gone, the leader says when the stream was made.
 * An empty answer names nobody, and a replica may be behind another one. So the stream's leader is asked before "there
-  is nothing more" is believed of those.
+  is nothing more" is believed of those. What the leader has, and no replica shows in time, is taken of the leader.
 * A read that cannot go on is an error, never a short result.
 
 Not here: single gets (``gets``), multi-subject reads (``multi``).
@@ -50,7 +50,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, answerer, next_sequences, number, paging, stored_at
+from jsproto.grammar.stored import END, StoredMsg, answerer, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox, RowConversation
@@ -65,6 +65,7 @@ PAGE_MESSAGES: Final = 32_768
 PAGE_BYTES: Final = 8 * 1024 * 1024  # the server's count leaves out about 230 bytes of headers a message
 ASK_AGAIN: Final = 0.02  # seconds; when the outbox has no room for a request, or a replica is behind: then doubled
 LONGEST_WAIT: Final = 0.5  # seconds between two questions to replicas that are behind
+TIMES_BEHIND: Final = 3  # so often in a row a replica has not what the leader has: then it is taken of the leader
 MIRRORED: Final = 0.001  # seconds; after a third answer of a mirror in a row: then doubled
 LONGEST_MIRRORED: Final = 0.05
 ANCHOR_SHARE: Final = 32  # a page begins with the message before it, where that is at most this part of a page,
@@ -444,7 +445,8 @@ class DirectBatch(RowConversation):
             header = self._tail.raw_headers[-1]
             size = len(header) + len(self._tail.data[-1])
             if size <= max(self._page_bytes // ANCHOR_SHARE, ANCHOR_SIZE):
-                self._anchor = header[: header.rfind(_PENDING)]
+                paged = header.rfind(_PENDING)
+                self._anchor = header[:paged] if paged >= 0 else header.removesuffix(END)
                 self._page_room += size
 
     def _ask_at(self, when: float) -> None:
@@ -675,9 +677,23 @@ class DirectBatch(RowConversation):
             self._ask_next(now)
 
     def _receive_next(self, message: StoredMsg, now: float) -> None:
-        """The leader has a message that whoever answered has not."""
-        self._known = max(self._known, 1)
-        self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+        """The leader has a message that whoever answered has not: replicas will show it soon, or it is the leader's."""
+        if self._behind < TIMES_BEHIND:
+            self._known = max(self._known, 1)
+            self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+            return
+        self._keep(StoredColumns(NONE, [message.seq], NONE, [message.data], [message.raw_headers]), 0)
+        self._close_page(now)
+        self._question = b""
+        self._known, self._until = 1, now + self._timeout
+        if self._left is not None:
+            self._left -= 1
+        if self._left == 0:
+            self._finish()
+        elif self._has_room:
+            self._ask(now)
+        else:
+            self._waiting = True
 
     def _retry(self, reason: str, now: float) -> None:
         """Ask again a little later, as long as there is time: replicas are behind, or there is no leader."""

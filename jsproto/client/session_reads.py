@@ -1,10 +1,11 @@
 """Reads of many messages under a session's guarantees: they do not end before what the session knows of.
 
 A replica that lags ends a batch at its own end and cannot tell. So where a batch ends before the session's token, the
-leader is asked for the next message; only when it has none was that the end. What a lagging replica does send is right:
-it has the beginning of the stream, without holes of its own.
+leader is asked for the next message; only when it has none was that the end. What a lagging replica of the stream does
+send is right: it has the beginning of the stream, without holes of its own. A mirror may have holes, and is not read.
 
-Rules: what is taken counts as read. Nothing is asked while nobody takes.
+Rules: what is taken counts as read. Nothing is asked while nobody takes. Of last messages, each page shows the stream
+at least as late as the page before it: else a subject could be overwritten out of the one and not yet be in the other.
 
 Not here: single reads, and how an answer proves anything (``consistency``).
 """
@@ -139,8 +140,8 @@ class SessionLastMsgs:
     """
 
     __slots__ = (
-        "_asked", "_buffer", "_done", "_owner", "_page", "_pending", "_received", "_seen", "error", "finished",
-        "stream",
+        "_asked", "_buffer", "_done", "_least", "_owner", "_page", "_pending", "_received", "_seen", "error",
+        "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +157,7 @@ class SessionLastMsgs:
         self._buffer: deque[StoredMsg] = deque()
         self._seen: set[str] = set()  # a subject written meanwhile would come again; at most 1024
         self._done = False
+        self._least = 0
         self._received = 0
         self._pending: int | None = None
         self._page: Ticket[Page] = self._ask(1, now)
@@ -201,7 +203,7 @@ class SessionLastMsgs:
 
     def _ask(self, seq: int, now: float) -> Ticket[Page]:
         subjects, level, max_bytes, timeout = self._asked
-        return self._owner.page_of_last(self.stream, subjects, seq, now, level, max_bytes, timeout)
+        return self._owner.page_of_last(self.stream, subjects, seq, now, level, max_bytes, timeout, self._least)
 
     def _turn_page(self, now: float) -> None:
         if self._done:
@@ -209,6 +211,7 @@ class SessionLastMsgs:
             return
         page = self._page.result()
         self._pending = page.left
+        self._least = page.up_to_seq
         for message in page.messages:
             if message.subject not in self._seen:
                 self._seen.add(message.subject)

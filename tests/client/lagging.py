@@ -1,7 +1,8 @@
 """A stream in memory that several servers have, each up to its own sequence; it answers as recorded servers did.
 
 Rules: a replica has the beginning of the stream. Whoever reads direct is answered by the replica that ``turns`` names
-next; the leader is a position of its own, so that an old leader can be played. Nothing here knows a session.
+next; the leader is a position of its own, so that an old leader can be played. ``mirrors`` makes a mirror of a replica,
+with the messages that it keeps; asked by its own name it answers alone. Nothing here knows a session.
 
 Not here: publishing with acknowledgements, consumers.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +39,7 @@ class Replicas:
         self.leader = len(subjects)
         self.turns: Iterator[int] = cycle(range(len(self.positions)))
         self.silent: set[int] = set()  # replicas that do not answer
+        self.mirrors: dict[int, Callable[[Stored], bool]] = {}  # by turn: they answer as "M", with what they keep
         self.allow_direct = True
         self.asked: list[str] = []  # "direct", "state", "leader"
 
@@ -61,7 +63,10 @@ class Replicas:
             for pub in pubs:
                 for payload, header in self.answers(pub):
                     assert pub.reply is not None
-                    h.deliver(pub.reply, payload, header)
+                    h.session.flush()
+                    h.drain()
+                    if any(pub.reply.startswith(subject[:-1]) for subject in h.subs.values()):  # it has not given up
+                        h.deliver(pub.reply, payload, header)
 
     def answers(self, pub: Pub) -> list[tuple[bytes, bytes | None]]:
         """What comes back: payloads and header blocks."""
@@ -77,31 +82,37 @@ class Replicas:
         self.asked.append("direct")
         if not self.allow_direct:
             return [(b"", NO_RESPONDERS)]
-        turn = next(self.turns)
+        turn = next(self.turns) if subject.startswith("$JS.API.DIRECT.GET.S") else next(iter(self.mirrors))
         if turn in self.silent:
             return []
-        return self._direct(json.loads(pub.payload), self.positions[turn])
+        answers = self._direct(json.loads(pub.payload), turn)
+        if turn not in self.mirrors:
+            return answers
+        name = b"Nats-Stream: M\r\n"
+        return [(payload, header and header.replace(b"Nats-Stream: S\r\n", name)) for payload, header in answers]
 
     def _leader(self, body: dict[str, Any]) -> dict[str, Any]:
-        found = self._one(body, self.leader)
+        found = self._one(body, self._seen(self.leader))
         if found is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
         data = b64encode(b"%d" % found.seq).decode()
         return {"message": {"subject": found.subject, "seq": found.seq, "data": data, "time": TIME}}
 
-    def _direct(self, body: dict[str, Any], position: int) -> list[tuple[bytes, bytes | None]]:
+    def _direct(self, body: dict[str, Any], turn: int) -> list[tuple[bytes, bytes | None]]:
+        position = self.positions[turn]
+        seen = [*filter(self.mirrors.get(turn), self._seen(position))]
         if "multi_last" in body:
             last: dict[str, Stored] = {}
-            for message in self._seen(position):
+            for message in seen:
                 if any(matches(pattern, message.subject) for pattern in body["multi_last"]):
                     last[message.subject] = message
             found = sorted(message for message in last.values() if message.seq >= body.get("seq", 1))
             return self._page(found, body, NO_RESULTS, b"Nats-UpTo-Sequence: %d\r\n" % position)
         if "batch" in body:
             pattern = body.get("next_by_subj", ">")
-            found = [m for m in self._seen(position) if m.seq >= body["seq"] and matches(pattern, m.subject)]
+            found = [m for m in seen if m.seq >= body["seq"] and matches(pattern, m.subject)]
             return self._page(found, body, NOT_FOUND, b"")
-        one = self._one(body, position)
+        one = self._one(body, seen)
         return [(b"", NOT_FOUND)] if one is None else [(b"%d" % one.seq, _header(one))]
 
     def _page(
@@ -123,8 +134,7 @@ class Replicas:
     def _seen(self, position: int) -> list[Stored]:
         return [message for message in self.log if message.seq <= position]
 
-    def _one(self, body: dict[str, Any], position: int) -> Stored | None:
-        seen = self._seen(position)
+    def _one(self, body: dict[str, Any], seen: list[Stored]) -> Stored | None:
         if "last_by_subj" in body:
             seen = [message for message in seen if matches(body["last_by_subj"], message.subject)]
             return seen[-1] if seen else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import repeat
+from itertools import cycle, repeat
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from jsproto.errors import (
     JetStreamNotAvailableError,
     LocalProtocolError,
     MessageNotFoundError,
+    MirrorAnswerError,
     NoRespondersError,
     RemoteProtocolError,
     StaleReadError,
@@ -29,7 +30,7 @@ from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
-from tests.client.lagging import NO_RESPONDERS, Replicas
+from tests.client.lagging import NO_RESPONDERS, Replicas, Stored
 from tests.harness import Harness
 
 ASK = ["direct"] * DIRECT_TRIES
@@ -225,7 +226,7 @@ def test_a_message_that_nobody_can_have_seen_may_be_missing() -> None:
     reader = Reader(Replicas("a", "b")).knows(2)
     raised(reader, MessageNotFoundError, "get_msg", 3)
     raised(reader, MessageNotFoundError, "get_msg", 3, subject="a", next=True)
-    assert reader.asked == ["direct"] * 2
+    assert reader.asked == ["direct", *LEADER] * 2  # but only the leader is believed, at once
 
 
 def test_a_stored_message_stays_what_it_is() -> None:
@@ -261,15 +262,70 @@ def test_the_leader_can_be_asked_first() -> None:
     assert set(reader.asked) == {"state"}
 
 
+def mirrored(*subjects: str, keeps: Callable[[Stored], bool], **options: Any) -> Reader:
+    """A stream whose every second answer is that of a mirror, which has come as far and keeps a part."""
+    replicas = Replicas(*subjects, positions=(len(subjects),) * 2)
+    replicas.mirrors[0] = keeps
+    return Reader(replicas, **options)
+
+
+def test_a_mirror_that_holds_a_part_is_not_taken_for_the_stream() -> None:
+    reader = mirrored("a", "b", "a", "c", keeps=lambda message: message.seq == 4)
+    for _ in range(3):
+        assert reader.read("get_msg", 1, next=True).seq == 1
+        assert reader.read("get_msg", subject="a", next=True).seq == 1
+        assert reader.read("get_last_msg", "a").seq == 3
+        assert reader.read("get_last_msg", "*").seq == 4
+        assert reader.read("get_msg", 2).seq == 2
+        assert reader.all("get_batch") == [1, 2, 3, 4]
+        assert reader.all("get_last_msgs_for", ["a", "b", "c"]) == [2, 3, 4]
+        assert reader.all("get_last_msgs_for", ["nowhere"]) == []
+        raised(reader, MessageNotFoundError, "get_msg", 5)
+        raised(reader, MessageNotFoundError, "get_last_msg", "nowhere")
+
+
+def test_only_mirrors_answer() -> None:
+    reader = mirrored("a", "b", keeps=lambda message: message.seq == 2)
+    reader.replicas.turns = cycle((0,))
+    assert reader.read("get_last_msg", "b").seq == 2  # the leader's
+    assert reader.asked == ASK[:1] * 3 + LEADER[-1:]
+    for verb, arguments in (("get_batch", ()), ("get_last_msgs_for", (["b"],))):
+        with pytest.raises(MirrorAnswerError, match="read M by its own name"):
+            reader.all(verb, *arguments, timeout=0.5)
+
+
 def test_a_mirror_is_asked_by_its_own_name() -> None:
-    reader = Reader(Replicas("a"), level="mirror", mirrors={"S": "M"})
-    reader.session.get_last_msg("S", "a", now=reader.h.now)
-    reader.session.get_msg("S", 1, now=reader.h.now)
-    reader.session.get_batch("S", now=reader.h.now)
-    reader.session.get_last_msgs_for("S", ["a"], now=reader.h.now)
-    assert {pub.subject for pub in reader.h.published()} == {b"$JS.API.DIRECT.GET.M"}
+    reader = mirrored("a", "b", "c", keeps=lambda message: message.seq != 2, level="mirror", mirrors={"S": "M"})
+    assert reader.read("get_last_msg", "c").seq == 3
+    assert reader.read("get_msg", 1).seq == 1
+    assert reader.read("get_msg", 2, next=True).seq == 2  # the leader's: what a mirror skips may be there
+    assert reader.read("get_msg", 3, next=True).seq == 3
     with pytest.raises(LocalProtocolError, match="needs a mirror of stream T"):
         reader.session.get_msg("T", 1, now=reader.h.now)
+
+
+def test_the_end_of_a_mirror_proves_nothing() -> None:
+    reader = mirrored("a", "b", "a", "c", keeps=lambda message: message.seq in (1, 4), level="mirror",
+                      mirrors={"S": "M"}).knows(4)  # fmt: skip
+    assert reader.read("get_last_msg", "a").seq == 3
+    assert reader.read("get_last_msg", "c").seq == 4
+    assert reader.read("get_msg", start_time=0).seq == 1
+    assert reader.read("get_last_msg", ">").seq == 4
+
+
+def test_many_messages_of_a_mirror_are_read_by_its_own_name() -> None:
+    reader = mirrored("a", keeps=lambda message: True, level="mirror", mirrors={"S": "M"})
+    for verb, arguments in (("get_batch", ()), ("get_last_msgs_for", (["a"],))):
+        with pytest.raises(LocalProtocolError, match="may hold a part of its origin"):
+            getattr(reader.session, verb)("S", *arguments, now=reader.h.now)
+    assert reader.h.published() == []
+
+
+def test_the_pages_of_last_messages_never_go_back() -> None:
+    """A replica that is behind the one before would leave out what was overwritten between the two."""
+    replicas = Replicas("a", "b", "c", "b", positions=(4, 3))
+    reader = Reader(replicas)
+    assert reader.all("get_last_msgs_for", ["a", "b", "c"], max_bytes=1) == [1, 3, 4]
 
 
 @pytest.mark.parametrize("verb", ["get_batch", "get_last_msgs_for"])
@@ -533,6 +589,7 @@ def test_a_batch_does_not_end_before_the_token() -> None:
     assert "leader" in reader.asked
     assert reader.all("get_batch", subject="b") == [2, 4]
     assert reader.all("get_batch", seq=3, batch=2) == [3, 4]
+    assert reader.all("get_batch", seq=2, batch=2) == [2, 3]
     assert reader.all("get_batch", seq=3, batch=1) == [3]
     assert reader.all("get_batch", subject="c") == []
 

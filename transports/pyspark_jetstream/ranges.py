@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError
+from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError, MirrorAnswerError, StreamRecreatedError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
 from jsproto_io.sync import Connection, JetStream
@@ -58,11 +58,11 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                 return
             at, tries = columns.seqs[-1] + 1, options.retries
             yield columns
-        except (*PASSING, IncompleteBatchError, APIError) as error:
+        except (*PASSING, IncompleteBatchError, MirrorAnswerError, APIError) as error:
             if not tries or (isinstance(error, APIError) and not passes(error)):
                 text = f"stream {wanted.stream}, sequences {at} to {wanted.hi - 1}: {error}"
                 raise ReadError(text) from error
-        except MessagesDroppedError as error:
+        except (MessagesDroppedError, StreamRecreatedError) as error:
             raise DataLossError(f"stream {wanted.stream}: {error}; {HOW_TO_GO_ON}") from None
         else:
             continue
