@@ -47,9 +47,10 @@ class Reads:
         one at or behind ``seq`` or ``start_time``, else of all, and of ``subject`` if there is one. ``start_time``: the
         first one stored then or later (nanoseconds since the epoch, or a datetime with a time zone; nats-server 2.11).
 
-        ``level="direct"`` asks any replica or mirror of a stream with ``allow_direct``: the quickest, and it may miss
-        what was stored a moment ago. ``level="leader"`` asks the stream's leader, which has all that was acknowledged.
-        NoRespondersError when nobody answers Direct Gets.
+        ``level="direct"`` asks any replica of a stream with ``allow_direct``, or a mirror with ``mirror_direct``: the
+        quickest. Whoever answers may miss what was stored a moment ago, and a mirror may hold a part of the stream:
+        ``message.stream`` names who answered, and MessageNotFoundError says nothing of the others. ``level="leader"``
+        asks the stream's leader, which has all that was acknowledged. NoRespondersError when nobody answers Direct Gets.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
@@ -85,7 +86,7 @@ class Reads:
     ) -> bytes:
         """Read the payload of one message alone, chosen as in ``get_msg``, by Direct Get.
 
-        From nats-server 2.12 on nothing else is sent; so nobody can tell which message it was.
+        From nats-server 2.12 on nothing else is sent; so nobody can tell which message it was, nor who answered.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
@@ -119,6 +120,11 @@ class Reads:
         was to come next; "skip" goes on with what is left. ``timeout``: the longest silence, seconds or a timedelta,
         until what is missing is asked for again, and then until the read fails. The stream needs ``allow_direct``, the
         server must be 2.11 or later.
+
+        No message is left out that is there from beginning to end, up to where the read ends; a replica that lags may
+        end it early. Answers of mirrors are not taken for the stream's: MirrorAnswerError when only they come. Where
+        whoever answers has nothing more to show, the stream's leader is asked. StreamRecreatedError when the stream was
+        deleted and made anew between two pages.
         """
         verb = partial(
             self._core.get_batch,
@@ -146,10 +152,11 @@ class Reads:
     ) -> BatchReader:
         """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
 
-        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. ``up_to_seq``, ``up_to_time``:
-        as they were at that sequence, or just before that time, if the stream still has those messages. ``batch``: at
-        most so many. Else as ``get_batch``. Where replicas, or mirrors, may be behind, or subjects are many, read a
-        ``snapshot``.
+        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. All are as of one sequence, the
+        reader's ``up_to_seq``, at which whoever answers had arrived: no subject is left out that is there all the time,
+        and what is purged or expires meanwhile may show or not. ``up_to_seq``, ``up_to_time``: as they were at that
+        sequence, or just before that time, as far as whoever answers has come there and still has those messages; a
+        ``snapshot`` proves both. ``batch``: at most so many. Else as ``get_batch``.
         """
         verb = partial(
             self._core.get_last_msgs_for,
@@ -174,12 +181,15 @@ class Reads:
     ) -> BatchReader:
         """Read the last message of each of ``subjects``, any number of them, all as of one sequence of the stream.
 
-        Wildcards are allowed. ``at``: a sequence, or just before a time (a datetime with a time zone); now when None.
-        The reader's ``up_to_seq`` says which sequence it is. What is published meanwhile does not show, and a replica
-        or mirror that is behind is asked again. SnapshotError when a message was overwritten or deleted before it
-        could be read: then read another one, or let the stream keep more messages of a subject. A subject whose
-        message of that time had gone before the read began is left out. The stream's leader is asked for the list of
-        subjects. Else as ``get_batch``.
+        Wildcards are allowed. The reader's ``up_to_seq`` says which sequence it is: the leader's last one at the call,
+        or a later one. Writers that overwrite meanwhile only make it take longer, until SnapshotError after a million
+        messages written meanwhile. It needs memory for all messages that it shows. What is purged, deleted or expires
+        meanwhile may show or not.
+
+        ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
+        stream had not dropped by age or size before; SnapshotError when a subject may have been overwritten since, or
+        no replica shows that sequence. The stream's leader is asked for its state, and for subjects where more than
+        1,024 match. Else as ``get_batch``.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(

@@ -1,9 +1,8 @@
 """Key-value buckets as tables: what a stream holds, read as keys, values and revisions.
 
 Rules: an endless read has a row for each change. A read at once has a row for each key, all as of one sequence: what is
-written meanwhile does not show, and where that cannot be had, because the bucket keeps too little history for the time
-that the read takes, it fails rather than mix two moments. Deleted keys are rows too, with their operation and without a
-value, until the bucket forgets them.
+written meanwhile does not show, or shows for every key. As of an earlier moment it fails where the bucket keeps too
+little history. Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
 
 Not here: reading itself (``source``, and ``snapshot`` of the JetStream client).
 """
