@@ -84,49 +84,11 @@ class DirectBatch(RowConversation):
     """
 
     __slots__ = (
-        "_anchor",
-        "_api",
-        "_at_least",
-        "_behind",
-        "_buffer",
-        "_floor",
-        "_if_dropped",
-        "_inbox",
-        "_known",
-        "_last_header",
-        "_left",
-        "_open",
-        "_outbox",
-        "_over",
-        "_page_asked",
-        "_page_bytes",
-        "_page_count",
-        "_page_floor",
-        "_page_messages",
-        "_page_room",
-        "_page_tail",
-        "_pages",
-        "_question",
-        "_readable",
-        "_ready",
-        "_reply",
-        "_sid",
-        "_start",
-        "_start_time",
-        "_strangers",
-        "_subject",
-        "_tail",
-        "_timeout",
-        "_timers",
-        "_told",
-        "_until",
-        "_vain",
-        "_waiting",
-        "_wants_columns",
-        "error",
-        "finished",
-        "now",
-        "stream",
+        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_floor", "_if_dropped", "_inbox", "_instead_of_anchor",
+        "_is_last_look", "_known", "_last_header", "_left", "_open", "_outbox", "_over", "_page_asked", "_page_bytes",
+        "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail", "_pages", "_question", "_readable",
+        "_ready", "_reply", "_sid", "_start", "_start_time", "_strangers", "_subject", "_tail", "_timeout", "_timers",
+        "_told", "_until", "_vain", "_waiting", "_wants_columns", "error", "finished", "now", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -192,6 +154,8 @@ class DirectBatch(RowConversation):
         self._last_header: bytes | None = None
         self._tail: StoredColumns | None = None  # what was received last: its last message is the anchor
         self._pages = 0
+        self._instead_of_anchor = False  # the page begins with another message
+        self._is_last_look = False  # the leader had nothing, and is asked once more what it dropped
         self._open = False  # whoever sends this page is the stream itself, and goes on where the last one ended
         self._anchor = b""  # how the header block of the message before this page begins, if it is asked for as well
         self._page_asked = 0
@@ -281,6 +245,8 @@ class DirectBatch(RowConversation):
             return
         header = message.header
         self.now = now
+        if self._over is not None:
+            return  # the page waits for the leader, and is whole
         try:
             if header is None:
                 raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
@@ -288,6 +254,10 @@ class DirectBatch(RowConversation):
                 return
             sequence = self._look_again(header, now)
             if not sequence:
+                return
+            if self._page_count == self._page_asked and self._instead_of_anchor:
+                assert self._last_header is not None
+                self._end_page(self._last_header, now)
                 return
             if self._page_count == self._page_asked or self._page_room < 0:
                 raise RemoteProtocolError(f"more than the {self._page_asked} messages, or the bytes, asked for")
@@ -367,7 +337,9 @@ class DirectBatch(RowConversation):
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The question was dropped, or its answers may not be received."""
         api, stream = self._api, self.stream
-        asked = (api.direct_get(stream), api.stream_info(stream), api.stream_msg_get(stream))
+        asked = [api.direct_get(stream)]
+        if self._question:
+            asked += api.stream_info(stream), api.stream_msg_get(stream)
         if violation.operation == "subscribe" or violation.subject in asked:
             self._fail(violation)
 
@@ -436,6 +408,7 @@ class DirectBatch(RowConversation):
         self._page_asked = max(1, asked >> thrift)
         self._page_room = max(1, self._page_bytes >> thrift)
         self._question, self._over = b"", None
+        self._instead_of_anchor = self._is_last_look = False
         self._set_anchor()
 
     def _set_anchor(self) -> None:
@@ -463,15 +436,16 @@ class DirectBatch(RowConversation):
 
     def _again(self, text: str, now: float) -> None:
         """The page broke off: ask for the rest, but not for the second time in a row that nothing came of it."""
-        if self._vain and not self._page_count:
+        is_vain = not self._page_count or self._buffer is not self._ready
+        if self._vain and is_vain:
             self._fail(IncompleteBatchError(text, self.last_seq))
         else:
-            self._vain = not self._page_count
+            self._vain = is_vain
             self._resume(now)
 
     def _resume(self, now: float) -> None:
         """Ask for what is left of the page."""
-        if self._question:  # it was not approved
+        if self._question or self._buffer is not self._ready:  # it was not approved
             self._drop_page()
         elif self._page_count:
             self._known = max(self.num_pending or 0, self._known - self._page_count)
@@ -522,6 +496,7 @@ class DirectBatch(RowConversation):
             return 0
         if sequence <= self._floor:
             raise RemoteProtocolError(f"message {sequence} where those after {self._floor} were asked for", header)
+        self._instead_of_anchor = bool(self._anchor)
         if not self._may_begin_with(sequence):
             self._buffer = Backlog()
             if not self._ask_leader(self._api.stream_info(self.stream), b"", now):
@@ -558,7 +533,12 @@ class DirectBatch(RowConversation):
         arrived = self._floor if self._open else 0
         if (last := number(header, b"Nats-Last-Sequence")) != arrived:
             self._again(f"the page ended at {last}, but {arrived} arrived last", now)
-        elif self._question:
+        else:
+            self._end_page(header, now)
+
+    def _end_page(self, header: bytes, now: float) -> None:
+        """No more of the page is to come; ``header`` says how much is left."""
+        if self._question:
             self._over = header
         else:
             self._page_over(header, now)
@@ -649,7 +629,7 @@ class DirectBatch(RowConversation):
         except APIError as error:
             self._drop_page()
             if error.err_code == NO_MESSAGE_FOUND:
-                self._finish()
+                self._receive_no_next(now)
             elif error.code == UNAVAILABLE:  # no leader just now
                 self._retry(str(error), now)
             else:
@@ -671,10 +651,19 @@ class DirectBatch(RowConversation):
             raise MessagesDroppedError(wanted, info.state.first_seq)
         if self._open:
             self._approve(now)
-        elif info.state.last_seq <= self._floor or not info.state.messages:
+        elif self._is_last_look or info.state.last_seq <= self._floor or not info.state.messages:
             self._finish()
         else:
             self._ask_next(now)
+
+    def _receive_no_next(self, now: float) -> None:
+        """The leader has nothing more; where nothing may have been dropped, it may have been so just now."""
+        if self._if_dropped == "skip":
+            self._finish()
+        else:
+            self._is_last_look = True
+            self._pages += 1
+            self._ask_whether_over(now)
 
     def _receive_next(self, message: StoredMsg, now: float) -> None:
         """The leader has a message that whoever answered has not: replicas will show it soon, or it is the leader's."""

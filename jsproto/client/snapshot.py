@@ -168,7 +168,7 @@ class Snapshot:
         groups = deque([(self._wanted, 1)])
         if len(self._wanted) > MAX_SUBJECTS:
             groups = deque(self._in_groups((yield from self._names())))
-        while groups and not self._closed:
+        while groups:
             group, seq = groups.popleft()
             most = self._most if shows_one_moment and not moments else None
             answer = self._answer(group, seq=seq, least=max([least, *moments]), batch=most)
@@ -183,7 +183,7 @@ class Snapshot:
             shown.update((each.subject, each) for each in messages)
             moments.append(answer.up_to_seq or 0)
             if answer.rest and len(messages) != most:
-                groups.appendleft((group, messages[-1].seq + 1))
+                groups.appendleft((group, answer.last_seq + 1))
         up_to = max(moments, default=self._listed_at or 0)
         if len(moments) > 1 or (moments and not shows_one_moment):
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
@@ -201,13 +201,9 @@ class Snapshot:
         )  # fmt: skip
         self._read = read
         count = 0
-        while not read.finished:
-            yield read.readable()
-            self._now = read.now
-            for message in read.pop_many(_AT_ONCE, self._now):
-                count += 1
-                if is_wanted(message.subject):
-                    shown[message.subject] = message
+        while messages := (yield from self._next_of(read)):
+            count += len(messages)
+            shown.update((each.subject, each) for each in messages if is_wanted(each.subject))
             if count > MOST_WRITTEN:
                 read.close(self._now)
                 raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
@@ -237,7 +233,7 @@ class Snapshot:
         names = yield from self._names()
         shown: dict[str, StoredMsg] = {}
         groups = deque(self._in_groups(names))
-        while groups and not self._closed:
+        while groups:
             group, _ = groups.popleft()
             alone = len(group) == 1
             answer = self._answer(
@@ -321,10 +317,18 @@ class Snapshot:
         self._read = answer
         return answer
 
-    def _wait_for(self, answer: LastAnswer) -> Generator[Ticket[Any], Any, None]:
-        """Wait until ``answer`` is there; fails as it does."""
-        yield answer.readable()
-        self._now = answer.now
+    def _wait_for(self, read: DirectBatch) -> Generator[Ticket[Any], Any, None]:
+        """Wait until there is something of ``read``, or it is over; fails as it does, or when this is closed."""
+        yield read.readable()
+        self._now = read.now
+        if self._closed:
+            raise IncompleteBatchError("the reader was closed", read.last_seq)
+
+    def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
+        """What ``read`` brings next; nothing at its end."""
+        while not (messages := read.pop_many(_AT_ONCE, self._now)) and not read.finished:
+            yield from self._wait_for(read)
+        return messages
 
     def _names(self) -> Generator[Ticket[Any], Any, list[str]]:
         """The subjects that match, and those that were asked for by name."""

@@ -128,5 +128,5 @@ class BucketReader(DataSourceReader):
                         builder.add(columns)
                         yield builder.batch()
             except SnapshotError as error:
-                text = f"bucket {options.bucket}: {error}: let it keep more history, or read it when less is written"
+                text = f"bucket {options.bucket}: {error}: let it keep more history, or read an earlier moment sooner"
                 raise ReadError(text) from None
