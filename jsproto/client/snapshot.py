@@ -227,12 +227,9 @@ class Snapshot:
         info: StreamInfo = yield self._state()
         up_to = yield from self._sequence_at(at, info.state.last_seq)
         witness = yield from self._last_until(up_to)
-        if not witness[1]:
-            self._give({}, up_to)
-            return
         names = yield from self._names()
         shown: dict[str, StoredMsg] = {}
-        groups = deque(self._in_groups(names))
+        groups = deque(self._in_groups(names) if witness[1] else ())
         while groups:
             group, _ = groups.popleft()
             alone = len(group) == 1
