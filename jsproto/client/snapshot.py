@@ -62,8 +62,8 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_at_once", "_closed", "_js", "_listed_at", "_most", "_now", "_page_bytes", "_read", "_ready", "_timeout",
-        "_up_to_seq", "_wanted", "_work", "stream",
+        "_at_once", "_closed", "_js", "_last_seq", "_listed_at", "_most", "_now", "_page_bytes", "_read", "_ready",
+        "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,7 @@ class Snapshot:
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
         self._up_to_seq: int | None = None
+        self._last_seq = 0
         self._listed_at: int | None = None
         script = self._read_now() if at is None else self._read_at(at)
         self._work: Ticket[None] = js.session.run(script)
@@ -131,7 +132,7 @@ class Snapshot:
     @property
     def last_seq(self) -> int:
         """The sequence of its last message; 0 before there is one."""
-        return self._ready[-1].seq if self._ready else 0
+        return self._last_seq
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
         """Take up to ``most`` messages, in the order of the stream."""
@@ -226,6 +227,9 @@ class Snapshot:
     def _read_at(self, at: Point) -> Generator[Ticket[Any], Any, None]:
         info: StreamInfo = yield self._state()
         up_to = yield from self._sequence_at(at, info.state.last_seq)
+        if not up_to:
+            self._give({}, 0)
+            return
         witness = yield from self._last_until(up_to)
         names = yield from self._names()
         shown: dict[str, StoredMsg] = {}
@@ -387,6 +391,7 @@ class Snapshot:
         if not self._closed:
             messages = sorted(shown.values(), key=lambda each: each.seq)
             self._ready.extend(messages[: self._most])
+            self._last_seq = self._ready[-1].seq if self._ready else 0
 
 
 def _is_name(subject: str) -> bool:

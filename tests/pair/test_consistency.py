@@ -89,7 +89,8 @@ def test_a_token_goes_to_another_client_of_a_mirror() -> None:
         run(js.get_last_msg("M", "s.a", now=pair.now))
     assert run(reader.get_last_msg("S", "s.a", now=pair.now)).seq == ack.seq  # the origin's leader knows
     pair.server.mirror("M").lag = Lag()
-    assert read_all(pair, reader.get_batch("S", now=pair.now)) == [1]
+    assert run(reader.get_last_msg("S", "s.a", now=pair.now)).seq == 1
+    assert read_all(pair, reader.get_batch("S", level="direct", now=pair.now)) == [1]
 
 
 def test_a_sequence_that_the_stream_never_had() -> None:
