@@ -87,8 +87,8 @@ class DirectBatch(RowConversation):
         "_anchor", "_api", "_at_least", "_behind", "_buffer", "_floor", "_if_dropped", "_inbox", "_instead_of_anchor",
         "_is_last_look", "_known", "_last_header", "_left", "_open", "_outbox", "_over", "_page_asked", "_page_bytes",
         "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail", "_pages", "_question", "_readable",
-        "_ready", "_reply", "_sid", "_start", "_start_time", "_strangers", "_subject", "_tail", "_timeout", "_timers",
-        "_told", "_until", "_vain", "_waiting", "_wants_columns", "error", "finished", "now", "stream",
+        "_ready", "_reply", "_sid", "_start", "_start_time", "_strangers", "_subject", "_tail", "_taken", "_timeout",
+        "_timers", "_told", "_until", "_vain", "_waiting", "_wants_columns", "error", "finished", "now", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -155,6 +155,7 @@ class DirectBatch(RowConversation):
         self._tail: StoredColumns | None = None  # what was received last: its last message is the anchor
         self._pages = 0
         self._instead_of_anchor = False  # the page begins with another message
+        self._taken: StoredMsg | None = None  # of the leader, if nothing that goes before it was dropped
         self._is_last_look = False  # the leader had nothing, and is asked once more what it dropped
         self._open = False  # whoever sends this page is the stream itself, and goes on where the last one ended
         self._anchor = b""  # how the header block of the message before this page begins, if it is asked for as well
@@ -281,9 +282,11 @@ class DirectBatch(RowConversation):
                 fields = fields[0][start:], fields[1][start:], fields[2][start:]
             start += self._take(headers, payloads, fields)
         for place in range(start, len(row.headers)):
-            if row.subject != self._reply:
-                break  # of an earlier page, or this one was given up, or it is over
+            if self.finished or self.error is not None:
+                break
             self.receive(row.message(place), now)
+            if row.subject != self._reply:
+                break  # of an earlier page, which was told once
 
     def _take(self, headers: list[bytes], payloads: list[bytes], fields: Fields | None = None) -> int:
         """Keep the messages that continue the page, and return how many they are; none if not all of them may come.
@@ -409,6 +412,7 @@ class DirectBatch(RowConversation):
         self._page_room = max(1, self._page_bytes >> thrift)
         self._question, self._over = b"", None
         self._instead_of_anchor = self._is_last_look = False
+        self._taken = None
         self._set_anchor()
 
     def _set_anchor(self) -> None:
@@ -649,7 +653,9 @@ class DirectBatch(RowConversation):
         wanted, by_time = self._page_floor + 1, self._start_time is not None and not self._page_floor
         if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
-        if self._open:
+        if self._taken is not None:
+            self._take_of_leader(self._taken, now)
+        elif self._open:
             self._approve(now)
         elif self._is_last_look or info.state.last_seq <= self._floor or not info.state.messages:
             self._finish()
@@ -671,6 +677,11 @@ class DirectBatch(RowConversation):
             self._known = max(self._known, 1)
             self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
             return
+        self._taken = message
+        self._pages += 1
+        self._ask_whether_over(now)  # once more: what was to come before it may have been dropped meanwhile
+
+    def _take_of_leader(self, message: StoredMsg, now: float) -> None:
         self._keep(StoredColumns(NONE, [message.seq], NONE, [message.data], [message.raw_headers]), 0)
         self._close_page(now)
         self._question = b""

@@ -59,7 +59,7 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
 
-    __slots__ = ("_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    __slots__ = ("_from_seq", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class LastMessages(DirectBatch):
         api: ApiSubjects,
         inbox: str,
         now: float,
+        seq: int = 1,
         batch: int | None = None,
         up_to_seq: int | None = None,
         up_to_time: Instant | None = None,
@@ -79,9 +80,10 @@ class LastMessages(DirectBatch):
     ) -> None:
         """Ask for the last message of each of ``subjects`` (``checked_few``; wildcards allowed).
 
-        ``batch``: at most so many in all. ``up_to_seq``: as of that sequence; ``up_to_time``: as of that time, without
-        a message stored just then. The others are those of ``DirectBatch``. LocalProtocolError for impossible values.
-        When wildcards match more than MAX_SUBJECTS subjects the read fails with TooManyResultsError.
+        ``seq``: only last messages from there on. ``batch``: at most so many in all. ``up_to_seq``: as of that
+        sequence; ``up_to_time``: as of that time, without a message stored just then. The others are those of
+        ``DirectBatch``. LocalProtocolError for impossible values. When wildcards match more than MAX_SUBJECTS subjects
+        the read fails with TooManyResultsError.
         """
         self._subjects = subjects
         if up_to_seq is not None:
@@ -91,6 +93,7 @@ class LastMessages(DirectBatch):
         self._up_to_seq = up_to_seq
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
+        self._from_seq = seq
         super().__init__(
             outbox, stream, api=api, inbox=inbox, now=now, batch=batch, page_messages=page_messages,
             page_bytes=page_bytes, timeout=timeout,
@@ -106,8 +109,8 @@ class LastMessages(DirectBatch):
         if self._witness is not None and self._witness not in asked:
             asked.append(self._witness)
         body: dict[str, Any] = {"multi_last": asked, "batch": self._page_asked, "max_bytes": self._page_room}
-        if self._floor:
-            body["seq"] = self._floor + 1
+        if (seq := max(self._floor + 1, self._from_seq)) > 1:
+            body["seq"] = seq
         if self._up_to_seq is not None:
             body["up_to_seq"] = self._up_to_seq
         elif self._up_to_time is not None:
@@ -171,7 +174,7 @@ class LastMessages(DirectBatch):
             self._ask_leader(self._api.stream_msg_get(self.stream), dumps(self._any_message()), now)
 
     def _any_message(self) -> dict[str, Any]:
-        return {"seq": 1, "next_by_subj": ">"}
+        return {"seq": self._from_seq, "next_by_subj": ">"}
 
     def _receive_next(self, message: StoredMsg, now: float) -> None:
         if self._is_beyond(message):
@@ -193,7 +196,7 @@ class LastAnswer(LastMessages):
     Attribute: ``rest``: how many more there are than fitted into the answer.
     """
 
-    __slots__ = ("_from_seq", "_least", "_shows", "rest")
+    __slots__ = ("_least", "_shows", "rest")
 
     def __init__(
         self,
@@ -212,18 +215,17 @@ class LastAnswer(LastMessages):
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
-        """``seq``: only last messages from there on. ``least``: a sequence that whoever answers has come to.
+        """``least``: a sequence that whoever answers has come to.
 
         ``shows``: subject and sequence of a message that whoever answers has; it is asked for, and not given out unless
         it is wanted. The others are those of ``LastMessages``. Whoever has not come so far is asked again, until
         ``timeout`` is over: IncompleteBatchError.
         """
-        self._from_seq = seq
         self._least = least
         self._shows = shows
         self.rest = 0
         super().__init__(
-            outbox, stream, subjects, api=api, inbox=inbox, now=now, batch=batch, up_to_seq=up_to_seq,
+            outbox, stream, subjects, api=api, inbox=inbox, now=now, seq=seq, batch=batch, up_to_seq=up_to_seq,
             page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
@@ -237,20 +239,8 @@ class LastAnswer(LastMessages):
         self._page_room = self._page_bytes
         self._buffer = Backlog()
 
-    def _fields(self) -> dict[str, Any]:
-        body = super()._fields()
-        if self._from_seq > 1:
-            body["seq"] = self._from_seq
-        return body
-
     def _resume(self, now: float) -> None:
         self._ask(now)
-
-    def _any_message(self) -> dict[str, Any]:
-        return super()._any_message() if self._up_to_seq is not None else {"last_by_subj": ">"}
-
-    def _is_beyond(self, message: StoredMsg) -> bool:
-        return message.seq < self._from_seq or super()._is_beyond(message)
 
     def _page_over(self, header: bytes, now: float) -> None:
         up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending(header)

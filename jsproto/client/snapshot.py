@@ -121,7 +121,7 @@ class Snapshot:
 
     @property
     def up_to_seq(self) -> int | None:
-        """As of which sequence it is; None while it is read."""
+        """As of which sequence it is; None while it is read, and where nobody showed one."""
         return self._up_to_seq
 
     @property
@@ -182,15 +182,16 @@ class Snapshot:
                 continue
             messages = answer.pop_many(_NO_LIMIT, self._now)
             shown.update((each.subject, each) for each in messages)
-            moments.append(answer.up_to_seq or 0)
+            if answer.up_to_seq is not None:
+                moments.append(answer.up_to_seq)
             if answer.rest and len(messages) != most:
                 groups.appendleft((group, answer.last_seq + 1))
-        up_to = max(moments, default=self._listed_at or 0)
+        up_to = max(moments, default=self._listed_at or least)
         if len(moments) > 1 or (moments and not shows_one_moment):
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
             up_to = yield from self._catch_up(shown, begun, up_to)
             yield from self._check_identity(info, shown)
-        self._give(shown, max(up_to, least))
+        self._give(shown, max(up_to, least) if moments or not self._at_once else None)
 
     def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
         """Read what was written after ``begun``; returns as of which sequence everything is then."""
@@ -249,24 +250,30 @@ class Snapshot:
                 groups.extendleft([(group[half:], 1), (group[:half], 1)])
                 continue
             shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
-        yield from self._explain([name for name in names if name not in shown], info, up_to)
-        self._give(shown, up_to)
-
-    def _explain(self, missing: list[str], info: StreamInfo, up_to: int) -> Generator[Ticket[Any], Any, None]:
-        """Show that subjects which did not come are newer, or gone; SnapshotError where that cannot be shown."""
-        if not missing:
-            return
         now: StreamInfo = yield self._state()
         if now.created != info.created:
             raise StreamRecreatedError(self.stream)
-        config, state = now.config, now.state
-        if state.messages == state.last_seq:
+        first_seqs = info.state.first_seq, now.state.first_seq
+        yield from self._explain(
+            [name for name in names if name not in shown], now, first_seqs[0] < first_seqs[1], up_to
+        )
+        self._give(shown, up_to)
+
+    def _explain(
+        self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
+    ) -> Generator[Ticket[Any], Any, None]:
+        """Show that subjects which did not come are newer, or gone; SnapshotError where that cannot be shown.
+
+        ``is_dropping``: the stream lost its first messages meanwhile.
+        """
+        config, state = info.config, info.state
+        if not missing or state.messages == state.last_seq:
             return  # nothing was ever removed: what did not come is newer
         kept = 1 if config.allow_rollup_hdrs else config.max_msgs_per_subject or 0
         counts = yield from self._counts()
         for name in missing:
             count = counts.get(name, 0)
-            if count and (0 < kept <= count or state.first_seq > info.state.first_seq):
+            if count and (0 < kept <= count or is_dropping):
                 raise SnapshotError(f"{name} may have been overwritten since, or before it was read", up_to)
 
     def _sequence_at(self, at: Point, last_seq: int) -> Generator[Ticket[Any], Any, int]:
@@ -386,7 +393,7 @@ class Snapshot:
             group.append(name)
         return [*groups, (group, 1)] if group else groups
 
-    def _give(self, shown: dict[str, StoredMsg], up_to: int) -> None:
+    def _give(self, shown: dict[str, StoredMsg], up_to: int | None) -> None:
         self._up_to_seq = up_to
         if not self._closed:
             messages = sorted(shown.values(), key=lambda each: each.seq)

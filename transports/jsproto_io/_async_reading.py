@@ -50,7 +50,7 @@ class Reads:
         ``level="direct"`` asks any replica of a stream with ``allow_direct``, or a mirror with ``mirror_direct``: the
         quickest. Whoever answers may miss what was stored a moment ago, and a mirror may hold a part of the stream:
         ``message.stream`` names who answered, and MessageNotFoundError says nothing of the others. ``level="leader"``
-        asks the stream's leader, which has all that was acknowledged. NoRespondersError when nobody answers Direct Gets.
+        asks the stream's leader, which has all that was acknowledged. NoRespondersError when nobody answers.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
@@ -187,9 +187,9 @@ class Reads:
         meanwhile may show or not.
 
         ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
-        stream had not dropped by age or size before; SnapshotError when a subject may have been overwritten since, or
-        no replica shows that sequence. The stream's leader is asked for its state, and for subjects where more than
-        1,024 match. Else as ``get_batch``.
+        stream still held when the read began: what had been purged, deleted or dropped by then is left out.
+        SnapshotError when a subject may have been overwritten since, or no replica shows that sequence. The stream's
+        leader is asked for its state, and for subjects where more than 1,024 match. Else as ``get_batch``.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
