@@ -20,6 +20,7 @@ from nats.aio.msg import Msg as NatsMsg
 from jsproto import Conversation, DirectBatch, FastPublisher, Headers, Msg, ServerInfo, Ticket
 from jsproto.errors import BadSubjectError, Error
 from jsproto.events import Event
+from jsproto.grammar.api import ApiSubjects
 from jsproto_io.nats_server import NatsServer
 
 T = TypeVar("T")
@@ -111,8 +112,7 @@ async def program(url: str) -> tuple[list[tuple[int, str, bytes]], int]:
                 await outbox.wait(batch.ready())
         ack = await outbox.wait(batch.commit(outbox.now()))
         direct = DirectBatch(
-            outbox, "EMBED", api_subject="$JS.API.DIRECT.GET.EMBED", inbox=nc.new_inbox(), now=outbox.now(),
-            page_messages=300,
+            outbox, "EMBED", api=ApiSubjects(), inbox=nc.new_inbox(), now=outbox.now(), page_messages=300,
         )  # fmt: skip
         stored: list[tuple[int, str, bytes]] = []
         while not (direct.finished and not direct.readable().error and len(stored) == direct.last_seq):

@@ -1,71 +1,92 @@
-"""A stream in a few lines, and replicas of it that answer Direct Gets: behind, dying in the middle, or twice.
+"""A stream in a few lines, and who answers for it: its leader, replicas that are behind, a mirror with a part of it.
 
-The model against which reads are checked; what it answers is what released servers answer.
+The model against which reads are checked; what it answers is what released servers answer. Answers get lost, come
+twice and late, and whoever gives them dies in the middle.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from hypothesis import strategies as st
 
-from jsproto.client.direct import DirectBatch
+from jsproto.errors import Error
+from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import matches
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
 
 NOT_FOUND = b"NATS/1.0 404 Message Not Found\r\n\r\n"
+NO_RESULTS = b"NATS/1.0 404 No Results\r\n\r\n"
 TIME = "2026-11-20T20:36:46.910548879Z"
 DIRECT = b"$JS.API.DIRECT.GET.DG"
+STATE = b"$JS.API.STREAM.INFO.DG"
+LEADER = b"$JS.API.STREAM.MSG.GET.DG"
 EVENTS: Final = ("fine", "fine", "fine", "lost", "twice", "dies")
+LISTED = 7
+"""Subjects that the leader lists at once."""
 
 
 class Stream:
-    """Messages by sequence, in order; only their subjects matter."""
+    """Messages by sequence, in order; only their subjects matter.
 
-    def __init__(self, subjects: list[str]) -> None:
+    ``kept``: sequences of which a mirror's answers are made, None without a mirror.
+    """
+
+    def __init__(self, subjects: Iterable[str]) -> None:
         self.messages = dict(enumerate(subjects, 1))
-        self.last_seq = len(subjects)
+        self.last_seq = len(self.messages)
+        self.kept: set[int] | None = None
+        self.created = TIME
+        self.config: dict[str, Any] = {}
         self.while_listing: Callable[[], None] = lambda: None
 
     def add(self, subject: str) -> None:
         self.last_seq += 1
         self.messages[self.last_seq] = subject
 
-    def last_of_each(self, patterns: list[str], up_to: int, applied: int | None = None) -> list[int]:
-        """Sequences, as a replica sees them that has ``applied`` all up to there."""
-        until = up_to if applied is None else min(up_to, applied)
-        last = {subject: seq for seq, subject in self.messages.items() if seq <= until}
+    def last_of_each(self, patterns: list[str], up_to: int, held: dict[int, str] | None = None) -> list[int]:
+        """Sequences, as somebody sees them who has the messages ``held``."""
+        messages = self.messages if held is None else held
+        last = {subject: seq for seq, subject in messages.items() if seq <= up_to}
         exact, wild = set(patterns), [pattern for pattern in patterns if "*" in pattern or ">" in pattern]
         return sorted(
             seq for subject, seq in last.items() if subject in exact or any(matches(p, subject) for p in wild)
         )
 
-    def select(self, request: dict[str, Any], applied: int) -> list[int]:
+    def select(self, request: dict[str, Any], held: dict[int, str]) -> list[int]:
         """What matches a request, from its lower bound on."""
         first = request.get("seq", 1)
         if "multi_last" in request:
-            found = self.last_of_each(request["multi_last"], request.get("up_to_seq", applied), applied)
+            found = self.last_of_each(request["multi_last"], request.get("up_to_seq", self.last_seq), held)
         else:
             pattern = request.get("next_by_subj", ">")
-            found = [seq for seq, subject in self.messages.items() if seq <= applied and matches(pattern, subject)]
+            found = [seq for seq, subject in held.items() if matches(pattern, subject)]
         return [seq for seq in found if seq >= first]
 
-    def page(self, request: dict[str, Any], applied: int, most: int, old: bool) -> list[bytes]:
-        """The header blocks of an answer; ``most`` messages fit into max_bytes; ``old``: as 2.11 counts."""
-        found = self.select(request, applied)
+    def page(
+        self, request: dict[str, Any], applied: int, most: int = 9999, old: bool = False, *, mirrored: bool = False
+    ) -> list[bytes]:
+        """The header blocks of an answer of a replica that has come to ``applied``, or of the mirror.
+
+        ``most`` messages fit into max_bytes; ``old``: as 2.11 counts.
+        """
+        held = {seq: subject for seq, subject in self.messages.items() if seq <= applied}
+        if mirrored and self.kept is not None:
+            held = {seq: subject for seq, subject in held.items() if seq in self.kept}
+        found, multi = self.select(request, held), "multi_last" in request
         if not found:
-            return [NOT_FOUND]
-        multi = "multi_last" in request
+            return [NO_RESULTS if multi else NOT_FOUND]
         sent = found[: min(most if "max_bytes" in request else len(found), request.get("batch", len(found)))]
         blocks, last = [], 0
         for n, seq in enumerate(sent, 1):
             pending = len(found) - n + (old and not multi)
             blocks.append(
-                f"NATS/1.0\r\nNats-Stream: DG\r\nNats-Subject: {self.messages[seq]}\r\nNats-Sequence: {seq}\r\n"
-                f"Nats-Time-Stamp: {TIME}\r\nNats-Num-Pending: {pending}\r\nNats-Last-Sequence: {last}\r\n\r\n".encode()
+                f"NATS/1.0\r\nNats-Stream: {'DG2' if mirrored else 'DG'}\r\nNats-Subject: {held[seq]}\r\n"
+                f"Nats-Sequence: {seq}\r\nNats-Time-Stamp: {TIME}\r\nNats-Num-Pending: {pending}\r\n"
+                f"Nats-Last-Sequence: {last}\r\n\r\n".encode()
             )
             last = seq
         left = len(found) - len(sent)
@@ -79,32 +100,55 @@ class Stream:
     def leader(self, pub: Pub) -> dict[str, Any]:
         """The answer of the leader's API."""
         request = json.loads(pub.payload) if pub.payload else {}
-        if pub.subject == b"$JS.API.STREAM.INFO.DG":
-            state: dict[str, Any] = {"first_seq": min(self.messages, default=self.last_seq + 1),
-                                     "last_seq": self.last_seq, "messages": len(self.messages)}  # fmt: skip
-            body: dict[str, Any] = {"config": {"name": "DG"}, "created": TIME, "state": state}
-            if (pattern := request.get("subjects_filter")) is not None:
-                self.while_listing()  # the state is from before
-                found = {subject for subject in self.messages.values() if matches(pattern, subject)}
-                state["subjects"] = dict.fromkeys(sorted(found)[request["offset"] :][:LISTED], 1)
-                body["total"] = len(found)
-            return body
-        assert pub.subject == b"$JS.API.STREAM.MSG.GET.DG"
-        assert request["next_by_subj"] == ">"
-        seq = min((seq for seq in self.messages if seq >= request["seq"]), default=None)
+        return self.info(request) if pub.subject == STATE else self.message(pub.subject, request)
+
+    def info(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Its state, and the subjects that it lists."""
+        state: dict[str, Any] = {"first_seq": min(self.messages, default=self.last_seq + 1), "last_seq": self.last_seq,
+                                 "messages": len(self.messages), "first_ts": TIME}  # fmt: skip
+        body: dict[str, Any] = {"config": {"name": "DG", **self.config}, "created": self.created, "state": state}
+        if (pattern := request.get("subjects_filter")) is not None:
+            self.while_listing()  # the state is from before
+            found: dict[str, int] = {}
+            for subject in self.messages.values():
+                if matches(pattern, subject):
+                    found[subject] = found.get(subject, 0) + 1
+            page = sorted(found)[request["offset"] :][:LISTED]
+            state["subjects"] = {name: found[name] for name in page}
+            body["total"] = len(found)
+        return body
+
+    def message(self, asked: bytes, request: dict[str, Any]) -> dict[str, Any]:
+        """The message that is asked for."""
+        assert asked == LEADER
+        if "last_by_subj" in request:
+            assert request == {"last_by_subj": ">"}
+            seq = max(self.messages, default=None)
+        else:
+            pattern = request["next_by_subj"]
+            later = [seq for seq, subject in self.messages.items() if matches(pattern, subject)]
+            seq = min((seq for seq in later if seq >= request.get("seq", 1)), default=None)
         if seq is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
         return {"message": {"subject": self.messages[seq], "seq": seq, "time": TIME}}
 
 
-LISTED = 7
-"""Subjects that the leader lists at once."""
+class Reader(Protocol):
+    """What can be read through: a page after the other, or a snapshot."""
+
+    @property
+    def error(self) -> Error | None: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    def pop_many(self, most: int, now: float) -> list[StoredMsg]: ...
 
 
 def read_through(
     h: Harness,
     stream: Stream,
-    read: DirectBatch,
+    read: Reader,
     draw: Callable[[st.SearchStrategy[Any]], Any],
     *,
     applied: Callable[[], int],
@@ -116,32 +160,48 @@ def read_through(
     """Answer the read until it ends, with faults; returns the sequences taken."""
     got: list[int] = []
     late: list[tuple[bytes, bytes]] = []
+
+    def deliver(where: bytes, payload: bytes, block: bytes | None = None) -> None:
+        h.session.flush()
+        h.drain()
+        if any(where.startswith(subject[:-1]) for subject in h.subs.values()):  # it has not ended
+            h.deliver(where, payload, block)
+
+    def answer(pub: Pub) -> None:
+        reply = pub.reply or b""
+        event = draw(st.sampled_from(events))
+        if pub.subject != DIRECT:
+            for _ in range({"lost": 0, "dies": 0, "twice": 2}.get(event, 1)):
+                deliver(reply, json.dumps(stream.leader(pub)).encode())
+            return
+        mirrored = stream.kept is not None and draw(st.booleans())
+        at_least = 1 if b"multi_last" in pub.payload else 2  # the anchor has room of its own
+        most = draw(st.integers(at_least, at_least + 3))
+        blocks = stream.page(json.loads(pub.payload), applied(), most, old, mirrored=mirrored)
+        arriving = [(reply, block) for block in blocks]
+        between()
+        at = draw(st.integers(0, len(arriving) - 1))
+        if event == "lost":
+            late.append(arriving.pop(at))
+        elif event == "twice":
+            arriving.insert(at, arriving[at])
+        elif event == "dies":
+            late.extend(arriving[at:])
+            del arriving[at:]
+        if late and draw(st.booleans()):
+            arriving.insert(at, late.pop())
+        for where, block in arriving:
+            deliver(where, b"x" if b"\r\nNats-Sequence" in block else b"", block)
+
     for _ in range(400):
         asked = h.published()
         for pub in asked:
-            reply = pub.reply or b""
-            if pub.subject != DIRECT:
-                h.deliver(reply, json.dumps(stream.leader(pub)).encode())
-                continue
-            blocks = stream.page(json.loads(pub.payload), applied(), draw(st.integers(1, 4)), old)
-            arriving = [(reply, block) for block in blocks]
-            between()
-            at = draw(st.integers(0, len(arriving) - 1))
-            event = draw(st.sampled_from(events))
-            if event == "lost":
-                late.append(arriving.pop(at))
-            elif event == "twice":
-                arriving.insert(at, arriving[at])
-            elif event == "dies":
-                late += arriving[at:]
-                del arriving[at:]
-            if late and draw(st.booleans()):
-                arriving.insert(at, late.pop())
-            for where, block in arriving:
-                if not read.finished and read.error is None and where:
-                    h.deliver(where, b"x", block) if b"204 EOB" not in block else h.deliver(where, b"", block)
-        got += [message.seq for message in read.pop_many(draw(st.integers(1, 5)), h.now)]
-        if (read.finished or read.error is not None) and not read._ready:
+            answer(pub)
+        while more := read.pop_many(draw(st.integers(1, 5)), h.now):
+            got += [message.seq for message in more]
+            if not (read.finished or read.error is not None):
+                break
+        if read.finished or read.error is not None:
             return got
         h.advance(draw(st.sampled_from(pauses)) if asked else max(pauses))
     raise AssertionError("the read does not end")
