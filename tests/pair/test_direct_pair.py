@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from jsproto.client.direct import DirectBatch
 from jsproto.client.gets import ReadLevel
 from jsproto.client.options import connect_options
+from jsproto.client.snapshot import Snapshot
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
@@ -30,10 +31,10 @@ LEVELS: Final[tuple[ReadLevel, ...]] = ("direct", "leader")
 ROUGH: Final = Weather(latency=0.01, jitter=0.02, piece=50)
 
 
-def filled(weather: Weather | None = None, seed: int = 1, *, allow_direct: bool = True, num_replicas: int = 1) -> Pair:
+def filled(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pair:
     """A pair whose stream S in memory has ``COUNT`` messages, the numbers from 1 on."""
     pair = Pair(connect_options(max_reconnect_attempts=-1), network=Network(seed, ROUGH))
-    pair.server.add_stream(config({"allow_direct": allow_direct, "num_replicas": num_replicas}), 0.0)
+    pair.server.add_stream(config({"allow_direct": True, **options}), 0.0)
     pair.connect()
     for sequence in range(1, COUNT + 1):
         pair.server.publish(f"s.{sequence % 3}", b"%d" % sequence)
@@ -43,7 +44,7 @@ def filled(weather: Weather | None = None, seed: int = 1, *, allow_direct: bool 
     return pair
 
 
-def read(pair: Pair, batch: DirectBatch) -> list[StoredMsg]:
+def read(pair: Pair, batch: DirectBatch | Snapshot) -> list[StoredMsg]:
     """All that it reads; raises what broke it off, with what was read before in ``args[-1]``."""
     messages: list[StoredMsg] = []
     while True:
@@ -165,6 +166,21 @@ def test_a_mirror_answers_for_its_origin_as_far_as_it_has_come() -> None:
     assert set(written_and_read(pair, "M")) == {3}
 
 
+def test_a_mirror_with_a_part_of_the_stream_does_not_answer_for_it() -> None:
+    pair = filled()
+    mirror = StreamConfig("M", mirror={"name": "S"}, storage="memory", allow_direct=True, max_msgs=10)
+    pair.run_until(pair.js.create_stream(mirror, now=pair.now))
+    assert pair.run_until(pair.js.stream_info("M", now=pair.now)).state.messages == 10
+    by_mirror = 0
+    for _ in range(20):
+        first = pair.run_until(pair.js.get_msg("S", 1, next=True, now=pair.now))
+        by_mirror += first.stream == "M"
+        messages = read(pair, pair.js.get_batch("S", now=pair.now, if_dropped="error"))
+        assert [message.seq for message in messages] == [*range(1, COUNT + 1)]
+        assert {message.stream for message in messages} == {"S"}
+    assert by_mirror  # so the test can fail
+
+
 # -- single messages and points of the stream --------------------------------------------------------------------------
 
 
@@ -211,9 +227,18 @@ def test_a_snapshot_from_copies_that_lag_is_the_leaders_state() -> None:
     assert len(plain) > 1  # so the test can fail
 
 
-def test_a_snapshot_that_no_copy_can_answer() -> None:
+def test_a_snapshot_as_of_an_earlier_sequence() -> None:
     pair = lagging()
-    snapshot = pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, timeout=1.0))
-    pair.server.stream("S").remove(COUNT + 40)
-    with pytest.raises(SnapshotError, match="behind, or it was overwritten"):
-        read(pair, snapshot)
+    expected: dict[str, int] = {}
+    for stored in pair.server.stream("S"):
+        if stored.seq <= COUNT + 30:
+            expected[stored.subject.decode()] = stored.seq
+    snapshot = pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, at=COUNT + 30))
+    assert {message.subject: message.seq for message in read(pair, snapshot)} == expected
+
+
+def test_a_snapshot_of_what_was_overwritten() -> None:
+    pair = filled(max_msgs_per_subject=1)
+    assert [message.seq for message in read(pair, pair.js.get_last_msgs_for("S", "s.*", now=pair.now))] == [118, 119, 120]
+    with pytest.raises(SnapshotError, match=r"s\.[02] may have been overwritten"):
+        pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, at=COUNT - 2, timeout=1.0))
