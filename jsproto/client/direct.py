@@ -284,9 +284,10 @@ class DirectBatch(RowConversation):
         for place in range(start, len(row.headers)):
             if self.finished or self.error is not None:
                 break
+            is_late = row.subject != self._reply
             self.receive(row.message(place), now)
-            if row.subject != self._reply:
-                break  # of an earlier page, which was told once
+            if is_late:
+                break  # to tell one of an earlier page is enough
 
     def _take(self, headers: list[bytes], payloads: list[bytes], fields: Fields | None = None) -> int:
         """Keep the messages that continue the page, and return how many they are; none if not all of them may come.

@@ -165,7 +165,8 @@ class Snapshot:
         server = self._js.session.server
         shows_one_moment = server is None or not server.is_before(_HOLDS_WRITES_BACK)
         shown: dict[str, StoredMsg] = {}
-        moments: list[int] = []  # as of which sequence each answer is
+        moments: list[int] = []  # each answer is as of this sequence, or of a later one
+        is_known = not self._at_once
         groups = deque([(self._wanted, 1)])
         if len(self._wanted) > MAX_SUBJECTS:
             groups = deque(self._in_groups((yield from self._names())))
@@ -182,8 +183,9 @@ class Snapshot:
                 continue
             messages = answer.pop_many(_NO_LIMIT, self._now)
             shown.update((each.subject, each) for each in messages)
-            if answer.up_to_seq is not None:
-                moments.append(answer.up_to_seq)
+            said = answer.up_to_seq
+            moments.append(max([least, *moments]) if said is None else said)
+            is_known |= said is not None
             if answer.rest and len(messages) != most:
                 groups.appendleft((group, answer.last_seq + 1))
         up_to = max(moments, default=self._listed_at or least)
@@ -191,7 +193,7 @@ class Snapshot:
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
             up_to = yield from self._catch_up(shown, begun, up_to)
             yield from self._check_identity(info, shown)
-        self._give(shown, max(up_to, least) if moments or not self._at_once else None)
+        self._give(shown, max(up_to, least) if is_known else None)
 
     def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
         """Read what was written after ``begun``; returns as of which sequence everything is then."""

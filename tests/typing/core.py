@@ -86,7 +86,7 @@ def batches(js: JetStream, now: float) -> None:
     assert_type(reader.pop_many(10, now), list[StoredMsg])
     assert_type(js.get_msg("S", 1, now=now), Ticket[StoredMsg])
     assert_type(js.get_data("S", 1, now=now), Ticket[bytes])
-    assert_type(js.get_last_msgs_for("S", "a", now=now), LastMessages)
+    assert_type(js.get_last_msgs_for("S", "a", now=now), LastMessages | Snapshot)
     assert_type(js.snapshot("S", "a", now=now), Ticket[Snapshot])
 
 
