@@ -35,6 +35,10 @@ SAMPLES: list[Error] = [
     errors.BatchStalledError("x", batch_id="b", sequence=9, acked=1, ack=None),
     errors.IncompleteBatchError("x", 7),
     errors.AsyncPublishError(2, []),
+    errors.MessagesDroppedError(4, 9),
+    errors.MirrorAnswerError("S", "M"),
+    errors.StreamRecreatedError("S"),
+    errors.SnapshotError("x", 7),
 ]
 
 
@@ -57,6 +61,11 @@ def test_what_the_messages_say() -> None:
         "x",
         "x (received up to sequence 7)",
         "messages without an acknowledgement: 2",
+        "messages 4 to 8 are not in the stream any more",
+        "stream S was asked, and only its mirror M answered, which may hold a part of it: read M by its own name, or "
+        "let S answer (allow_direct)",
+        "stream S was deleted and made anew while it was read",
+        "x (the snapshot is as of sequence 7)",
     ]
     late = (("s", b"1"), errors.TimeoutError("late"))
     assert str(errors.AsyncPublishError(2, [late])) == (

@@ -39,7 +39,7 @@ class Stream:
         self.messages = dict(enumerate(subjects, 1))
         self.last_seq = len(self.messages)
         self.kept: set[int] | None = None
-        self.created = TIME
+        self.created = self.first_ts = TIME
         self.config: dict[str, Any] = {}
         self.while_listing: Callable[[], None] = lambda: None
 
@@ -105,7 +105,7 @@ class Stream:
     def info(self, request: dict[str, Any]) -> dict[str, Any]:
         """Its state, and the subjects that it lists."""
         state: dict[str, Any] = {"first_seq": min(self.messages, default=self.last_seq + 1), "last_seq": self.last_seq,
-                                 "messages": len(self.messages), "first_ts": TIME}  # fmt: skip
+                                 "messages": len(self.messages), "first_ts": self.first_ts}  # fmt: skip
         body: dict[str, Any] = {"config": {"name": "DG", **self.config}, "created": self.created, "state": state}
         if (pattern := request.get("subjects_filter")) is not None:
             self.while_listing()  # the state is from before

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.headers import Headers
-from jsproto.grammar.stored import ENDING, StoredMsg, next_sequences, number, numbered, paging, stored_messages
+from jsproto.grammar.stored import (
+    ENDING,
+    StoredMsg,
+    answerer,
+    next_sequences,
+    number,
+    numbered,
+    paging,
+    stored_at,
+    stored_messages,
+)
 from tests.grammar.generated import block, pages
 
 SERVER = (
@@ -126,6 +136,30 @@ def test_a_server_block_that_is_not_whole() -> None:
             ask()
     with pytest.raises(RemoteProtocolError):
         paging(b"NATS/1.0\r\n\r\n")
+
+
+def test_who_sent_a_reply_and_when_its_message_was_stored() -> None:
+    header = b"NATS/1.0\r\nNats-Stream: mine\r\nNats-Time-Stamp: x\r\n" + PAGED + b"\r\n"
+    assert answerer(header) == "DG"
+    assert stored_at(header) == 1_795_207_006_910_548_879
+    for told in (b"Nats-Stream:\tDG \r\n", b"Nats-Stream:DG\r\n"):
+        assert answerer(header.replace(b"Nats-Stream: DG\r\n", told)) == "DG"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nNats-Stream: DG", b"\r\nNats-Time-Stamp: 2026-11-20T20:36:46Z"],
+)
+def test_a_reply_that_does_not_say_who_sent_it(header: bytes) -> None:
+    for ask in (answerer, stored_at):
+        with pytest.raises(RemoteProtocolError, match="without Nats-"):
+            ask(header)
+
+
+@pytest.mark.parametrize("time", [b"", b"noon", b"2026-13-20T20:36:46Z"])
+def test_a_time_that_is_none(time: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="Nats-Time-Stamp"):
+        stored_at(b"NATS/1.0\r\nNats-Time-Stamp: " + time + b"\r\n\r\n")
 
 
 @given(st.binary())

@@ -239,6 +239,7 @@ def test_a_snapshot_as_of_an_earlier_sequence() -> None:
 
 def test_a_snapshot_of_what_was_overwritten() -> None:
     pair = filled(max_msgs_per_subject=1)
-    assert [message.seq for message in read(pair, pair.js.get_last_msgs_for("S", "s.*", now=pair.now))] == [118, 119, 120]
+    last = read(pair, pair.js.get_last_msgs_for("S", "s.*", now=pair.now))
+    assert [message.seq for message in last] == [118, 119, 120]
     with pytest.raises(SnapshotError, match=r"s\.[02] may have been overwritten"):
         pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, at=COUNT - 2, timeout=1.0))
