@@ -1,4 +1,4 @@
-"""Snapshots against replicas that are behind, mirrors, and a stream that goes on: the state at a sequence, or an error."""
+"""Snapshots against replicas that are behind, mirrors and a stream that goes on: as of one sequence, or an error."""
 
 from __future__ import annotations
 

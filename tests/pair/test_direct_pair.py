@@ -19,7 +19,7 @@ from jsproto.errors import (
     StatusError,
 )
 from jsproto.grammar.api import decode_response
-from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.stored import StoredMsg, number
 from jsproto.server.replicas import Lag
 from jsproto.testing.network import Network, Weather
@@ -34,7 +34,8 @@ ROUGH: Final = Weather(latency=0.01, jitter=0.02, piece=50)
 def filled(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pair:
     """A pair whose stream S in memory has ``COUNT`` messages, the numbers from 1 on."""
     pair = Pair(connect_options(max_reconnect_attempts=-1), network=Network(seed, ROUGH))
-    pair.server.add_stream(config({"allow_direct": True, **options}), 0.0)
+    changes: StreamOptions = {"allow_direct": True, **options}  # type: ignore[typeddict-item]
+    pair.server.add_stream(config(changes), 0.0)
     pair.connect()
     for sequence in range(1, COUNT + 1):
         pair.server.publish(f"s.{sequence % 3}", b"%d" % sequence)
