@@ -236,6 +236,15 @@ def test_an_answer_that_breaks_off_begins_anew() -> None:
     assert take.take() == [1, 2]
 
 
+def test_an_answer_of_an_end_alone() -> None:
+    """It names nobody, as "no results" does."""
+    take = Now(Stream(["k.1"]), timeout=1.0)
+    take.status(b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\nNats-Last-Sequence: 0\r\n\r\n")
+    assert take.asked == [(LEADER, {"seq": 1, "next_by_subj": ">"})]
+    take.answer()
+    assert take.take() == [1]
+
+
 def test_an_answer_that_does_not_say_as_of_when_it_is() -> None:
     take = Now(Stream(["k.1"]))
     reply, request = take.direct.pop()
@@ -339,6 +348,21 @@ def test_long_subjects_make_small_groups() -> None:
     assert len(take.answer()["multi_last"]) == 2
     take.finish()
     assert take.take() == [1, 2, 3]
+
+
+def test_what_no_replica_shows_of_it_is_taken_of_the_leader() -> None:
+    take = Now(Stream(["k.1", "k.2"]), "k.*")
+    take.answer(most=1)
+    take.answer()
+    for subject in ("k.1", "k.2"):
+        take.stream.add(subject)
+    while not take.ticket.done:
+        if take.direct:
+            take.answer(applied=2)
+        take.h.advance(0.05)
+        take.settle()
+    assert take.take() == [3, 4]
+    assert take.read.up_to_seq == 4
 
 
 def test_more_is_written_meanwhile_than_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,6 +507,15 @@ def test_the_witness_is_the_last_message_that_is_there(gone: set[int], at: int) 
     else:
         assert take.take() == []
     assert len([asked for asked, _ in take.asked if asked == LEADER]) <= 14
+
+
+def test_nothing_is_left_between_the_witness_and_the_sequence() -> None:
+    stream = Stream(["k.1", "k.2", "k.3"])
+    del stream.messages[2], stream.messages[3]
+    take = Take(stream, at=3)
+    assert take.answer()["multi_last"] == ["k.1"]
+    assert take.take() == [1]
+    assert take.read.up_to_seq == 3
 
 
 def test_a_replica_that_has_not_come_so_far() -> None:
