@@ -60,6 +60,7 @@ class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
 
     __slots__ = ("_from_seq", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    _NEEDS_POINT = True
 
     def __init__(
         self,
@@ -90,6 +91,8 @@ class LastMessages(DirectBatch):
             check_seq(up_to_seq, "up_to_seq")
             if up_to_time is not None:
                 raise LocalProtocolError("give up_to_seq or up_to_time, not both")
+        elif up_to_time is None and self._NEEDS_POINT:
+            raise LocalProtocolError("give up_to_seq or up_to_time: without, several pages would show several states")
         self._up_to_seq = up_to_seq
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
@@ -197,6 +200,7 @@ class LastAnswer(LastMessages):
     """
 
     __slots__ = ("_least", "_shows", "rest")
+    _NEEDS_POINT = False
 
     def __init__(
         self,

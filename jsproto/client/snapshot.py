@@ -316,10 +316,17 @@ class Snapshot:
     # -- steps of both -------------------------------------------------------------------------------------------------
 
     def _state(self) -> Ticket[StreamInfo]:
+        self._check_open()
         return self._js.subjects(self.stream, None, now=self._now, timeout=self._timeout)
+
+    def _check_open(self) -> None:
+        """IncompleteBatchError, which ends the script, when this was closed."""
+        if self._closed:
+            raise IncompleteBatchError("the reader was closed", 0)
 
     def _answer(self, group: Sequence[str], **options: Any) -> LastAnswer:
         """Ask for the last messages of ``group``."""
+        self._check_open()
         answer = LastAnswer(
             self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(), now=self._now,
             timeout=self._timeout, **({"page_bytes": self._page_bytes} | options),
@@ -331,8 +338,7 @@ class Snapshot:
         """Wait until there is something of ``read``, or it is over; fails as it does, or when this is closed."""
         yield read.readable()
         self._now = read.now
-        if self._closed:
-            raise IncompleteBatchError("the reader was closed", read.last_seq)
+        self._check_open()
 
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
         """What ``read`` brings next; nothing at its end."""
