@@ -413,6 +413,16 @@ def test_a_row_of_an_earlier_page_is_not_taken_for_this_one() -> None:
     assert [type(event) for event in read.h.events()] == [UnexpectedMessage]
 
 
+def test_the_read_fails_in_the_middle_of_a_row() -> None:
+    read = Read()
+    read.requests()
+    headers = [stored(1, last=0, pending=9), b"NATS/1.0 408 Bad Request\r\n\r\n", stored(2, last=1, pending=8)]
+    read.direct.receive_row(Row(read.reply, b"1", None, headers, [b"x"] * 3), read.h.now)
+    assert isinstance(read.direct.error, BadRequestError)
+    assert read.take() == [1]
+    assert read.h.events() == []
+
+
 def test_a_row_is_a_sign_of_life() -> None:
     read = Read(timeout=5.0)
     read.requests()
@@ -657,6 +667,34 @@ def test_what_was_dropped_is_told(nothing: bool) -> None:
     with pytest.raises(MessagesDroppedError, match="message 4 is not in the stream any more") as caught:
         read.direct.readable().result()
     assert (caught.value.wanted, caught.value.first_seq, read.direct.last_seq) == (4, 5, 0)
+    assert read.take() == []
+
+
+@pytest.mark.parametrize("first_seq", [4, 10])
+def test_what_is_dropped_while_the_leader_is_asked(first_seq: int) -> None:
+    """It had messages, then none: it is asked once more what it dropped."""
+    read = Strict(seq=4)
+    read.status(NOT_FOUND)
+    read.state(first_seq=4, last_seq=9)
+    assert read.leader(None) == {"seq": 4, "next_by_subj": ">"}
+    assert not read.direct.finished
+    read.state(first_seq=first_seq, last_seq=9)
+    assert isinstance(read.direct.error, MessagesDroppedError) == (first_seq == 10)
+    assert read.direct.finished == (first_seq == 4)
+
+
+def test_what_is_dropped_while_the_leader_has_the_next_message() -> None:
+    read = Strict(seq=4)
+    for _ in range(3):
+        read.status(NOT_FOUND)
+        read.state(first_seq=4, last_seq=9)
+        read.leader(4)
+        wait_for_page(read)
+    read.status(NOT_FOUND)
+    read.state(first_seq=4, last_seq=9)
+    read.leader(10)
+    read.state(first_seq=10, last_seq=10)
+    assert isinstance(read.direct.error, MessagesDroppedError)
     assert read.take() == []
 
 

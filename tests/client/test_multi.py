@@ -38,6 +38,8 @@ class ReadLast(Read):
     direct: LastMessages
 
     def make(self, subjects: Any = SUBJECTS, **options: Any) -> LastMessages:
+        if "up_to_time" not in options:
+            options.setdefault("up_to_seq", 6)
         return LastMessages(
             self.h.session, "DG", subjects, api=self.h.js.api, inbox=self.h.session.new_inbox(),
             now=self.h.now, **options,
@@ -45,8 +47,8 @@ class ReadLast(Read):
 
 
 def test_pages_are_all_up_to_the_same_sequence() -> None:
-    read = ReadLast(page_messages=2)
-    assert read.requests() == [{"multi_last": SUBJECTS, "batch": 2, "max_bytes": 8_388_608}]
+    read = ReadLast(page_messages=2, up_to_time=TIME_THEN)
+    assert read.requests() == [{"multi_last": SUBJECTS, "batch": 2, "max_bytes": 8_388_608, "up_to_time": TIME}]
     assert read.direct.up_to_seq is None
     read.message(3, 0, 3)
     read.message(4, 3, 2)
@@ -95,7 +97,7 @@ def test_nothing_matches() -> None:
     read.status(NO_RESULTS)
     assert not read.direct.finished
     assert read.leader(3, subject="j.1") == {"seq": 1, "next_by_subj": ">"}
-    assert read.requests() == [{"multi_last": [*SUBJECTS, "j.1"], "batch": 11, "max_bytes": 8_388_608}]
+    assert read.requests() == [{"multi_last": [*SUBJECTS, "j.1"], "batch": 11, "max_bytes": 8_388_608, "up_to_seq": 6}]
     read.message(3, 0, 0, subject="j.1")
     read.status(end(last=3, pending=0))
     assert read.take() == []
@@ -257,6 +259,7 @@ def test_one_too_few_pending_at_the_end_of_a_page_of_2_11() -> None:
         ({"subjects": [f"a.{n}" for n in range(1025)]}, "1024 subjects at once, not 1025"),
         ({"subjects": ["a b"]}, "a b"),
         ({"up_to_seq": 0}, "up_to_seq"),
+        ({"up_to_seq": 1, "batch": 0}, "batch"),
         ({"up_to_seq": 1, "up_to_time": 1}, "not both"),
         ({"batch": 0}, "batch"),
     ],
@@ -264,6 +267,12 @@ def test_one_too_few_pending_at_the_end_of_a_page_of_2_11() -> None:
 def test_what_no_server_would_answer_is_not_asked(options: dict[str, Any], words: str) -> None:
     with pytest.raises(LocalProtocolError, match=words):
         Harness().js.get_last_msgs_for("DG", now=0.0, **{"subjects": "a", **options})
+
+
+def test_without_a_point_pages_would_show_several_states() -> None:
+    h = Harness()
+    with pytest.raises(LocalProtocolError, match="several states"):
+        LastMessages(h.session, "DG", ["a"], api=h.js.api, inbox=h.session.new_inbox(), now=h.now)
 
 
 def test_the_verb() -> None:
