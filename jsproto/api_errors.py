@@ -411,6 +411,10 @@ class ConsumerCreateDurableAndNameMismatchError(APIError):
     """400/10132: Consumer Durable and Name have to be equal if both are provided."""
 
 
+class ReplicasCountCannotBeNegativeError(APIError):
+    """400/10133: replicas count cannot be negative."""
+
+
 class ConsumerReplicasShouldMatchStreamError(APIError):
     """400/10134: consumer config replicas must match interest retention stream's replicas."""
 
@@ -858,6 +862,7 @@ BY_ERR_CODE: Final[dict[int, type[APIError]]] = {
     10127: ConsumerNameContainsPathSeparatorsError,
     10131: ConsumerCreateFilterSubjectMismatchError,
     10132: ConsumerCreateDurableAndNameMismatchError,
+    10133: ReplicasCountCannotBeNegativeError,
     10134: ConsumerReplicasShouldMatchStreamError,
     10135: ConsumerMetadataLengthError,
     10136: ConsumerDuplicateFilterSubjectsError,

@@ -66,7 +66,7 @@ def uint64(body: Mapping[str, Any], name: str, default: int | None = None) -> in
     """The unsigned 64-bit integer ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
     value = _field(body, name, default)
     if type(value) is not int or not 0 <= value <= MAX_UINT64:
-        raise RemoteProtocolError(f"{name} must be an unsigned 64-bit integer, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be an unsigned 64-bit integer, not {shown(value)}")
     return value
 
 
@@ -74,8 +74,13 @@ def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """The string ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
     value = _field(body, name, default)
     if type(value) is not str:
-        raise RemoteProtocolError(f"{name} must be a string, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be a string, not {shown(value)}")
     return value
+
+
+def shown(value: object) -> str:
+    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
+    return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
 
 
 def _field(body: Mapping[str, Any], name: str, default: object) -> object:

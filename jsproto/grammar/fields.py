@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.bodies import loads
+from jsproto.grammar.bodies import loads, shown
 from jsproto.grammar.times import Seconds, format_timestamp, parse_timestamp
 
 Json: TypeAlias = Mapping[str, Any]
@@ -31,43 +31,38 @@ Writer: TypeAlias = Reader
 _NO_WRITERS: Final[Mapping[str, Writer]] = {}
 
 
-def _shown(value: Any) -> str:
-    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
-    return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
-
-
 def as_text(value: Any, path: str) -> str:
     """A string."""
     if type(value) is not str:
-        raise ValueError(f"{path} must be a string, not {_shown(value)}")
+        raise ValueError(f"{path} must be a string, not {shown(value)}")
     return value
 
 
 def as_flag(value: Any, path: str) -> bool:
     """True or false."""
     if type(value) is not bool:
-        raise ValueError(f"{path} must be true or false, not {_shown(value)}")
+        raise ValueError(f"{path} must be true or false, not {shown(value)}")
     return value
 
 
 def as_integer(value: Any, path: str) -> int:
     """A signed integer of 64 bits."""
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"{path} must be an integer of 64 bits, not {_shown(value)}")
+        raise ValueError(f"{path} must be an integer of 64 bits, not {shown(value)}")
     return value
 
 
 def as_count(value: Any, path: str) -> int:
     """An unsigned integer of 64 bits."""
     if type(value) is not int or not 0 <= value < 2**64:
-        raise ValueError(f"{path} must be an unsigned integer of 64 bits, not {_shown(value)}")
+        raise ValueError(f"{path} must be an unsigned integer of 64 bits, not {shown(value)}")
     return value
 
 
 def as_size(value: Any, path: str) -> int:
     """A number of bytes that one message may have."""
     if type(value) is not int or not 0 <= value < 2**31:
-        raise ValueError(f"{path} must be a number of bytes, not {_shown(value)}")
+        raise ValueError(f"{path} must be a number of bytes, not {shown(value)}")
     return value
 
 
@@ -92,7 +87,7 @@ def list_of(item: Reader) -> Reader:
 
     def read(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list | tuple):
-            raise ValueError(f"{path} must be a list, not {_shown(value)}")
+            raise ValueError(f"{path} must be a list, not {shown(value)}")
         return [item(member, f"{path}[{index}]") for index, member in enumerate(value)]
 
     return read
@@ -120,7 +115,7 @@ def record_of(fields: Mapping[str, Reader]) -> Reader:
 def as_object(value: Any, path: str) -> Mapping[str, Any]:
     """An object."""
     if not isinstance(value, Mapping):
-        raise ValueError(f"{path} must be an object, not {_shown(value)}")
+        raise ValueError(f"{path} must be an object, not {shown(value)}")
     return value
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
@@ -34,11 +35,13 @@ from jsproto.server.requests import (
     as_body,
     known,
     number,
+    offset_of,
     page,
     read,
     respond,
     stream_differs,
     stream_not_found,
+    without_prefix,
 )
 from jsproto.server.settings import accept, origin_of
 from jsproto.server.stream import Publication, Stream
@@ -47,6 +50,8 @@ from jsproto.wire.frames import Msg
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 SUBJECTS_AT_ONCE: Final = 100_000
+MAX_SUBJECTS: Final = 1_000
+"""Subjects of one stream, each of which is compared with all others; nats-server takes more."""
 _UNLIMITED: Final[dict[str, Any]] = {
     "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
@@ -96,7 +101,7 @@ class JetStreamApi(Conversation):
     def receive(self, message: Msg, now: float) -> None:
         """A request."""
         subject = message.subject.decode("utf-8", "surrogateescape")
-        asked = next(subject.removeprefix(prefix) for prefix in self._prefixes if subject.startswith(prefix))
+        asked = without_prefix(subject, self._prefixes)
         verb, name = asked, ""
         if verb not in self._verbs:
             verb, _, name = asked.rpartition(".")
@@ -174,13 +179,18 @@ class JetStreamApi(Conversation):
 
     def _check_subjects(self, config: StreamConfig) -> None:
         subjects = config.subjects or []
+        if len(subjects) > MAX_SUBJECTS:
+            raise refusal(10052, f"a stream has at most {MAX_SUBJECTS} subjects")
         for subject in subjects:
             try:
                 check_subject(subject, wildcards=True)
-            except LocalProtocolError as error:
-                raise refusal(10052, str(error)) from None
+            except LocalProtocolError:
+                raise refusal(10052, "invalid subject") from None
             if not config.no_ack and any(overlaps(subject, f"{prefix}>") for prefix in self._prefixes):
                 raise refusal(10052, "subjects that overlap with jetstream api require no-ack to be true")
+        for one, another in combinations(subjects, 2):
+            if overlaps(one, another):
+                raise refusal(10052, f'subject "{one}" overlaps with "{another}"')
         others = (inlet.stream.config for name, inlet in self.streams.items() if name != config.name)
         if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
@@ -214,12 +224,12 @@ class JetStreamApi(Conversation):
         stream = self._find(name).stream
         body = _NO_PAGE | self._describe(stream, now, cluster={"leader": NAME})
         asked = read(payload) if payload else {}
-        pattern = asked.get("subjects_filter")
+        pattern, offset = asked.get("subjects_filter"), offset_of(asked)
         if not pattern:
             return body
         if not isinstance(pattern, str):
             raise refusal(10025, "subjects_filter is a string")
-        counts, offset = stream.counts(pattern), number(asked, "offset")
+        counts = stream.counts(pattern)
         body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
@@ -287,9 +297,9 @@ class JetStreamApi(Conversation):
     def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
         """The streams that are asked for, in the order of their names, from an offset on."""
         asked = read(payload) if payload else {}
-        offset, wanted = asked.get("offset", 0), asked.get("subject")
-        if type(offset) is not int or not isinstance(wanted, str | None):
-            raise refusal(10025, "offset is a number, subject a string")
+        offset, wanted = offset_of(asked), asked.get("subject")
+        if not isinstance(wanted, str | None):
+            raise refusal(10025, "subject is a string")
         streams = [self.streams[name].stream for name in sorted(self.streams)]
         if wanted:
             streams = [found for found in streams if any(overlaps(wanted, own) for own in found.config.subjects or ())]

@@ -25,7 +25,7 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.headers import without
 from jsproto.server.refusals import refusal
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.stream import MAX_SEQUENCE, Publication, Stream
 
 MAX_HEADER: Final = 65_535
 """Bytes of a header block: servers keep its length in 16 bits."""
@@ -134,8 +134,10 @@ class Staged:
         _check_subject_sequence(self._stream, message)
 
     def _check_room(self, message: Publication) -> None:
-        """Whether a stream that discards new messages has room for all that is staged."""
+        """Whether there is a sequence left, and a stream that discards new messages has room for all that is staged."""
         stream, config = self._stream, self._stream.config
+        if self._sequence >= MAX_SEQUENCE:
+            raise refusal(10077, "no sequence is left")
         if config.discard != "new":
             return
         if 0 < (config.max_msgs or 0) < len(stream) + sum(self._subjects.values()):

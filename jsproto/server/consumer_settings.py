@@ -5,7 +5,7 @@ configuration needs. What servers refuse is refused with their error; they accep
 group with heartbeats or flow control, a pull consumer that acknowledges nothing), so it is accepted here. With the ack
 policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (server facts, section 4).
 
-Not here: limits of accounts and streams for consumers, replicas, sampling, sourcing, names (``consumers``).
+Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``consumers``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
+from jsproto.server.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
 
 ACK_WAIT: Final = 30.0
 INACTIVE_THRESHOLD: Final = 5.0
@@ -30,6 +31,10 @@ MAX_ACK_PENDING: Final = 1000
 PRIORITY_TIMEOUT: Final = 120.0
 """How long a client stays pinned that asks for nothing, in seconds."""
 
+MAX_FILTERS: Final = 1_000
+"""Filters of one consumer, each of which is compared with all others; nats-server takes more."""
+
+_PERCENT: Final = re.compile(r"[0-9]{1,9}%?")
 _MIN_HEARTBEAT: Final = 0.1
 _MIN_MAX_EXPIRES: Final = 0.001
 _FLOW_HEARTBEAT: Final = 1.0
@@ -60,6 +65,8 @@ _FIXED: Final = (
 def accept(config: ConsumerConfig, stream: StreamConfig, node: Node) -> ConsumerConfig:
     """The configuration of a new consumer of ``stream``, every field said that servers say; APIError when refused."""
     _check_words(config)
+    _check_texts(config)
+    _check_replicas(config, stream)
     accepted = replace(config, **_defaults(config))
     _check_acks(accepted, stream)
     _check_kind(accepted, config)
@@ -119,6 +126,8 @@ def _defaults(config: ConsumerConfig) -> dict[str, Any]:
         changes["ack_wait"] = config.backoff[0] if config.backoff else config.ack_wait or ACK_WAIT
     if policy != "none" and not config.max_ack_pending:
         changes["max_ack_pending"] = MAX_ACK_PENDING
+    elif config.max_ack_pending:
+        changes["max_ack_pending"] = max(-1, config.max_ack_pending)
     if policy == "flow_control":
         changes |= {"flow_control": True, "idle_heartbeat": _FLOW_HEARTBEAT}
     return changes
@@ -136,11 +145,30 @@ def _check_words(config: ConsumerConfig) -> None:
             raise refusal(10025, unknown or f'can not unmarshal "\\"{value}\\""')
 
 
+def _check_texts(config: ConsumerConfig) -> None:
+    if len((config.description or "").encode()) > MAX_DESCRIPTION:
+        raise refusal(10107, MAX_DESCRIPTION)
+    if size_of(config.metadata) > MAX_METADATA:
+        raise refusal(10135, f"{MAX_METADATA // 1024}KB")
+    if config.sample_freq and _PERCENT.fullmatch(config.sample_freq) is None:
+        raise refusal(10095, f"{config.sample_freq[:64]} is no percentage")
+
+
+def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
+    replicas, of_stream = config.num_replicas or 0, stream.num_replicas or 1
+    if replicas > of_stream:
+        raise refusal(10126)
+    if replicas < 0:
+        raise refusal(10133)
+    if replicas not in (0, of_stream) and stream.retention in ("interest", "workqueue"):
+        raise refusal(10134)
+
+
 def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if (config.ack_wait or 0) < 0:
-        raise refusal(10183)
     if any(pause < 0 for pause in config.backoff or ()):
         raise refusal(10184)
+    if (config.ack_wait or 0) < 0:
+        raise refusal(10183)
     if 0 < (config.max_deliver or 0) < len(config.backoff or ()):
         raise refusal(10116)
     if config.ack_policy == "flow_control":
@@ -194,6 +222,8 @@ def _check_start(config: ConsumerConfig) -> None:
 def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and config.filter_subjects:
         raise refusal(10136)
+    if len(config.filters) > MAX_FILTERS:
+        raise refusal(10012, f"a consumer has at most {MAX_FILTERS} filters")
     if any(not pattern for pattern in config.filters):
         raise refusal(10139)
     for pattern in config.filters:

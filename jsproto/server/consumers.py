@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
-from jsproto.grammar.fields import NEVER
+from jsproto.grammar.fields import NEVER, as_moment
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
-from jsproto.grammar.times import parse_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.checks import check_level
 from jsproto.server.consumer_advisories import Advisories
@@ -31,12 +30,13 @@ from jsproto.server.requests import (
     Body,
     as_body,
     known,
-    number,
+    offset_of,
     page,
     read,
     respond,
     stream_differs,
     stream_not_found,
+    without_prefix,
 )
 from jsproto.server.stream import Publication
 from jsproto.wire.frames import Msg
@@ -83,11 +83,10 @@ class ConsumerApi(Conversation):
 
     def receive(self, message: Msg, now: float) -> None:
         """A request."""
-        if not message.reply:
-            return
         subject = message.subject.decode("utf-8", "surrogateescape")
-        asked = next(subject.removeprefix(prefix) for prefix in self._prefixes if subject.startswith(prefix))
-        verb, *names = asked.split(".")
+        verb, *names = without_prefix(subject, self._prefixes).split(".")
+        if verb not in self._verbs or not message.reply:
+            return
         kind = "consumer_create" if verb == "DURABLE" else f"consumer_{verb.lower()}"
         self.requests += 1
         try:
@@ -226,7 +225,7 @@ class ConsumerApi(Conversation):
     def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
         consumers = self._inlet(stream).consumers
         asked = read(payload) if payload else {}
-        return page([consumers[name] for name in sorted(consumers)], number(asked, "offset"), limit)
+        return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
 
     def _pause(self, names: list[str], payload: bytes, now: float) -> Body:
         """Until a moment; what names none resumes."""
@@ -271,9 +270,9 @@ def _request(stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
 
 def _check_name(name: str) -> None:
     try:
-        check_name(name, "consumer")
-    except LocalProtocolError:
-        if len(name) > MAX_NAME:
+        check_name(name, "consumer").encode()  # a subject may have bytes that are no text
+    except (LocalProtocolError, UnicodeEncodeError):
+        if len(name.encode("utf-8", "replace")) > MAX_NAME:
             raise refusal(10102, MAX_NAME) from None
         raise refusal(10127 if "/" in name or "\\" in name else 10103) from None
 
@@ -282,8 +281,8 @@ def _moment(payload: bytes) -> int | None:
     """The moment in a request for a pause; None when there is none, or in no JSON."""
     try:
         text = read(payload).get("pause_until")
-        return None if text in (None, NEVER) else parse_timestamp(text)
+        return None if text is None else as_moment(text, "pause_until")
     except APIError:
         return None
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise refusal(10025, str(error)) from None

@@ -53,7 +53,7 @@ class Cursor:
             stored = self._stream.get(self.next_seq)
             if stored is not None and self._matches(stored):
                 return stored
-            self.next_seq += 1
+            self.next_seq = self._stream.used(self.next_seq + 1)
         return None
 
     def delivered(self, message: Stored) -> None:

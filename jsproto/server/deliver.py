@@ -20,8 +20,10 @@ from typing import Final, Protocol
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto.grammar.fields import as_integer
 from jsproto.grammar.headers import appended, first_value
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
+from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Seconds, nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
@@ -450,6 +452,10 @@ class Consumer(Conversation):
         if self.is_push:
             self._say(reply, statuses.PUSH_BASED)
             return
+        try:
+            check_subject(reply)
+        except LocalProtocolError:
+            return  # nobody can subscribe to what is no subject
         self._used_at = now
         try:
             request = read_request(reply, message.payload, now)
@@ -581,8 +587,9 @@ class Consumer(Conversation):
 
 
 def _number(token: str) -> int:
-    """A number of an ack subject; -1 when it is none."""
-    return int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else -1
+    """A number of an ack subject; -1 when it is none, or one that no server counts to."""
+    number = int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else -1
+    return number if number < 2**63 else -1
 
 
 def _header(message: Msg, name: bytes) -> int:
@@ -594,8 +601,7 @@ def _delay(argument: bytes) -> int | None:
     """The delay that a NAK asks for, in nanoseconds; None when it asks for none, or in no known form."""
     try:
         if argument.startswith(b"{"):
-            delay = loads(argument).get("delay", 0)
-            return delay if type(delay) is int else None
+            return as_integer(loads(argument).get("delay", 0), "delay")
         return parse_duration(argument.decode("utf-8", "replace")) if argument else None
     except (RemoteProtocolError, ValueError):
         return None

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import APIError, RemoteProtocolError
-from jsproto.grammar.bodies import MAX_UINT64, loads
+from jsproto.grammar.bodies import MAX_UINT64, loads, shown
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.answers import Answers
@@ -261,7 +261,7 @@ def _integer(least: int, most: int) -> Callable[[str, object], int]:
         if value is None:
             return 0
         if type(value) is not int or not least <= value <= most:
-            raise RemoteProtocolError(f"{name} must be an integer of {least} to {most}, not {value!r:.100}")
+            raise RemoteProtocolError(f"{name} must be an integer of {least} to {most}, not {shown(value)}")
         return value
 
     return read
@@ -271,7 +271,7 @@ def _subject(name: str, value: object) -> bytes:
     if value is None:
         return b""
     if not isinstance(value, str):
-        raise RemoteProtocolError(f"{name} must be a string, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be a string, not {shown(value)}")
     return value.encode("utf-8", "surrogatepass")
 
 
@@ -279,7 +279,7 @@ def _subjects(name: str, value: object) -> list[bytes]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise RemoteProtocolError(f"{name} must be a list, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be a list, not {shown(value)}")
     return [_subject(name, each) for each in value]
 
 
@@ -287,7 +287,7 @@ def _time(name: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, str) or _RFC_3339.fullmatch(value) is None:
-        raise RemoteProtocolError(f"{name} must be a time stamp of RFC 3339, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be a time stamp of RFC 3339, not {shown(value)}")
     try:
         return parse_timestamp(value)
     except ValueError as error:
@@ -296,7 +296,7 @@ def _time(name: str, value: object) -> int | None:
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool | None):
-        raise RemoteProtocolError(f"{name} must be true or false, not {value!r:.100}")
+        raise RemoteProtocolError(f"{name} must be true or false, not {shown(value)}")
     return bool(value)
 
 

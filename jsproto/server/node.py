@@ -8,6 +8,8 @@ Not here: links and accounts (there is one account).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal, TypeAlias
@@ -56,7 +58,8 @@ class Node:
     ``ack_version``: of the subjects that consumers write for acknowledgements and flow control (ADR-15, "JSAck"); both
     are read. ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of
     fast ingest from 2.14.0 on, of Direct Get and configurations from 2.11.0 on. ``api_level`` 0 is that of the release.
-    ``atomic_open`` and ``fast_open`` count the open batches of all streams.
+    ``atomic_open`` and ``fast_open`` count the open batches of all streams. ``catching_up``: the copies that have to be
+    told of the time, the first of which is at it.
     """
 
     token: bytes
@@ -69,6 +72,7 @@ class Node:
     ack_version: Literal[1, 2] = 1
     atomic_open: int = 0
     fast_open: int = 0
+    catching_up: deque[Callable[[float], None]] = field(default_factory=deque)
     _ids: int = 0
 
     def __post_init__(self) -> None:

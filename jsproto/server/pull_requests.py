@@ -29,6 +29,9 @@ _FIELDS: Final = {
 }  # fmt: skip
 _SECOND: Final = 1_000_000_000
 
+SHORTEST_HEARTBEAT: Final = 1_000_000
+"""Nanoseconds between two heartbeats, whatever a request asks for: time has to pass."""
+
 Say: TypeAlias = Callable[[str, bytes], None]
 """Sends a status (a header block) to a subject."""
 
@@ -76,14 +79,15 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
     expires, heartbeat = values.get("expires", 0), values.get("idle_heartbeat", 0)
     if heartbeat > 0 and 2 * heartbeat > expires:
         raise BadRequestError("heartbeat value too large")
+    pause = max(heartbeat, SHORTEST_HEARTBEAT) / _SECOND if heartbeat > 0 else 0.0
     return PullRequest(
         reply,
         max(1, values.get("batch", 1)),
         max(0, values.get("max_bytes", 0)),
         values.get("no_wait", False),
         now + expires / _SECOND if expires else None,
-        heartbeat / _SECOND if heartbeat > 0 else 0.0,
-        now + heartbeat / _SECOND if heartbeat > 0 else None,
+        pause,
+        now + pause if pause else None,
         values.get("group", ""),
         values.get("min_pending", 0),
         values.get("min_ack_pending", 0),
@@ -95,11 +99,11 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
 def _value(name: str, value: Any) -> Any:
     kind = _FIELDS[name]
     wanted = {"bool": bool, "string": str}.get(kind, int)
-    if type(value) is not wanted:
-        found = {str: "string", bool: "bool", list: "array", dict: "object", float: f"number {value}"}
-        raise BadRequestError(
-            f"json: cannot unmarshal {found.get(type(value), 'number')} into Go struct field .{name} of type {kind}"
-        )
+    is_wrong = type(value) is not wanted
+    if is_wrong or (wanted is int and not -(2**63) <= value < 2**63):
+        of_a_number = f" {value}" if wanted is int else ""
+        found = {str: "string", bool: "bool", list: "array", dict: "object"}.get(type(value), f"number{of_a_number}")
+        raise BadRequestError(f"json: cannot unmarshal {found} into Go struct field .{name} of type {kind}")
     return value
 
 

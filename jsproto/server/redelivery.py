@@ -1,8 +1,9 @@
 """What one consumer delivered and nobody acknowledged yet, and when it is delivered again.
 
 Rules: a message waits for its acknowledgement as long as ``ack_wait`` says, or its turn in ``backoff`` (the last one
-for all further turns); then it is queued, oldest first, for the next delivery. Its place in the consumer stays that of
-its first delivery. After the last delivery that is allowed it is given up: it is no longer outstanding.
+for all further turns), but never less than a millisecond; then it is queued, oldest first, for the next delivery. Its
+place in the consumer stays that of its first delivery. After the last delivery that is allowed it is given up: it is no
+longer outstanding.
 
 Not here: acknowledgements and floors (``deliver``).
 """
@@ -12,8 +13,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from jsproto.server.stream import Stored
+
+SHORTEST_WAIT: Final = 0.001
+"""Seconds between two deliveries of a message that nobody answers: time has to pass."""
 
 
 @dataclass(slots=True)
@@ -146,7 +151,7 @@ class Ledger:
     def _wait_for(self, seq: int, deliveries: int, now: float) -> None:
         wait = self._backoff[min(deliveries, len(self._backoff)) - 1] if self._backoff else self._wait
         if wait > 0:
-            self._pending[seq].due = now + wait
+            self._pending[seq].due = now + max(wait, SHORTEST_WAIT)
             self._check_by(self._pending[seq].due)
         else:
             self._pending[seq].due = float("inf")

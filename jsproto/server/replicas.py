@@ -50,14 +50,15 @@ class Lag:
 class Follower:
     """A copy on its way behind its origin. Attributes: ``stream`` (the copy); ``lag``; ``origin``."""
 
-    __slots__ = ("_changes", "_is_mirror", "lag", "origin", "stream")
+    __slots__ = ("_changes", "_is_mirror", "_node", "lag", "origin", "stream")
 
-    def __init__(self, origin: Stream, stream: Stream, *, is_mirror: bool) -> None:
+    def __init__(self, origin: Stream, stream: Stream, node: Node, *, is_mirror: bool) -> None:
         """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says."""
         self.origin = origin
         self.stream = stream
         self.lag = Lag()
         self._is_mirror = is_mirror
+        self._node = node
         self._changes: deque[tuple[float, Stored | int]] = deque()  # a message that was stored, or removed
         for stored in origin:
             self._copy(stored)
@@ -65,14 +66,22 @@ class Follower:
 
     def stored(self, message: Stored, now: float) -> None:
         """The origin stored a message."""
-        self._changes.append((now, message))
-        self.catch_up(now)
+        self._changed(message, now)
 
     def removed(self, message: Stored, now: float) -> None:
         """The origin removed a message."""
         if not self._is_mirror:
-            self._changes.append((now, message.seq))
-            self.catch_up(now)
+            self._changed(message.seq, now)
+
+    def _changed(self, change: Stored | int, now: float) -> None:
+        """Catch up as soon as all before it have: in a chain of mirrors one after the other, not one in the other."""
+        self._changes.append((now, change))
+        waiting = self._node.catching_up
+        waiting.append(self.catch_up)
+        if len(waiting) == 1:
+            while waiting:
+                waiting[0](now)
+                waiting.popleft()
 
     def catch_up(self, now: float) -> None:
         """Come as near to the origin as the lag allows."""
@@ -135,7 +144,7 @@ class Copies:
         for replica in self.replicas:
             replica.stream.config = config
         while len(self.replicas) < others:
-            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), is_mirror=False))
+            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), self._node, is_mirror=False))
         if config.mirror is None:
             self.follow(None)
         names = [config.name] if config.allow_direct else []
@@ -153,7 +162,7 @@ class Copies:
         """Mirror ``origin`` from now on, or nothing more."""
         if self.mirror is not None:
             self.mirror.stop()
-        self.mirror = None if origin is None else Follower(origin, self._stream, is_mirror=True)
+        self.mirror = None if origin is None else Follower(origin, self._stream, self._node, is_mirror=True)
 
     def catch_up(self, now: float) -> None:
         """Let every copy come as near as its lag allows."""

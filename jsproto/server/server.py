@@ -6,8 +6,9 @@ conversations can live beside its streams, without a link.
 
 Rules: a message goes to every subscription that matches, to one member of each queue group, and to every
 stream that takes its subject. Nobody there: the publisher is told, if it asked to be. What conversations and streams
-publish is routed after the message that made them do so. Between links and streams messages may pass a ``Backbone``,
-where a cluster delays them, and loses them at worst.
+publish is routed after the message that made them do so, at most ``MAX_TURNS`` messages for each input: where they
+feed each other without end, as a consumer that delivers to a stream may, the rest waits for ``handle_timeout``. Between
+links and streams messages may pass a ``Backbone``, where a cluster delays them, and loses them at worst.
 
 Not here: other servers, accounts, permissions, storage.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from jsproto._event import event
 from jsproto.errors import Error
@@ -37,6 +38,9 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg, Pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
+
+MAX_TURNS: Final = 10_000
+"""How many messages are handed over inside before an input returns."""
 
 
 @event
@@ -386,6 +390,8 @@ class Server:
         self._in_stream = False
 
     def _work(self) -> None:
-        """Let everybody receive what waits, until nothing does."""
-        while self._queue:
+        """Let everybody receive what waits; what makes work without end has more of it at the next ``deadline()``."""
+        for _ in range(MAX_TURNS):
+            if not self._queue:
+                return
             self._hand(*self._queue.popleft())

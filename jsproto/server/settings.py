@@ -3,14 +3,16 @@
 Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
 configuration needs. Refused, with the server's error, is what concerns publishing and copies: batches, subjects and a
 first sequence on a mirror, another origin; and asynchronous persistence with atomic batches, with replicas, in memory,
-or switched by an update, be it by leaving it out (server facts, sections 1 and 6). ``allow_direct`` is never forced,
-but in the draft of ADR-31, where a limit per subject does.
+or switched by an update, be it by leaving it out (server facts, sections 1 and 6). So is every number and text that is
+out of its range. ``allow_direct`` is never forced, but in the draft of ADR-31, where a limit per subject does.
 
-Not here: the many other rules of nats-server (subjects that overlap, limits of accounts, names), sealing by an update.
+Not here: the many other rules of nats-server (subjects, which are ``api``'s, limits of accounts, names), sealing by an
+update.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,6 +22,12 @@ from jsproto.grammar.subjects import check_name
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
 
+MAX_REPLICAS: Final = 5
+MAX_DESCRIPTION: Final = 4 * 1024
+MAX_METADATA: Final = 128 * 1024
+"""Bytes of a description, and of all metadata, as in nats-server."""
+
+_TENTH: Final = 0.1  # of a second: servers measure no shorter age
 DUPLICATE_WINDOW: Final = 120.0
 """For how many seconds message ids are remembered by default; never longer than messages are kept."""
 
@@ -29,7 +37,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "compression": "none", "allow_direct": False, "mirror_direct": False, "sealed": False, "deny_delete": False,
     "deny_purge": False, "allow_rollup_hdrs": False, "consumer_limits": {}, "allow_msg_ttl": False,
 }  # fmt: skip
-_UNLIMITED_WHEN_ZERO: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+_UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
 _SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
 # The API level that a field needs once it is set.
 _LEVELS: Final = {
@@ -41,9 +49,11 @@ _LEVELS: Final = {
 def accept(config: StreamConfig, node: Node) -> StreamConfig:
     """The configuration of a new stream, every field said that servers say; APIError when it is refused."""
     config = _known(config, node)
+    _check_texts(config)
+    _check_numbers(config)
     _check(config)
-    changes = {name: value for name, value in _DEFAULTS.items() if getattr(config, name) is None}
-    changes |= {name: -1 for name in _UNLIMITED_WHEN_ZERO if getattr(config, name) == 0}
+    changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
         changes["persist_mode"] = None
@@ -84,6 +94,42 @@ def _known(config: StreamConfig, node: Node) -> StreamConfig:
         raise refusal(10025, f'json: unknown field "{unknown[0]}"')
     nothing: dict[str, Any] = dict.fromkeys(unknown)
     return replace(config, **nothing)
+
+
+def _check_texts(config: StreamConfig) -> None:
+    if len((config.description or "").encode()) > MAX_DESCRIPTION:
+        raise refusal(10052, f"stream description is too long, maximum allowed is {MAX_DESCRIPTION}")
+    if size_of(config.metadata) > MAX_METADATA:
+        raise refusal(10052, f"stream metadata exceeds maximum size of {MAX_METADATA} bytes")
+
+
+def size_of(metadata: Mapping[str, str] | None) -> int:
+    """Bytes of all keys and values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in (metadata or {}).items())
+
+
+def _check_numbers(config: StreamConfig) -> None:
+    """In nats-server's order. What limits a stream may be as large as it likes."""
+    replicas, size = config.num_replicas or 0, config.max_msg_size or 0
+    if not -(2**31) <= size < 2**31:
+        what = f"number {size} into Go struct field StreamConfigRequest.max_msg_size of type int32"
+        raise refusal(10025, f"json: cannot unmarshal {what}")
+    if replicas > MAX_REPLICAS:
+        raise refusal(10052, f"maximum replicas is {MAX_REPLICAS}")
+    if replicas < 0:
+        raise refusal(10133)
+    age, window, marker = config.max_age or 0, config.duplicate_window or 0, config.subject_delete_marker_ttl or 0
+    for is_wrong, why in (
+        (age < 0, "max age can not be negative"),
+        (0 < age < _TENTH, "max age needs to be >= 100ms"),
+        (window < 0, "duplicates window can not be negative"),
+        (0 < age < window, "duplicates window can not be larger then max age"),
+        (0 < window < _TENTH, "duplicates window needs to be >= 100ms"),
+        (0 < marker < 1, "subject delete marker TTL must be at least 1 second"),
+        (marker < 0, "subject delete marker TTL must not be negative"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why)
 
 
 def _check(config: StreamConfig) -> None:

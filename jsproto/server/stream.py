@@ -1,8 +1,9 @@
 """A stream in memory: stored messages, the limits that discard them, the window of message ids.
 
 Rules: sequences count up from ``first_seq`` and are never used again. ``append`` stores what it is given; it refuses
-only what would not fit a stream that discards new messages. Sizes are counted as nats-server counts them on the
-stream's kind of storage. Time is an argument; what is too old goes when ``expire`` is called.
+only what would not fit a stream that discards new messages, and what has no sequence left. Sizes are counted as
+nats-server counts them on the stream's kind of storage. Time is an argument; what is too old goes when ``expire`` is
+called.
 
 Followers are told what is stored and removed, whoever did it.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from jsproto._event import event
 from jsproto.errors import APIError
@@ -25,6 +26,9 @@ from jsproto.grammar.subjects import matches
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
 from jsproto.server.settings import accept, change
+
+MAX_SEQUENCE: Final = 2**64 - 1
+"""The last sequence of a stream; nats-server goes on with 0."""
 
 
 @event
@@ -80,8 +84,10 @@ class Stream:
     ``followers`` and ``watchers`` (its consumers) are told what happens.
     """
 
-    __slots__ = ("_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "_now",
-                 "config", "created", "first_seq", "followers", "last_msg_id", "last_seq", "watchers")  # fmt: skip
+    __slots__ = (
+        "_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "_now", "_unused",
+        "config", "created", "first_seq", "followers", "last_msg_id", "last_seq", "watchers",
+    )  # fmt: skip
 
     def __init__(self, config: StreamConfig, node: Node, now: float) -> None:
         """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
@@ -95,6 +101,7 @@ class Stream:
         self._node = node
         self._now = now
         self._messages: dict[int, Stored] = {}
+        self._unused: list[range] = []
         self._by_subject: dict[bytes, deque[int]] = {}
         self._bytes = 0
         self._last_timestamp: int | None = None
@@ -128,11 +135,16 @@ class Stream:
 
     def matching(self, pattern: bytes, seq: int) -> Iterator[Stored]:
         """The messages from a sequence on whose subject matches, oldest first."""
-        wanted = _text(pattern)
-        for number in range(max(seq, self.first_seq), self.last_seq + 1):
+        wanted, number = _text(pattern), max(seq, self.first_seq)
+        while (number := self.used(number)) <= self.last_seq:
             stored = self._messages.get(number)
             if stored is not None and matches(wanted, _text(stored.subject)):
                 yield stored
+            number += 1
+
+    def used(self, seq: int) -> int:
+        """``seq``, or the next one after it that was used: a copy may lack sequences without end."""
+        return next((unused.stop for unused in self._unused if seq in unused), seq)
 
     def last_matching(self, pattern: bytes) -> int:
         """The sequence of the newest message whose subject matches; 0 when there is none."""
@@ -185,7 +197,7 @@ class Stream:
     def append(self, message: Publication, now: float) -> int:
         """Store a message, remember its id, discard what limits demand. Returns its sequence.
 
-        APIError (10077), with nothing stored, when the stream is full and discards new messages.
+        APIError (10077), with nothing stored, as of ``no_room``.
         """
         full = self.no_room(message)
         if full is not None:
@@ -216,6 +228,8 @@ class Stream:
     def _put(self, stored: Stored) -> None:
         if not self._messages:
             self.first_seq = stored.seq
+        elif stored.seq > self.last_seq + 1:
+            self._unused.append(range(self.last_seq + 1, stored.seq))
         self.last_seq = stored.seq
         self._last_timestamp = stored.timestamp
         self._messages[stored.seq] = stored
@@ -235,7 +249,7 @@ class Stream:
             del self._by_subject[stored.subject]
         self._bytes -= self.size(stored)
         while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
-            self.first_seq += 1
+            self.first_seq = self.used(self.first_seq + 1)
         for follower in (*self.followers, *self.watchers):
             follower.removed(stored, self._now)
         return True
@@ -287,8 +301,10 @@ class Stream:
         return self._bytes
 
     def no_room(self, message: Publication) -> APIError | None:
-        """Why a stream that discards new messages cannot take this one; None when it can."""
+        """Why the stream cannot take a message: it discards new ones, or is at its end; None when it can."""
         config = self.config
+        if self.last_seq >= MAX_SEQUENCE:
+            return refusal(10077, "no sequence is left")
         if config.discard != "new":
             return None
         at_most = config.max_msgs_per_subject or 0
