@@ -443,7 +443,11 @@ class Consumer(Conversation):
     # -- pull requests -------------------------------------------------------------------------------------------------
 
     def _request(self, reply: str, message: Msg, now: float) -> None:
-        """A pull request: refuse it, or let it wait."""
+        """A pull request: refuse it, or let it wait. Nobody can listen to a reply that is no subject."""
+        try:
+            check_subject(reply)
+        except LocalProtocolError:
+            return
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
         except APIError:
@@ -452,10 +456,6 @@ class Consumer(Conversation):
         if self.is_push:
             self._say(reply, statuses.PUSH_BASED)
             return
-        try:
-            check_subject(reply)
-        except LocalProtocolError:
-            return  # nobody can subscribe to what is no subject
         self._used_at = now
         try:
             request = read_request(reply, message.payload, now)

@@ -23,6 +23,14 @@ def accepted(body: dict[str, Any], stream: StreamConfig | None = None) -> dict[s
     return said
 
 
+def test_the_replicas_of_a_stream_that_keeps_what_somebody_wants() -> None:
+    interest = config({"retention": "interest", "num_replicas": 3})
+    assert accepted({"num_replicas": 3}, interest)["num_replicas"] == 3
+    assert accepted({}, interest)["num_replicas"] == 0
+    with pytest.raises(APIError, match="must match"):
+        accepted({"num_replicas": 1}, interest)
+
+
 COMMON = {"deliver_policy": "all", "replay_policy": "instant", "max_deliver": -1, "num_replicas": 0}
 PULL = COMMON | {"max_waiting": 512}
 PUSH = COMMON | {"deliver_subject": "d"}
@@ -68,6 +76,12 @@ def test_the_api_level_that_is_needed(asked: dict[str, Any], level: str) -> None
     [
         ({"deliver_policy": "bogus"}, 10025),
         ({"ack_wait": -5}, 10183),
+        ({"num_replicas": -1}, 10133),
+        ({"num_replicas": 2}, 10126),
+        ({"description": "x" * 4_097}, 10107),
+        ({"metadata": {"a": "x" * 131_072}}, 10135),
+        ({"sample_freq": "often"}, 10095),
+        ({"filter_subjects": [f"s.{number}" for number in range(1_001)]}, 10012),
         ({"backoff": [-5]}, 10184),
         ({"backoff": [1, 2], "max_deliver": 1}, 10116),
         ({"ack_policy": "flow_control"}, 10218),

@@ -599,3 +599,32 @@ def test_information() -> None:
     assert info["ack_floor"] == {"consumer_seq": 1, "stream_seq": 1, "last_active": "1970-01-01T00:01:40Z"}
     assert (info["num_ack_pending"], info["num_pending"], info["num_waiting"]) == (1, 1, 0)
     assert "push_bound" not in info
+
+
+def test_what_is_no_subject_has_nobody_who_listens() -> None:
+    shop = Shop(messages=2, ack_policy="explicit")
+    for inbox in ("in.*", "a..b"):
+        assert shop.pull({"batch": 2}, inbox) == []
+    assert shop.consumer.info(shop.now).num_waiting == 0
+    assert shop.pull() == ["1:1:1:1"]
+    assert shop.ack(1, 1, reply=b"a..b") == []
+    assert shop.floor() == (1, 1)
+
+
+@pytest.mark.parametrize("options", [{"ack_wait": 1e-9}, {"backoff": [1e-9, 1e-9]}])
+def test_redeliveries_are_a_millisecond_apart(options: dict[str, Any]) -> None:
+    shop = Shop(messages=1, ack_policy="explicit", **options)
+    assert shop.pull({"batch": 3, "expires": 10**9, "idle_heartbeat": 1}) == ["1:1:1:0"]
+    assert shop.advance(0.0009) == []
+    assert [said for said in shop.advance(0.0021) if said.startswith("1:")] == ["1:2:2:0", "1:3:3:0"]
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**400])
+def test_numbers_beyond_64_bits(number: int) -> None:
+    shop = Shop(messages=1, ack_policy="explicit")
+    for name, kind in (("expires", "time.Duration"), ("batch", "int"), ("min_pending", "int64")):
+        words = f"json: cannot unmarshal number {number} into Go struct field .{name} of type {kind}"
+        assert shop.pull({name: number}) == [f"400 Bad Request - {words}"]
+    assert shop.pull() == ["1:1:1:0"]
+    assert shop.ack(1, 1, b'-NAK{"delay": %d}' % number) == ["MSG_NAKED 1 1", "ok"]
+    assert shop.pull() == ["1:2:2:0"]  # as if it had asked for no delay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any, Final
 
@@ -11,7 +12,9 @@ from hypothesis import given
 
 from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.headers import encode_headers
 from jsproto.server.replicas import Lag
+from jsproto.wire.encoder import encode_pub
 from tests.server.harness import Reader
 
 STOPPED: Final = Lag(seconds=float("inf"))
@@ -343,3 +346,41 @@ def test_a_copy_is_what_its_origin_was(history: list[tuple[str, Any]], limits: d
     reader.api("STREAM.INFO.S")
     assert list(replica.stream) == list(stream)
     assert replica.stream.state() == stream.state()
+
+
+def test_a_mirror_of_a_stream_that_was_made_again_far_away() -> None:
+    reader = Reader()
+    reader.make()
+    mirror = reader.make("M", mirror={"name": "S"})
+    for payload in (b"1", b"2"):
+        reader.store("s.a", payload)
+    reader.api("STREAM.DELETE.S")
+    reader.make(first_seq=2**62)
+    reader.store("s.a", b"far")
+    assert reader.read({"seq": 1, "batch": 9, "next_by_subj": "s.a"}, "M") == [1, 2, 2**62, "204 EOB"]
+    assert reader.read({"seq": 3, "next_by_subj": "s.a"}, "M") == [2**62]
+    assert [mirror.used(seq) for seq in (1, 2, 3, 2**61, 2**62, 2**62 + 1)] == [1, 2, *[2**62] * 3, 2**62 + 1]
+    assert reader.api("STREAM.PURGE.M", {"keep": 1})["purged"] == 2
+    assert (mirror.first_seq, mirror.last_seq) == (2**62, 2**62)
+
+
+def test_the_last_sequence_of_a_stream() -> None:
+    reader = Reader()
+    stream = reader.make(first_seq=2**64 - 1, allow_atomic=True)
+    reader.store("s.a")
+    full = {"code": 503, "err_code": 10077, "description": "no sequence is left"}
+    member = encode_headers({"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"})
+    for header in (None, member):
+        (answer,) = reader.say(encode_pub(b"s.a", b"i", header, b"x"))
+        assert json.loads(answer.payload)["error"] == full
+    assert (len(stream), stream.last_seq) == (1, 2**64 - 1)
+
+
+def test_subjects_are_compared_with_each_other_and_so_they_are_counted() -> None:
+    api = Reader().server.api
+    with pytest.raises(APIError, match="a stream has at most 1000 subjects"):
+        api.create(StreamConfig("S", subjects=[f"s.{number}" for number in range(1_001)]), 0.0)
+    with pytest.raises(APIError, match="invalid subject"):
+        api.create(StreamConfig("S", subjects=["a..b"]), 0.0)
+    with pytest.raises(APIError, match=r'subject "a\.\*" overlaps with "a\.b"'):
+        api.create(StreamConfig("S", subjects=["c", "a.*", "a.b"]), 0.0)

@@ -14,8 +14,9 @@ from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.outbox import Conversation
 from jsproto.server.server import Parcel, Server
 from jsproto.ticket import Ticket
+from jsproto.wire.encoder import encode_pub, encode_sub
 from jsproto.wire.frames import Msg
-from tests.server.harness import config
+from tests.server.harness import Reader, config
 from tests.server.test_session import Link
 
 
@@ -354,3 +355,20 @@ def test_a_stream_is_made_beside_the_api_with_the_same_refusals() -> None:
     server = Server(token=b"t")
     with pytest.raises(APIError, match="name"):
         server.add_stream(StreamConfig("a.b"), 0.0)
+
+
+def test_what_makes_work_without_end_goes_on_at_the_next_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody pulls to a subject of the stream, so that each message that is delivered is stored again."""
+    monkeypatch.setattr("jsproto.server.server.MAX_TURNS", 10)
+    reader = Reader()
+    stream = reader.make()
+    reader.say(encode_sub(b"s.>", None, b"2"))
+    reader.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"name": "C"}})
+    reader.store("s.a")
+    reader.say(encode_pub(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"s.a", None, b'{"batch":50}'))
+    assert 1 < len(stream) < 12
+    while reader.server.deadline() == 0.0:
+        before = len(stream)
+        reader.server.handle_timeout(0.0)
+        assert len(stream) < before + 11
+    assert len(stream) == 51

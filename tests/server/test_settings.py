@@ -67,6 +67,15 @@ def test_the_level_that_a_configuration_needs(fields: dict[str, Any], level: str
         ({"persist_mode": "sometimes"}, 400, 10025, "can not unmarshal"),
         ({"mirror_direct": True}, 500, 10052, "no mirror but does have mirror direct"),
         ({"mirror": {"name": "M"}, "subjects": ["a"]}, 400, 10034, "can not contain subjects"),
+        ({"num_replicas": -1}, 400, 10133, "replicas count cannot be negative"),
+        ({"num_replicas": 6}, 500, 10052, "maximum replicas is 5"),
+        ({"max_msg_size": 2**31}, 400, 10025, "cannot unmarshal number 2147483648 .* of type int32"),
+        ({"max_age": -1}, 500, 10052, "max age can not be negative"),
+        ({"max_age": 99_999_999}, 500, 10052, "max age needs to be >= 100ms"),
+        ({"duplicate_window": 2**62, "max_age": 2**61}, 500, 10052, "larger then max age"),
+        ({"subject_delete_marker_ttl": 1}, 500, 10052, "must be at least 1 second"),
+        ({"description": "\u00e9" * 2_049}, 500, 10052, "description is too long, maximum allowed is 4096"),
+        ({"metadata": {"a": "x" * 131_072}}, 500, 10052, "metadata exceeds maximum size of 131072 bytes"),
     ],
 )
 def test_what_is_refused(fields: dict[str, Any], code: int, err_code: int, words: str) -> None:
