@@ -57,6 +57,8 @@ class JSMsg(Delivery):
     def ack_sync(self, *, timeout: Timeout | None = None) -> None:
         """Acknowledge, and wait until the server says that it knows.
 
+        A server writes that to its disk a little later: after a crash of it the message may come again.
+
         ``timeout``: seconds, or a timedelta; the connection's default when None. TimeoutError; NoRespondersError when
         the consumer is gone. After either it may be tried again.
         """
