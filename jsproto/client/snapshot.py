@@ -168,7 +168,7 @@ class Snapshot:
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
         groups = deque([(self._wanted, 1)])
-        if len(self._wanted) > MAX_SUBJECTS:
+        if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
             groups = deque(self._in_groups((yield from self._names())))
         while groups:
             group, seq = groups.popleft()

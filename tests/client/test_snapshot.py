@@ -350,6 +350,14 @@ def test_long_subjects_make_small_groups() -> None:
     assert take.take() == [1, 2, 3]
 
 
+def test_names_that_do_not_fit_into_one_request() -> None:
+    names = [f"k.{n}.{'x' * 1_000}" for n in range(300)]
+    take = Take(Stream(names), names)
+    assert len(take.direct[0][1]["multi_last"]) < 300
+    assert take.finish() == 3  # two groups, and what was written since
+    assert take.take() == [*range(1, 301)]
+
+
 def test_what_no_replica_shows_of_it_is_taken_of_the_leader() -> None:
     take = Now(Stream(["k.1", "k.2"]), "k.*")
     take.answer(most=1)
