@@ -156,7 +156,7 @@ class ConsistentSession(Conversation):
     """
 
     __slots__ = (
-        "_count", "_deadlines", "_inbox", "_mirrors", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid",
+        "_count", "_deadlines", "_draw", "_inbox", "_mirrors", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid",
         "_timeout", "closed", "js", "level", "now", "token",
     )  # fmt: skip
 
@@ -183,6 +183,7 @@ class ConsistentSession(Conversation):
         self.now = 0.0
         self._outbox = js.session
         self._inbox = js.session.new_inbox()
+        self._draw = js.session.draw
         self._prefix = f"{self._inbox}.".encode()
         self._seed = int.from_bytes(blake2b(self._inbox.encode(), digest_size=4).digest())
         self._sid: int | None = None
@@ -472,7 +473,7 @@ class ConsistentSession(Conversation):
             subject, payload = self.js.api.stream_info(read.stream), b""
         else:
             subject, payload = self.js.api.stream_msg_get(read.stream), read.leader[read.asked]
-        token = b"%d" % (self._count + 1)
+        token = b"%d-%b" % (self._count + 1, self._draw())
         self._outbox.publish(subject, payload, self._prefix + token)
         self._outbox.flush()
         self._count += 1

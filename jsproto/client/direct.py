@@ -22,7 +22,7 @@ Not here: single gets (``gets``), multi-subject reads (``multi``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from jsproto.client.backlog import NONE, Backlog
@@ -84,11 +84,12 @@ class DirectBatch(RowConversation):
     """
 
     __slots__ = (
-        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_floor", "_if_dropped", "_inbox", "_instead_of_anchor",
-        "_is_last_look", "_known", "_last_header", "_left", "_open", "_outbox", "_over", "_page_asked", "_page_bytes",
-        "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail", "_pages", "_question", "_readable",
-        "_ready", "_reply", "_sid", "_start", "_start_time", "_strangers", "_subject", "_tail", "_taken", "_timeout",
-        "_timers", "_told", "_until", "_vain", "_waiting", "_wants_columns", "error", "finished", "now", "stream",
+        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_draw", "_floor", "_if_dropped", "_inbox",
+        "_instead_of_anchor", "_is_last_look", "_known", "_last_header", "_left", "_open", "_outbox", "_over",
+        "_page_asked", "_page_bytes", "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail",
+        "_question", "_readable", "_ready", "_replies", "_reply", "_sid", "_start", "_start_time", "_strangers",
+        "_subject", "_tail", "_taken", "_timeout", "_timers", "_told", "_until", "_vain", "_waiting", "_wants_columns",
+        "error", "finished", "now", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +99,7 @@ class DirectBatch(RowConversation):
         *,
         api: ApiSubjects,
         inbox: str,
+        draw: Callable[[], bytes] = bytes,
         now: float,
         seq: int | None = None,
         start_time: Instant | None = None,
@@ -112,13 +114,16 @@ class DirectBatch(RowConversation):
         """Ask for the messages of ``stream`` from sequence ``seq`` on, or from ``start_time`` on.
 
         Without both from the first one. ``api``: the subjects of the API that knows the stream. ``inbox``: a subject
-        that nobody else uses. ``subject``: only what matches it (wildcards allowed). ``batch``: at most so many
-        messages; None reads to the end of the stream. ``if_dropped="error"``: MessagesDroppedError when what is wanted
-        next lies before the stream's first message. ``at_least``: a sequence before which the end is believed only of
-        the stream's leader. ``page_messages`` and ``page_bytes`` bound what is under way and buffered, to about twice
-        that. ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in
-        a row that nothing comes, the read fails. It fails as well after ``timeout`` seconds in which only mirrors
-        answer, or replicas that are behind. LocalProtocolError for impossible values.
+        that nobody else uses. ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees where
+        one page is to go does not know where the next one is. ``subject``: only what matches it (wildcards allowed).
+        ``batch``: at most so many messages; None reads to the end of the stream. ``if_dropped="error"``:
+        MessagesDroppedError when what is wanted next lies before the stream's first message. ``at_least``: a sequence
+        before which the end is believed only of the stream's leader. ``page_messages`` and ``page_bytes`` bound what is
+        under way and buffered, to about twice that.
+
+        ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in a row
+        that nothing comes, the read fails. It fails as well after ``timeout`` seconds in which only mirrors answer, or
+        replicas that are behind. LocalProtocolError for impossible values.
         """
         if seq is not None:
             check_seq(seq)
@@ -138,6 +143,7 @@ class DirectBatch(RowConversation):
         self._outbox = outbox
         self._api = api
         self._inbox = inbox
+        self._draw = draw
         self._start_time = None if start_time is None else format_timestamp(instant(start_time))
         self._floor = self._start = 0 if seq is None else seq - 1  # what comes has a higher sequence
         self._subject = subject
@@ -153,7 +159,7 @@ class DirectBatch(RowConversation):
         self._readable: Ticket[None] | None = None
         self._last_header: bytes | None = None
         self._tail: StoredColumns | None = None  # what was received last: its last message is the anchor
-        self._pages = 0
+        self._replies = 0
         self._instead_of_anchor = False  # the page begins with another message
         self._taken: StoredMsg | None = None  # of the leader, if nothing that goes before it was dropped
         self._is_last_look = False  # the leader had nothing, and is asked once more what it dropped
@@ -390,9 +396,8 @@ class DirectBatch(RowConversation):
         self._waiting = False
         if not self._strangers and not self._behind:
             self._until = now + self._timeout
-        self._pages += 1
         self._begin_page()
-        self._reply = f"{self._inbox}.{self._pages}".encode()
+        self._reply = self._new_reply()
         try:
             self._outbox.publish(self._api.direct_get(self.stream), dumps(self._fields()), self._reply)
         except OutboundBufferLimitError:
@@ -402,6 +407,10 @@ class DirectBatch(RowConversation):
         self.now = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
+
+    def _new_reply(self) -> bytes:
+        self._replies += 1
+        return b"%b.%d-%b" % (self._inbox.encode(), self._replies, self._draw())
 
     def _begin_page(self) -> None:
         self._open = False
@@ -599,7 +608,7 @@ class DirectBatch(RowConversation):
 
         False when there is no room for the question: then the page is asked for again.
         """
-        question = f"{self._inbox}.q{self._pages}".encode()
+        question = self._new_reply()
         try:
             self._outbox.publish(subject, payload, question)
         except OutboundBufferLimitError:
@@ -619,7 +628,6 @@ class DirectBatch(RowConversation):
 
     def _ask_next(self, now: float) -> None:
         body = self._beginning(self._floor + 1) | {"next_by_subj": self._subject or ">"}
-        self._pages += 1
         self._ask_leader(self._api.stream_msg_get(self.stream), dumps(body), now)
 
     def _receive_other(self, message: Msg, now: float) -> None:
@@ -669,7 +677,6 @@ class DirectBatch(RowConversation):
             self._finish()
         else:
             self._is_last_look = True
-            self._pages += 1
             self._ask_whether_over(now)
 
     def _receive_next(self, message: StoredMsg, now: float) -> None:
@@ -679,7 +686,6 @@ class DirectBatch(RowConversation):
             self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
             return
         self._taken = message
-        self._pages += 1
         self._ask_whether_over(now)  # once more: what was to come before it may have been dropped meanwhile
 
     def _take_of_leader(self, message: StoredMsg, now: float) -> None:

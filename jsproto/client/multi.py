@@ -13,7 +13,7 @@ Not here: more subjects than a server answers at once, and answers put together 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from jsproto.client.backlog import NONE, Backlog
@@ -70,6 +70,7 @@ class LastMessages(DirectBatch):
         *,
         api: ApiSubjects,
         inbox: str,
+        draw: Callable[[], bytes] = bytes,
         now: float,
         seq: int = 1,
         batch: int | None = None,
@@ -98,7 +99,7 @@ class LastMessages(DirectBatch):
         self._witness: str | None = None
         self._from_seq = seq
         super().__init__(
-            outbox, stream, api=api, inbox=inbox, now=now, batch=batch, page_messages=page_messages,
+            outbox, stream, api=api, inbox=inbox, draw=draw, now=now, batch=batch, page_messages=page_messages,
             page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
@@ -210,6 +211,7 @@ class LastAnswer(LastMessages):
         *,
         api: ApiSubjects,
         inbox: str,
+        draw: Callable[[], bytes] = bytes,
         now: float,
         seq: int = 1,
         batch: int | None = None,
@@ -229,8 +231,8 @@ class LastAnswer(LastMessages):
         self._shows = shows
         self.rest = 0
         super().__init__(
-            outbox, stream, subjects, api=api, inbox=inbox, now=now, seq=seq, batch=batch, up_to_seq=up_to_seq,
-            page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
+            outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, seq=seq, batch=batch,
+            up_to_seq=up_to_seq, page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
     def _begin_page(self) -> None:

@@ -127,7 +127,8 @@ class Reads:
         """
         self._need_batches()
         return DirectBatch(
-            self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(), now=now, seq=seq,
+            self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
+            draw=self.session.draw, now=now, seq=seq,
             start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped, at_least=at_least,
             page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
@@ -158,7 +159,8 @@ class Reads:
                 timeout=self._limit(timeout),
             )  # fmt: skip
         return LastMessages(
-            self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(), now=now, batch=batch,
+            self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(),
+            draw=self.session.draw, now=now, batch=batch,
             up_to_seq=up_to_seq, up_to_time=up_to_time, page_bytes=page_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 

@@ -199,7 +199,8 @@ class Snapshot:
         """Read what was written after ``begun``; returns as of which sequence everything is then."""
         is_wanted = _matcher(self._wanted)
         read = DirectBatch(
-            self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(), now=self._now,
+            self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
+            draw=self._js.session.draw, now=self._now,
             seq=begun + 1, subject=self._wanted[0] if len(self._wanted) == 1 else None, at_least=up_to,
             page_bytes=self._page_bytes, timeout=self._timeout,
         )  # fmt: skip
@@ -328,7 +329,8 @@ class Snapshot:
         """Ask for the last messages of ``group``."""
         self._check_open()
         answer = LastAnswer(
-            self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(), now=self._now,
+            self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(),
+            draw=self._js.session.draw, now=self._now,
             timeout=self._timeout, **({"page_bytes": self._page_bytes} | options),
         )  # fmt: skip
         self._read = answer

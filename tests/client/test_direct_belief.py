@@ -122,8 +122,8 @@ def test_a_time_says_nothing_of_what_was_before_but_the_next_page_does() -> None
     read.message(6, 0, 9)
     read.status(end(last=6, pending=9))
     assert read.take() == [6]
-    read.h.sent()
-    read.reply = b"%b.2" % read.reply.rpartition(b".")[0]
+    (pub,) = read.h.published()
+    read.reply = pub.reply or b""
     read.message(9, 0, 7)  # without the anchor: it is gone
     read.state(first_seq=9)
     with pytest.raises(MessagesDroppedError, match="messages 7 to 8 are"):
@@ -628,3 +628,16 @@ def test_a_page_whose_sender_is_not_named() -> None:
     read.requests()
     read.h.deliver(read.reply, b"", stored(1, last=0, pending=1).replace(b"Nats-Stream", b"Nats-Stroem"))
     assert isinstance(read.direct.error, RemoteProtocolError)
+
+
+def test_where_an_answer_is_to_go_cannot_be_computed() -> None:
+    read = Read(page_messages=1, draw=Harness().session.draw)
+    read.requests()
+    first = read.reply
+    read.message(1, 0, 2)
+    read.status(end(last=1, pending=2))
+    read.take()
+    read.requests()
+    parts = [reply.rpartition(b"-")[2] for reply in (first, read.reply)]
+    assert {len(part) for part in parts} == {16}
+    assert parts[0] != parts[1]
