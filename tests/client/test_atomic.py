@@ -439,7 +439,7 @@ def test_nothing_is_done_behind_a_commit() -> None:
 
 @pytest.mark.parametrize("how", ["commit", "commit_eob"])
 def test_a_commit_can_be_asked_for_again(how: str) -> None:
-    """Whoever gave up waiting for its acknowledgement still gets it, and nothing is sent twice."""
+    """Whoever gave up waiting still gets its acknowledgement, and nothing is sent twice."""
     batch = opened(3)
     commit: Ticket[PubAck] = getattr(batch, how)()
     assert batch.atomic.ack is None
