@@ -31,7 +31,7 @@ from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.offsets import Cut, Position, check_streams, decode_cut, decode_offset, encode_offset
 from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions, read_options, write_options
 from pyspark_jetstream.planning import Range, covers, cut
-from pyspark_jetstream.schema import check_read_schema, check_write_schema
+from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
 from pyspark_jetstream.source import share
 from tests.spark.standalone import zipped
 
@@ -190,6 +190,28 @@ def test_columns_that_are_written() -> None:
         with pytest.raises(OptionError) as caught:
             check_write_schema(columns, writing(**options))
         assert message in str(caught.value)
+
+
+def test_a_column_in_another_case() -> None:
+    upper = schema(Subject=StringType(), DATA=StringType(), Headers=MapType(StringType(), StringType()))
+    assert check_write_schema(upper, writing()) == ["subject", "data", "headers"]
+    several = schema(subject=StringType(), Subject=LongType(), data=StringType())
+    assert written_names(several.names) == ["subject", "Subject", "data"]
+    assert check_write_schema(several, writing(ignoreExtraColumns="true")) == ["subject", "data"]
+    with pytest.raises(OptionError, match="column 'Subject' cannot be written"):
+        check_write_schema(several, writing())
+
+
+@pytest.mark.parametrize("name", ["delivery", "DELIVERY", "flow", "maxOutstandingAcks", "ignoreExtraColumns"])
+def test_an_option_of_a_write_in_a_read(name: str) -> None:
+    with pytest.raises(OptionError, match=f"(?i)option {name} is not for a read"):
+        read_options({"servers": "nats://a", "stream": "S", name: "1"})
+
+
+@pytest.mark.parametrize("name", ["startingOffsets", "includeheaders", "kvBucket", "failOnDataLoss"])
+def test_an_option_of_a_read_in_a_write(name: str) -> None:
+    with pytest.raises(OptionError, match=f"(?i)option {name} is not for a write"):
+        write_options({"servers": "nats://a", "stream": "S", name: "1"})
 
 
 positions = st.dictionaries(

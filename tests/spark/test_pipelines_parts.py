@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
 
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import connect
@@ -15,7 +16,7 @@ from pyspark_jetstream import pipelines
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, bounds, pairs
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
-from pyspark_jetstream.pipelines.jobs.page import page
+from pyspark_jetstream.pipelines.jobs.page import _over_time, page
 from pyspark_jetstream.pipelines.jobs.running import Place, one_line_of
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
@@ -155,6 +156,20 @@ def test_a_page_of_strange_subjects() -> None:
     assert "<i>" not in text
     assert "No message id comes twice (8 messages have one)." in text
     assert "data:image" not in page("Audit of nothing", [], Findings(missing=0))
+
+
+def test_an_axis_that_an_outlier_would_squeeze_ends_before_it() -> None:
+    usual = [(100 + 3 * place, 10_000) for place in range(80)]
+    outlier = [*usual[:40], (1_000_000, 10_000), *usual[41:]]
+    for values, highest, title in (
+        (usual, 337 * 1.05, "messages per second"),
+        (outlier, 1.2 * 319, "messages per second (outliers up to 1M are cut off)"),
+        ([(5, 5), (5_000, 5)], 5_000 * 1.05, "messages per second"),
+    ):
+        axes = Figure().subplots()
+        _over_time(axes, Findings(bins={"a": values}, last=80_000_000), 0, "messages per second")
+        assert axes.get_ylim() == pytest.approx((0, highest))
+        assert axes.get_title(loc="left") == title
 
 
 def test_what_is_missing_is_said_in_one_line(

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from jsproto_io.sync import JetStream
+from pyspark_jetstream import register
 from tests.spark.conftest import Made, data_of
 from tests.spark.copying import check_copies, copy_with_faults
 
@@ -38,6 +40,28 @@ def test_a_batch_write(spark: SparkSession, js: JetStream, stream: Made, save: A
     name = stream()
     save(rows_of(spark, name, 3_000), name, delivery=delivery, markerSubject=name)
     assert data_of(js, name) == Counter(range(1, 3_001))
+
+
+def test_a_thread_without_a_session_registers_before_it_writes(
+    spark: SparkSession, js: JetStream, stream: Made, save: Any
+) -> None:
+    """Spark looks for the format in the session of the thread, and a further Python thread has none at first."""
+    name = stream()
+    rows = rows_of(spark, name)
+    SparkSession._get_j_spark_session_class(spark._jvm).clearActiveSession()
+    try:
+        with pytest.raises((PySparkException, Py4JError), match="DATA_SOURCE_NOT_FOUND"):
+            save(rows, name)
+    finally:
+        register(spark)
+    save(rows, name)
+    assert data_of(js, name) == Counter(range(1, 101))
+
+
+def test_columns_in_another_case(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream()
+    save(rows_of(spark, name).selectExpr("data AS Data", "subject AS SUBJECT"), name)
+    assert data_of(js, name) == Counter(range(1, 101))
 
 
 def test_all_columns(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:

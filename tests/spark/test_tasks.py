@@ -445,8 +445,13 @@ def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.Monk
     pauses: list[float] = []
     monkeypatch.setattr(connecting, "sleep", pauses.append)
     nowhere = Connecting("nats://127.0.0.1:1")
-    with pytest.raises(NoServersError), connecting.in_task(nowhere):
+    where = "stream S, sequences 1 to 9"
+    with (
+        pytest.raises(connecting.UnreachableError, match=f"^{where}: .*127.0.0.1:1") as caught,
+        connecting.in_task(nowhere, where),
+    ):
         pass
+    assert isinstance(caught.value.__cause__, NoServersError)
     assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0]
     with pytest.raises(NoServersError), connecting.Kept(nowhere) as kept:
         kept.ask(lambda js: js)

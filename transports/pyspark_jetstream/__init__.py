@@ -131,5 +131,10 @@ def _finding() -> Callable[[str, bytes], Any]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``jetstream`` known to a session that has not found it by itself."""
+    """Make the format ``jetstream`` known to a session that has not found it by itself.
+
+    And make the session that of this thread: for a write Spark looks for the format in nothing else, so each further
+    thread that writes calls this first, or gets DATA_SOURCE_NOT_FOUND.
+    """
     spark.dataSource.register(JetStreamDataSource)
+    spark.createDataFrame([], "nothing int")  # which does that, in all releases

@@ -120,7 +120,7 @@ class BucketReader(DataSourceReader):
         if partition.at == 0:
             return
         builder = BucketBuilder(self.schema, options.streams[0], options)
-        with in_task(options.connecting) as (_, js):
+        with in_task(options.connecting, f"the keys of bucket {options.bucket}") as (_, js):
             keys = options.subject or f"$KV.{options.bucket}.>"
             try:
                 with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.page_bytes) as reader:

@@ -79,10 +79,20 @@ def jetstream_of(nc: Connection, connecting: Connecting) -> JetStream:
     return nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
 
 
+class UnreachableError(RuntimeError):
+    """A task could not reach the servers; the message says what it was to do, and why."""
+
+
 @contextmanager
-def in_task(connecting: Connecting, *, reader_thread: bool = False) -> Iterator[tuple[Connection, JetStream]]:
-    """A task's connection, closed at the end."""
-    with _dialled(connecting, reader_thread) as nc:
+def in_task(
+    connecting: Connecting, what: str, *, reader_thread: bool = False
+) -> Iterator[tuple[Connection, JetStream]]:
+    """A task's connection, closed at the end. ``what`` the task is to read or to write. UnreachableError."""
+    try:
+        connection = _dialled(connecting, reader_thread)
+    except Error as error:
+        raise UnreachableError(f"{what}: {error}") from error
+    with connection as nc:
         yield nc, jetstream_of(nc, connecting)
 
 

@@ -3,6 +3,7 @@
 Rules: names are those of Spark's Kafka source where it has them, and count in any case. What starts with ``nats.`` is
 the connection's. A value that cannot be is an OptionError of one line that names the option; Spark adds keys of its own
 ("path", "option.stream", "owner", ...), so other unknown names are passed over, unless they are a slip of a known one.
+An option of a write is refused in a read, and the other way round.
 
 Not here: whether the stream can do it (``planning``, ``delivery``), which takes a server.
 """
@@ -134,9 +135,13 @@ class WriteOptions:
 class _Given:
     """The given options, by name in any case."""
 
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], others: tuple[str, ...], what: str) -> None:
+        """``known`` are the options of ``what``, a read or a write, and ``others`` those of the other one."""
         self._given = {name.lower(): value for name, value in options.items()}
         lower = {name.lower(): name for name in known}
+        for other in others:
+            if other not in known and self.text(other) is not None:
+                raise OptionError(f"option {other} is not for a {what}")
         for name in self._given:
             if name not in lower and not name.startswith("nats."):
                 meant = get_close_matches(name, lower, n=1, cutoff=0.85)
@@ -211,7 +216,7 @@ class _Given:
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     """The options of a read. OptionError for the first that is missing or cannot be."""
-    given = _Given(options, _SOURCE)
+    given = _Given(options, _SOURCE, _SINK, "read")
     bucket = given.parsed("kvBucket", _bucket, None, "one bucket, whose name has letters, digits, - and _ alone")
     streams = given.text("stream") or given.text("path")
     if bucket is not None:
@@ -277,7 +282,7 @@ def _wanted_subject(given: _Given, bucket: str | None) -> str | None:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """The options of a write. OptionError for the first that is missing or cannot be."""
-    given = _Given(options, _SINK)
+    given = _Given(options, _SINK, _SOURCE, "write")
     stream = given.text("stream") or given.text("path")
     if stream is None:
         raise OptionError('option stream is missing, such as .option("stream", "EVENTS")')
@@ -288,7 +293,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         delivery=given.parsed("delivery", _delivery, "fast", "fast, fastDedup or atomic"),
         msg_id_prefix=given.text("msgIdPrefix"),
         flow=given.count("flow", DEFAULT_FLOW, MAX_FLOW),
-        max_outstanding_acks=given.count("maxOutstandingAcks", 3, 3),
+        max_outstanding_acks=given.count("maxOutstandingAcks", 2, 3),  # ADR-50: 3 is no default
         marker_subject=given.parsed("markerSubject", _subject, None, "a subject"),
         ignore_extra_columns=given.flag("ignoreExtraColumns", False),
     )

@@ -8,6 +8,7 @@ Not here: the values of a key-value bucket (``buckets``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,11 +68,21 @@ def check_columns(schema: StructType, known: Mapping[str, str]) -> None:
             raise OptionError(f"column {column.name} is {wanted}, not {column.dataType.simpleString()}")
 
 
+def written_names(names: Sequence[str]) -> list[str]:
+    """The columns of a write, each by the name that it has here, if it is one of ours.
+
+    Spark does not tell a sink whether case counts (``spark.sql.caseSensitive``). So a column is taken whatever its
+    case, but where several differ in nothing else, which Spark lets pass only where case counts, it does.
+    """
+    several = Counter(map(str.lower, names))
+    return [name.lower() if name.lower() in _WRITE and several[name.lower()] == 1 else name for name in names]
+
+
 def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
     """The columns that are written. OptionError for one that cannot be, or for one that is missing."""
     names = []
-    for column in schema.fields:
-        wanted = _WRITE.get(column.name)
+    for name, column in zip(written_names(schema.names), schema.fields, strict=True):
+        wanted = _WRITE.get(name)
         if wanted is None:
             if options.ignore_extra_columns:
                 continue
@@ -83,7 +94,7 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
             raise OptionError(
                 f"column {column.name} must be {' or '.join(wanted)}, not {column.dataType.simpleString()}"
             )
-        names.append(column.name)
+        names.append(name)
     if "data" not in names:
         raise OptionError("column data is missing, which is what is stored")
     if "subject" not in names and options.subject is None:

@@ -27,7 +27,7 @@ from pyspark_jetstream.delivery import Origin, store
 from pyspark_jetstream.options import MARKER, OptionError, WriteOptions
 from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
 from pyspark_jetstream.rows import Target, lots_of
-from pyspark_jetstream.schema import check_write_schema
+from pyspark_jetstream.schema import check_write_schema, written_names
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -51,6 +51,7 @@ class _Writes:
             raise OptionError("a stream is not overwritten: use mode('append'), and purge the stream yourself")
         self.options = options
         self.names = check_write_schema(schema, options)
+        self.columns = written_names(schema.names)
         with Kept(options.connecting) as kept:
             self.target = kept.ask(lambda js: checked_target(js, options, self.names))
 
@@ -60,9 +61,11 @@ class _Writes:
         origin = Origin(query, batch, context.partitionId() if context is not None else 0)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
-        with in_task(self.options.connecting, reader_thread=self.options.delivery == "atomic") as (nc, js):
+        rows = f"partition {origin.partition} of the rows for stream {self.options.stream}"
+        with in_task(self.options.connecting, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
-            lots = lots_of(iterator, self.names, self.options.subject, target, origin.partition)
+            named = (batch.rename_columns(self.columns) for batch in iterator)
+            lots = lots_of(named, self.names, self.options.subject, target, origin.partition)
             stored = store(nc, js, lots, origin, self.options)
         return Written(origin.partition, stored.rows, stored.sent)
 

@@ -75,7 +75,8 @@ class _Reads:
         wanted, options = partition.wanted, self.options
         kind = BatchBuilder if options.bucket is None else BucketBuilder
         builder = kind(self.schema, wanted.stream, options)
-        with in_task(options.connecting) as (nc, js):
+        what = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
+        with in_task(options.connecting, what) as (nc, js):
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
     def tasks(

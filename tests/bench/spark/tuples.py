@@ -45,7 +45,7 @@ class TuplesReader(JetStreamReader):
         assert isinstance(partition, RangePartition)
         wanted = partition.wanted
         if wanted.hi > wanted.lo:
-            with in_task(self.options.connecting) as (_, js):
+            with in_task(self.options.connecting, wanted.stream) as (_, js):
                 yield from self._tuples(js, wanted.stream, wanted.lo, wanted.hi - wanted.lo)
 
     def _tuples(self, js: JetStream, stream: str, first: int, count: int) -> Iterator[tuple[Any, ...]]:
@@ -62,7 +62,7 @@ class TuplesWriter(DataSourceWriter):
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         options = self.options
-        with in_task(options.connecting, reader_thread=True) as (_, js):
+        with in_task(options.connecting, options.stream, reader_thread=True) as (_, js):
             batch = js.fast_publisher(flow=options.flow, max_outstanding_acks=options.max_outstanding_acks)
             batch.publish_many((row.subject, bytes(row.data)) for row in iterator)
             if batch.sequence:

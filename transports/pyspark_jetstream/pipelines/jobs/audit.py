@@ -121,7 +121,8 @@ def _tell(summary: Summary, name: str, place: Place, info: StreamInfo, found: Fi
         text = f"{time_text(found.first)} to {time_text(found.last)}"
         summary.add("between", [time_text(found.first), time_text(found.last)], text, label="stored")
         if seconds > 0:
-            summary.add("stored_per_s", round(found.messages / seconds, 1), label="stored per s")
+            rate = round(found.messages / seconds, 1)
+            summary.add("stored_per_s", rate, f"{rate:,}", label="stored per s")
     if found.missing is not None:
         shown = f"{found.missing:,} sequences in {found.gaps:,} gaps" if found.missing else "none"
         summary.add("missing", found.missing, shown)

@@ -23,6 +23,7 @@ COLOURS: Final = ["#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab
 GREY: Final = "#9498a0"
 BARS: Final = 15
 SHOWN: Final = 50  # rows of a table
+OUTLIER: Final = 4  # times what nine of ten bins have at most
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
@@ -176,10 +177,20 @@ def _over_time(axes: Axes, found: Findings, which: int, title: str) -> None:
         axes.stairs(top, edges, baseline=bottom, fill=True, color=colour, label=_literal(name))
         bottom = top
     axes.set_xlim(0, edges[-1])
-    axes.set_ylim(0, None)
+    highest = _highest(bottom)
+    axes.set_ylim(0, highest)
+    if highest is not None:
+        title = f"{title} (outliers up to {compact(max(bottom))} are cut off)"
     axes.set_xlabel(f"{unit} since {time_text(found.first)}")
     axes.yaxis.set_major_formatter(FuncFormatter(compact))
     _plain(axes, title)
+
+
+def _highest(rates: Sequence[float]) -> float | None:
+    """Where an axis ends of which a few outliers would squeeze all the rest; None when it may show everything."""
+    busy = sorted(rate for rate in rates if rate)
+    usual = busy[len(busy) * 9 // 10] if busy else 0.0
+    return 1.2 * usual if busy and busy[-1] > OUTLIER * usual else None
 
 
 def _busiest(axes: Axes, found: Findings) -> None:
