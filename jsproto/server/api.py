@@ -140,7 +140,7 @@ class JetStreamApi(Conversation):
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
-                self.copies[name].follow(origin.stream)
+                self.copies[name].follow(origin.stream, now)
         return stream, True
 
     def update(self, config: StreamConfig, now: float) -> Stream:
@@ -155,7 +155,7 @@ class JetStreamApi(Conversation):
     def delete(self, name: str, now: float) -> None:
         """Delete a stream with all its messages, consumers and batches. APIError."""
         self._find(name).close(now)
-        self.copies[name].close()
+        self.copies[name].close(now)
         del self.streams[name], self.copies[name]
 
     # -- inside --------------------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ A stream of three replicas has two that follow the one that is published to. The
 ``mirror_direct``, share one queue group, so that chance, the same each time, picks who answers. How far a copy is
 behind is ``Follower.lag``, which can be changed at any time: stale reads happen at will.
 
-Rules: a copy sees what happened to its origin in the same order, only later. Replicas forget what the origin forgets;
-mirrors keep messages by limits of their own, under the origin's sequences and times. A mirror has everything when it
-begins to answer, and answers on after the stream that it mirrors is gone.
+Rules: a copy sees what happened to its origin in the same order, only later. Replicas forget what the origin forgets.
+Mirrors keep messages by limits of their own, under the origin's sequences and times, and hold only what their filter,
+their start and their transforms take; what the origin removes before a mirror got it, that mirror never gets. A mirror
+has everything when it begins to answer, and answers on after the stream that it mirrors is gone. It answers for the
+stream it mirrors, not for one that this one mirrors in turn.
 
-Not here: other servers, filters and transforms of mirrors, sources (stored, never followed), elections: the leader is
-always the one that knows everything.
+Not here: other servers, sources (stored, never followed), elections: the leader is always the one that knows
+everything.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from jsproto.server.node import Node
 from jsproto.server.settings import origin_of
 from jsproto.server.sourcing import copied
 from jsproto.server.stream import Stored, Stream
+from jsproto.server.taking import Taking
 
 QUEUE: Final = "_sys_"
 """The queue group of everybody who answers Direct Get."""
@@ -50,18 +53,21 @@ class Lag:
 class Follower:
     """A copy on its way behind its origin. Attributes: ``stream`` (the copy); ``lag``; ``origin``."""
 
-    __slots__ = ("_changes", "_is_mirror", "_node", "lag", "origin", "stream")
+    __slots__ = ("_changes", "_node", "_taking", "lag", "origin", "stream")
 
-    def __init__(self, origin: Stream, stream: Stream, node: Node, *, is_mirror: bool) -> None:
-        """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says."""
+    def __init__(self, origin: Stream, stream: Stream, node: Node, now: float, taking: Taking | None = None) -> None:
+        """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says.
+
+        ``taking``: what a mirror takes of it; None for a replica.
+        """
         self.origin = origin
         self.stream = stream
         self.lag = Lag()
-        self._is_mirror = is_mirror
+        self._taking = taking
         self._node = node
         self._changes: deque[tuple[float, Stored | int]] = deque()  # a message that was stored, or removed
-        for stored in origin:
-            self._copy(stored)
+        for stored in list(origin):
+            self._copy(stored, now)
         origin.followers.append(self)
 
     def stored(self, message: Stored, now: float) -> None:
@@ -70,8 +76,10 @@ class Follower:
 
     def removed(self, message: Stored, now: float) -> None:
         """The origin removed a message."""
-        if not self._is_mirror:
+        if self._taking is None:
             self._changed(message.seq, now)
+        elif any(change is message for _, change in self._changes):
+            self._changes = deque(one for one in self._changes if one[1] is not message)
 
     def _changed(self, change: Stored | int, now: float) -> None:
         """Catch up as soon as all before it have: in a chain of mirrors one after the other, not one in the other."""
@@ -92,7 +100,7 @@ class Follower:
             if isinstance(change, int):
                 self.stream.remove(change)
             else:
-                self._copy(change)
+                self._copy(change, now)
             self._changes.popleft()
 
     def deadline(self) -> float | None:
@@ -109,14 +117,15 @@ class Follower:
         """Follow no more; the copy stays as it is."""
         self.origin.followers.remove(self)
 
-    def _copy(self, stored: Stored) -> None:
-        if not self._is_mirror:
-            self.stream.copy(stored)
+    def _copy(self, stored: Stored, now: float) -> None:
+        if self._taking is None:
+            self.stream.copy(stored, now)
             return
-        if stored.seq > self.stream.last_seq:  # not there from an origin of the same name, deleted meanwhile
+        subject = self._taking.subject_of(stored)
+        if subject is not None and stored.seq > self.stream.last_seq:  # else of another origin that had the name before
             header = copied(stored).header
-            copy = Stored(stored.seq, stored.subject, header, stored.payload, stored.timestamp, stored.arrived)
-            self.stream.copy(copy)
+            copy = Stored(stored.seq, subject, header, stored.payload, stored.timestamp, stored.arrived)
+            self.stream.copy(copy, now)
 
 
 class Copies:
@@ -144,9 +153,9 @@ class Copies:
         for replica in self.replicas:
             replica.stream.config = config
         while len(self.replicas) < others:
-            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), self._node, is_mirror=False))
+            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), self._node, now))
         if config.mirror is None:
-            self.follow(None)
+            self.follow(None, now)
         names = [config.name] if config.allow_direct else []
         if config.mirror is not None and config.mirror_direct:
             names.append(origin_of(config))
@@ -158,11 +167,13 @@ class Copies:
                     for form in (f"{prefix}DIRECT.GET.{name}", f"{prefix}DIRECT.GET.{name}.>"):
                         self._sids.append(self._outbox.subscribe(form, machine, QUEUE))
 
-    def follow(self, origin: Stream | None) -> None:
+    def follow(self, origin: Stream | None, now: float) -> None:
         """Mirror ``origin`` from now on, or nothing more."""
         if self.mirror is not None:
             self.mirror.stop()
-        self.mirror = None if origin is None else Follower(origin, self._stream, self._node, is_mirror=True)
+            self.mirror = None
+        if origin is not None:
+            self.mirror = Follower(origin, self._stream, self._node, now, Taking(self._stream.config.mirror or {}))
 
     def catch_up(self, now: float) -> None:
         """Let every copy come as near as its lag allows."""
@@ -177,10 +188,10 @@ class Copies:
         deadlines = (follower.deadline() for follower in followers)
         return min((when for when in deadlines if when is not None), default=None)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """The stream is deleted: nobody answers for it any more. Mirrors of it go on."""
         self._unsubscribe()
-        self.follow(None)
+        self.follow(None, now)
 
     def _unsubscribe(self) -> None:
         for sid in self._sids:

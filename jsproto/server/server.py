@@ -16,7 +16,7 @@ Not here: other servers, accounts, permissions, storage.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, Protocol
 
 from jsproto._event import event
@@ -87,7 +87,8 @@ class Server:
     """One server. ``token`` is its only entropy.
 
     Attributes: ``node`` (what its streams have in common); ``api`` (creates, changes and deletes streams);
-    ``sessions`` (the live ones); ``leaderless`` (names of streams that nobody leads at the moment).
+    ``sessions`` (the live ones); ``leaderless`` (names of streams that nobody leads at the moment); ``choose`` (which
+    one of so many in a queue group has its turn; may be replaced).
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Server:
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
+        self.choose: Callable[[int], int] = self._choose
         self._max_payload = max_payload
         self._backbone = backbone
         self._id = self.node.next_id()
@@ -335,16 +337,18 @@ class Server:
                 chosen.append(one)
             else:
                 groups.setdefault((one.pattern, one.queue), []).append(one)
-        for members in groups.values():
-            # Knuth's linear congruential step (MMIX): who has its turn is as good as random, and the same each time.
-            self._turn = (self._turn * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
-            chosen.append(members[(self._turn >> 33) % len(members)])
+        chosen += [members[self.choose(len(members))] for members in groups.values()]
         for one in chosen:
             if isinstance(one, Interest):
                 one.session.deliver(one, message.subject, message.reply, message.header, message.payload)
             else:
                 self._deliver_local(one, message)
         return taken or bool(chosen)
+
+    def _choose(self, members: int) -> int:
+        # Knuth's linear congruential step (MMIX): who has its turn is as good as random, and the same each time.
+        self._turn = (self._turn * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
+        return (self._turn >> 33) % members
 
     def _subscriptions(self, sender: ServerSession | None) -> Iterator[_Local | Interest]:
         """Who may get what ``sender`` publishes."""

@@ -21,6 +21,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.subjects import check_name
 from jsproto.server.node import Node
 from jsproto.server.refusals import refusal
+from jsproto.server.taking import Taking
 
 MAX_REPLICAS: Final = 5
 MAX_DESCRIPTION: Final = 4 * 1024
@@ -140,6 +141,7 @@ def _check(config: StreamConfig) -> None:
             check_name(origin_of(config))
         except LocalProtocolError:
             raise refusal(10142) from None
+        Taking(config.mirror)
         if config.subjects:
             raise refusal(10034)
         if config.first_seq:

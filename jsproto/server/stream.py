@@ -219,8 +219,9 @@ class Stream:
             self.settled(seq)
         return seq
 
-    def copy(self, stored: Stored) -> None:
+    def copy(self, stored: Stored, now: float) -> None:
         """Store a message of another stream under its own sequence, which must be higher than the last."""
+        self._now = now
         self._put(stored)
         self._limit_subject(stored.subject)
         self._limit()
