@@ -85,7 +85,9 @@ def check_one(
     """
     if isinstance(answer, MessageNotFoundError):
         spans = list(scene.spans) if is_session or level == "leader" else [*scene.spans, *scene.mirrors.values()]
-        if not any(_may_lack(span, _low(scene, span, level, is_session), seq, subject, following, start_time) for span in spans):
+        if not any(
+            _may_lack(span, _low(scene, span, level, is_session), seq, subject, following, start_time) for span in spans
+        ):
             raise WrongAnswerError(f"{answer}, but there is one all the time")
         return
     if isinstance(answer, Error):
@@ -116,7 +118,9 @@ def _from(span: Span, start_time: int | None) -> int:
     return next((m.seq for m in span.life.messages.values() if m.timestamp >= start_time), FOR_EVER)
 
 
-def _fits(span: Span, found: int, low: int, seq: int | None, subject: str | None, following: bool, start: int | None) -> bool:
+def _fits(
+    span: Span, found: int, low: int, seq: int | None, subject: str | None, following: bool, start: int | None
+) -> bool:
     life, high = span.life, span.high
     if subject is not None and not following:
         return matches(subject, life.messages[found].subject) and life.is_last(found, subject, low, high)
@@ -172,11 +176,12 @@ def check_batch(
     if missing:
         raise WrongAnswerError(f"{_some(missing)} missing of {len(wanted)} up to {end}; error: {error!r}")
     if if_dropped == "error" and error is None and not life.ended:
-        after = 0 if start_time is None else span.began
-        dropped = [one for one in wanted if one not in given and life.was_dropped(one, after)]
+        # A time begins where the first answer begins.
+        since = first if start_time is None else min(seqs, default=FOR_EVER)
+        dropped = [one for one in wanted if one >= since and one not in given and life.was_dropped(one)]
         if dropped:
             raise WrongAnswerError(f"{_some(dropped)} dropped without an error")
-    if isinstance(error, MessagesDroppedError) and not any(life.was_dropped(one, 0) for one in life.messages):
+    if isinstance(error, MessagesDroppedError) and not any(life.was_dropped(one) for one in life.messages):
         raise WrongAnswerError(f"{error!r}, but nothing was dropped")
 
 
@@ -200,23 +205,30 @@ def check_last_of_each(
         least = span.leader_last if is_snapshot else span.last
         if up_to < max(least, floor):
             raise WrongAnswerError(f"as of {up_to}, but {max(least, floor)} was known before")
-    if up_to is not None and error is None:
-        low = max(low, life.since(up_to))
     low = max(low, life.since(floor))
-    limit = FOR_EVER if up_to is None else up_to
     for message in messages:
-        if message.seq > limit:
-            raise WrongAnswerError(f"{message!r} is newer than {limit}")
-        if not life.is_last(message.seq, message.subject, low, span.high, limit):
-            raise WrongAnswerError(f"{message!r} was not the last of its subject as of {up_to}, at any time of the read")
+        seq = message.seq
+        if not (
+            life.is_last(seq, message.subject, low, span.high)
+            if up_to is None
+            else life.is_last_as_of(seq, up_to, low, span.high)
+        ):
+            raise WrongAnswerError(
+                f"{message!r} was not the last of its subject as of {up_to}, at any time of the read"
+            )
     if error is not None or len(messages) == batch:
         return
     given = {message.subject for message in messages}
     for name in _subjects(life, patterns) - given:
         seqs = life.matching(name)
-        if not life.lacks(seqs, low, span.high) and any(
-            seq <= limit and life.was_there(seq, low, span.high) for seq in seqs
-        ):
+        if up_to is None:
+            is_right = life.lacks(seqs, low, span.high)
+        else:
+            is_right = life.may_lack_as_of(name, up_to, span.high) and (
+                life.lacks(seqs, low, span.high)
+                or not any(seq <= up_to and life.was_there(seq, low, span.high) for seq in seqs)
+            )
+        if not is_right:
             raise WrongAnswerError(f"{name} is left out, as of {up_to}, but it is there all the time")
 
 
@@ -232,7 +244,7 @@ def check_as_of(
     low = life.since(at)
     high = min((life.since(seq) for seq in life.messages if seq > at), default=span.high + 1) - 1
     for message in messages:
-        if message.seq > at or not life.is_last(message.seq, message.subject, low, high, at):
+        if message.seq > at or not life.is_last(message.seq, message.subject, low, high):
             raise WrongAnswerError(f"{message!r} was not the last of its subject as of {at}")
     given = {message.subject for message in messages}
     for name in _subjects(life, patterns) - given:

@@ -121,7 +121,7 @@ class World:
         self.link: ServerSession | None = None
         self.down: deque[bytes] = deque()
         self.up: deque[bytes] = deque()
-        self.lives: list[Life] = []
+        self.witnesses: list[Witness] = []
         self.mirrors: dict[str, Life] = {}
         self.create()
         for event in plan.before:
@@ -149,7 +149,12 @@ class World:
         config = StreamConfig.from_options(
             "S", subjects=["s.>"], storage="memory", allow_direct=True, **self.plan.stream
         )
-        self.lives.append(Witness(self.server.add_stream(config, self.now)).life)
+        self.witnesses.append(Witness(self.server.add_stream(config, self.now)))
+
+    @property
+    def lives(self) -> list[Life]:
+        """Of the stream S, the present one last."""
+        return [witness.life for witness in self.witnesses]
 
     def happen(self, event: Event) -> None:
         """Let something happen."""
@@ -162,7 +167,9 @@ class World:
             followers += [copies.mirror for copies in self.server.api.copies.values() if copies.mirror is not None]
             if followers:
                 follower = followers[one % len(followers)]
-                follower.lag = (Lag(), Lag(seconds=0.3), Lag(seconds=float("inf")), Lag(messages=1), Lag(messages=5))[other]
+                follower.lag = (Lag(), Lag(seconds=0.3), Lag(seconds=float("inf")), Lag(messages=1), Lag(messages=5))[
+                    other
+                ]
                 follower.catch_up(self.now)
         elif event.what == "cut":
             self.cut()
@@ -170,6 +177,7 @@ class World:
             self.create()
         else:
             stream.expire(self.now)
+            self.witnesses[-1].deletes = event.what in ("delete", "purge", "purge_seq")
             self._change(stream, event)
 
     def _change(self, stream: Stream, event: Event) -> None:
@@ -262,7 +270,9 @@ class World:
             if copies:
                 life, last = self.lives[-1], min(copy.last_seq for copy in copies)
                 spans.append(Span(life, life.since(last), last, life.count, life.last_seq, life.count))
-            mirrors = {name: Span(life, life.count, 0, life.count, 0, life.count) for name, life in self.mirrors.items()}
+            mirrors = {
+                name: Span(life, life.count, 0, life.count, 0, life.count) for name, life in self.mirrors.items()
+            }
             return Scene("S", spans, mirrors, self.floor if is_session else 0)
         spans = [_until_now(span) for span in began.spans]
         later = self.lives[self.lives.index(spans[0].life) + 1 :] if spans else self.lives[self._lives_before :]
@@ -309,7 +319,13 @@ class World:
             asked = {name: value for name, value in keywords.items() if value is not None}
             seqs = [message.seq for message in messages]
             raise WrongAnswerError(f"{read.session} {read.verb}({asked}) gave {seqs}, {error!r}: {wrong}") from None
-        if calm and name not in ("none", "MessageNotFoundError", "TooManyResultsError", "MessagesDroppedError", "SnapshotError"):
+        if calm and name not in (
+            "none",
+            "MessageNotFoundError",
+            "TooManyResultsError",
+            "MessagesDroppedError",
+            "SnapshotError",
+        ):
             raise WrongAnswerError(f"{read.session} {read.verb}({keywords}) failed in a calm world: {error!r}")
 
     def _calm(self) -> bool:
@@ -333,13 +349,17 @@ class World:
                 seq = max(1, asked[name] if asked[name] > 0 else last + asked[name])
                 message = self.lives[-1].messages.get(seq)
                 asked[name] = EPOCH if message is None else message.timestamp
+        if "at_time" in asked:  # microseconds are all that a datetime has
+            asked["at_time"] = -(-asked["at_time"] // 1000) * 1000
         return asked
 
     def _tick(self) -> None:
         """One step, and what happens after it."""
         self._steps += 1
         if self._steps > MOST_STEPS or self.now > self._until:
-            raise WrongAnswerError(f"a read does not end: {self._steps} steps, now {self.now - self._until + LONGEST:g} s")
+            raise WrongAnswerError(
+                f"a read does not end: {self._steps} steps, now {self.now - self._until + LONGEST:g} s"
+            )
         while self._events and not self._wait:
             self.happen(self._events.popleft()[1])
             self._wait = self._events[0][0] if self._events else 0
@@ -368,7 +388,7 @@ class World:
         else:
             reads = self.js
         if "at_time" in keywords:
-            keywords["at"] = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=-(-keywords.pop("at_time") // 1000))
+            keywords["at"] = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=keywords.pop("at_time") // 1000)
         arguments = () if read.verb == "get_batch" else (keywords.pop("subjects"),)
         batch = getattr(reads, read.verb)("S", *arguments, **keywords, now=self.now, timeout=TIMEOUT)
         self._settle()
@@ -412,7 +432,14 @@ class World:
         elif "at" in asked or "at_time" in asked:
             at = asked.get("at")
             if at is None:
-                at = max((m.seq for m in scene.spans[0].life.messages.values() if m.timestamp < asked["at_time"]), default=0) if scene.spans else 0
+                at = (
+                    max(
+                        (m.seq for m in scene.spans[0].life.messages.values() if m.timestamp < asked["at_time"]),
+                        default=0,
+                    )
+                    if scene.spans
+                    else 0
+                )
             check_as_of(scene, messages, error, subjects=asked["subjects"], at=at)
         elif "up_to_seq" in asked or "up_to_time" in asked:
             check_weak(scene, messages)
@@ -429,7 +456,11 @@ class World:
         if subject is None or asked.get("next") or not scene.lives_on or message.subject != subject:
             return
         span = scene.spans[0]
-        known = [seq for seq in span.life.matching(subject, message.seq + 1, scene.floor) if span.life.stays(seq, span.low, span.high)]
+        known = [
+            seq
+            for seq in span.life.matching(subject, message.seq + 1, scene.floor)
+            if span.life.stays(seq, span.low, span.high)
+        ]
         if known:
             raise WrongAnswerError(f"{message!r} is older than {known[-1]}, which the session knows")
 

@@ -42,6 +42,7 @@ class Life:
         self._stored: dict[int, int] = {}  # in which state it came
         self._removed: dict[int, int] = {}  # in which state it was gone
         self._dropped: set[int] = set()
+        self._displaced: dict[int, int] = {}  # by which message of its subject
 
     def store(self, message: Message) -> None:
         self.count += 1
@@ -51,12 +52,14 @@ class Life:
         self._stored[message.seq] = self.count
         self.last_seq = message.seq
 
-    def remove(self, seq: int, *, first: bool) -> None:
-        """``first``: nothing older was left."""
+    def remove(self, seq: int, *, first: bool, displaced: bool = False) -> None:
+        """``first``: nothing older was left. ``displaced``: by the last message, which is of the same subject."""
         self.count += 1
         self._removed[seq] = self.count
         if first:
             self._dropped.add(seq)
+        if displaced:
+            self._displaced[seq] = self.last_seq
 
     def end(self) -> None:
         """The stream is deleted."""
@@ -76,9 +79,9 @@ class Life:
         """The last state in which a message is there."""
         return self._removed.get(seq, FOR_EVER) - 1
 
-    def was_dropped(self, seq: int, after: int) -> bool:
-        """Whether it went from the front of the stream after a state."""
-        return seq in self._dropped and self._removed[seq] > after
+    def was_dropped(self, seq: int) -> bool:
+        """Whether it went from the front of the stream."""
+        return seq in self._dropped
 
     def was_there(self, seq: int, low: int, high: int) -> bool:
         """Whether a message was there in some state of these."""
@@ -115,10 +118,36 @@ class Life:
         low, high = max(low, self._stored[seq]), min(high, self.until(seq))
         return low <= high and self.lacks(self.matching(pattern, at, seq - 1), low, high)
 
-    def is_last(self, seq: int, pattern: str, low: int, high: int, up_to: int = FOR_EVER) -> bool:
-        """Whether it was the last that matches, up to a sequence, in some state of these."""
+    def is_last(self, seq: int, pattern: str, low: int, high: int) -> bool:
+        """Whether it was the last that matches in some state of these."""
         low, high = max(low, self._stored[seq]), min(high, self.until(seq))
-        return low <= high and self.lacks(self.matching(pattern, seq + 1, up_to), low, high)
+        return low <= high and self.lacks(self.matching(pattern, seq + 1), low, high)
+
+    def is_last_as_of(self, seq: int, up_to: int, low: int, high: int) -> bool:
+        """Whether it was the last of its subject as of a sequence.
+
+        Whatever was deleted after the state ``low`` and until ``high`` may count as there or as gone.
+        """
+        newer = self.matching(self.messages[seq].subject, seq + 1, up_to)
+        return (
+            seq <= up_to
+            and not self._is_displaced(seq, up_to)
+            and (seq in self._displaced or self.until(seq) >= low)
+            and not self._has_to_count(newer, up_to, high)
+        )
+
+    def may_lack_as_of(self, subject: str, up_to: int, high: int) -> bool:
+        """Whether a subject may be without any message as of a sequence; ``high`` as above."""
+        return not self._has_to_count(self.matching(subject, 0, up_to), up_to, high)
+
+    def _is_displaced(self, seq: int, up_to: int) -> bool:
+        return self._displaced.get(seq, FOR_EVER) <= up_to
+
+    def _has_to_count(self, seqs: list[int], up_to: int, high: int) -> bool:
+        """Whether one of them was there as of a sequence and not deleted until ``high``."""
+        return any(
+            not self._is_displaced(seq, up_to) and (seq in self._displaced or self.until(seq) >= high) for seq in seqs
+        )
 
 
 def _between(seqs: list[int], first: int, last: int) -> list[int]:
@@ -131,13 +160,22 @@ class Witness:
     def __init__(self, stream: Stream) -> None:
         """``stream``: a new one, or one from which nothing was removed yet."""
         self.life = Life()
+        self.deletes = False  # whoever deletes says so: then no limit is at work
+        self._last = b""
         self._stream = stream
         for stored in stream:
             self.stored(stored, 0.0)
         stream.followers.append(self)
 
     def stored(self, message: Stored, now: float) -> None:
+        self._last = message.subject
         self.life.store(Message(message.seq, message.subject.decode(), message.payload, message.timestamp))
 
     def removed(self, message: Stored, now: float) -> None:
-        self.life.remove(message.seq, first=self._stream.first_seq > message.seq)
+        stream = self._stream
+        is_displaced = (
+            not self.deletes
+            and message.subject == self._last
+            and stream.count_of(self._last) == stream.config.max_msgs_per_subject
+        )
+        self.life.remove(message.seq, first=stream.first_seq > message.seq, displaced=is_displaced)
