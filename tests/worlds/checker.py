@@ -251,7 +251,8 @@ def check_as_of(
             raise WrongAnswerError(f"{message!r} was not the last of its subject as of {at}")
     given = {message.subject for message in messages}
     for name in _subjects(life, patterns) - given:
-        if not life.may_lack_as_of(name, at, span.high):
+        is_forgotten = life.lacks(life.matching(name), life.since(at), span.high)
+        if not (is_forgotten or life.may_lack_as_of(name, at, span.high)):
             raise WrongAnswerError(f"{name} is left out, but it was there at {at}")
 
 

@@ -430,16 +430,7 @@ class World:
         elif read.verb == "get_batch":
             check_batch(scene, messages, error, **asked)
         elif "at" in asked or "at_time" in asked:
-            at = asked.get("at")
-            if at is None:
-                at = (
-                    max(
-                        (m.seq for m in scene.spans[0].life.messages.values() if m.timestamp < asked["at_time"]),
-                        default=0,
-                    )
-                    if scene.spans
-                    else 0
-                )
+            at = asked.get("at") or _last_before(scene, asked["at_time"], up_to)
             check_as_of(scene, messages, error, subjects=asked["subjects"], at=at)
         elif "up_to_seq" in asked or "up_to_time" in asked:
             check_weak(scene, messages)
@@ -467,3 +458,14 @@ class World:
 
 def _until_now(span: Span) -> Span:
     return Span(span.life, span.low, span.last, span.began, span.leader_last, span.life.count)
+
+
+def _last_before(scene: Scene, time: int, said: int | None) -> int:
+    """The last sequence before a time; what they ``said`` where that time was not over yet when they began."""
+    if not scene.spans:
+        return 0
+    span = scene.spans[0]
+    before = [seq for seq, message in span.life.messages.items() if message.timestamp < time]
+    known = max((seq for seq in before if span.life.is_known(seq, span.began)), default=0)
+    at_most = max(before, default=0)
+    return min(max(known, said or 0), at_most)

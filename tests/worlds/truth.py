@@ -75,6 +75,10 @@ class Life:
         place = bisect_right(self._seqs, seq)
         return self._stored[self._seqs[place - 1]] if place else 0
 
+    def is_known(self, seq: int, state: int) -> bool:
+        """Whether a message had come by some state."""
+        return self._stored[seq] <= state
+
     def until(self, seq: int) -> int:
         """The last state in which a message is there."""
         return self._removed.get(seq, FOR_EVER) - 1
