@@ -115,7 +115,7 @@ def _from(span: Span, start_time: int | None) -> int:
     """The sequence at which a time begins."""
     if start_time is None:
         return 1
-    return next((m.seq for m in span.life.messages.values() if m.timestamp >= start_time), FOR_EVER)
+    return next((m.seq for m in span.life.messages.values() if (m.timestamp or 0) >= start_time), FOR_EVER)
 
 
 def _fits(
@@ -268,8 +268,10 @@ def check_weak(scene: Scene, messages: Sequence[StoredMsg]) -> None:
 
 
 def _is(life: Life, message: StoredMsg) -> bool:
-    known = Message(message.seq, message.subject, message.data, message.timestamp)
-    return life.messages.get(message.seq) == known
+    known = life.messages.get(message.seq)
+    if known is None:
+        return False
+    return known == Message(message.seq, message.subject, message.data, known.timestamp and message.timestamp)
 
 
 def _is_of(span: Span, message: StoredMsg) -> bool:

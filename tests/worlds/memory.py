@@ -348,7 +348,7 @@ class World:
             if name in asked:
                 seq = max(1, asked[name] if asked[name] > 0 else last + asked[name])
                 message = self.lives[-1].messages.get(seq)
-                asked[name] = EPOCH if message is None else message.timestamp
+                asked[name] = EPOCH if message is None else message.timestamp or 0
         if "at_time" in asked:  # microseconds are all that a datetime has
             asked["at_time"] = -(-asked["at_time"] // 1000) * 1000
         return asked
@@ -465,7 +465,7 @@ def _last_before(scene: Scene, time: int, said: int | None) -> int:
     if not scene.spans:
         return 0
     span = scene.spans[0]
-    before = [seq for seq, message in span.life.messages.items() if message.timestamp < time]
+    before = [seq for seq, message in span.life.messages.items() if (message.timestamp or 0) < time]
     known = max((seq for seq in before if span.life.is_known(seq, span.began)), default=0)
     at_most = max(before, default=0)
     return min(max(known, said or 0), at_most)

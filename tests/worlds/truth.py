@@ -18,12 +18,12 @@ FOR_EVER = 1 << 60
 
 
 class Message(NamedTuple):
-    """A message of a stream. ``payload`` tells it from all others, of other lives too."""
+    """A message of a stream. ``payload`` tells it from all others, of other lives too. ``timestamp``: if it is known."""
 
     seq: int
     subject: str
     payload: bytes
-    timestamp: int
+    timestamp: int | None
 
 
 class Life:
