@@ -118,7 +118,9 @@ def test_many_literal_keys_and_patterns(server: NatsServer) -> None:
             made.read("snapshot", subjects=[f"{made.name}.{number}" for number in range(keys)])
             made.read("snapshot", subjects=[f"{made.name}.*", f"{made.name}.>"])
             made.read("snapshot", subjects=[">"])
-            made.read("get_last_msgs_for", subjects=[f"{made.name}.{number}" for number in range(1_000)], max_bytes=4_000)
+            made.read(
+                "get_last_msgs_for", subjects=[f"{made.name}.{number}" for number in range(1_000)], max_bytes=4_000
+            )
             at = made.lives[-1].last_seq
             made.read("snapshot", subjects=[f"{made.name}.{number}" for number in range(500)], at=at)
         assert outcomes(made, "snapshot")["none"] > 0

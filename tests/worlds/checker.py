@@ -293,8 +293,10 @@ def _check_each_once(
         raise WrongAnswerError(f"a subject twice: {names}")
     if batch is not None and len(names) > batch:
         raise WrongAnswerError(f"{len(names)} messages where {batch} were asked for")
+    literal = set(patterns)
+    wild = [pattern for pattern in patterns if "*" in pattern or ">" in pattern]
     for name in names:
-        if not any(matches(pattern, name) for pattern in patterns):
+        if name not in literal and not any(matches(pattern, name) for pattern in wild):
             raise WrongAnswerError(f"{name} was not asked for")
     return scene.span_of(messages)
 

@@ -158,6 +158,7 @@ class World:
 
     def happen(self, event: Event) -> None:
         """Let something happen."""
+        self.now += 1e-5
         one, other, stream = event.one, event.other, self.stream
         if event.what == "wait":
             self.now += one / 10
@@ -207,6 +208,7 @@ class World:
 
     def write(self, stream: Stream, subject: str) -> int:
         self.written += 1
+        self.now += 1e-5  # no two messages are of the same time
         payload = b"%d of life %d" % (self.written, len(self.lives))
         return stream.append(Publication(subject.encode(), None, payload), self.now)
 

@@ -189,7 +189,8 @@ class RealWorld:
         elif chance < 0.93:
             self.purge(str(random.randrange(keys)), keep=random.choice((0, 1)))
         elif chance < 0.94:
-            self.purge(before=max(1, self._stream.first_seq + random.randrange(5)))
+            # What is purged up to a sequence after the last one moves the stream's end there.
+            self.purge(before=min(self._stream.first_seq + random.randrange(5), self._stream.last_seq))
         elif chance < 0.945 and can_recreate:
             self.recreate()
         else:
@@ -237,7 +238,9 @@ class RealWorld:
         except Error as failed:
             error = failed
         scene = self.scene(began)
-        self.errors.append((f"{'session ' if session else ''}{verb}", "none" if error is None else type(error).__name__))
+        self.errors.append(
+            (f"{'session ' if session else ''}{verb}", "none" if error is None else type(error).__name__)
+        )
         if session and scene.lives_on and messages:
             self.floor = max(self.floor, *(message.seq for message in messages))
         try:
@@ -268,4 +271,3 @@ class RealWorld:
             check_last_of_each(
                 scene, messages, error, subjects=asked["subjects"], up_to=up_to, is_snapshot=verb == "snapshot"
             )
-
