@@ -22,7 +22,7 @@ from jsproto.server.refusals import refusal
 if TYPE_CHECKING:
     from jsproto.server.stream import Stored
 
-_PLACE: Final = re.compile(r"\$(\d+)|\{\{\s*[wW]ildcard\s*\(\s*(\d+)\s*\)\s*\}\}")
+_PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
 
 
 class _Transform:
