@@ -208,6 +208,7 @@ def check_last_of_each(
         if up_to < max(least, floor):
             raise WrongAnswerError(f"as of {up_to}, but {max(least, floor)} was known before")
     low = max(low, life.since(floor))
+    limit = FOR_EVER if up_to is None else up_to
     for message in messages:
         seq = message.seq
         if not (
@@ -222,14 +223,10 @@ def check_last_of_each(
         return
     given = {message.subject for message in messages}
     for name in _subjects(life, patterns) - given:
-        seqs = life.matching(name)
-        if up_to is None:
-            is_right = life.lacks(seqs, low, span.high)
-        else:
-            is_right = life.may_lack_as_of(name, up_to, span.high) and (
-                life.lacks(seqs, low, span.high)
-                or not any(seq <= up_to and life.was_there(seq, low, span.high) for seq in seqs)
-            )
+        seqs, since = life.matching(name), low if up_to is None else max(low, life.since(up_to))
+        is_right = life.lacks(seqs, since, span.high) or not any(
+            seq <= limit and life.was_there(seq, since, span.high) for seq in seqs
+        )
         if not is_right:
             raise WrongAnswerError(f"{name} is left out, as of {up_to}, but it is there all the time")
 
