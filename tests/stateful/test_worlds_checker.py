@@ -162,6 +162,14 @@ def test_a_key_that_was_overwritten_after_the_sequence_was_there_all_the_time() 
             check_as_of(scene_of(life, 4), answer(life, *seqs), None, subjects=["a", "b"], at=2)
 
 
+def test_what_was_deleted_while_it_was_read_may_count_as_never_written() -> None:
+    life = life_of("a", "b", "a!1", -3)
+    for seqs in ([1, 2], [2], [2, 3]):
+        check_last_of_each(scene_of(life, 2), answer(life, *seqs), None, subjects=">", up_to=3)
+    with pytest.raises(WrongAnswerError):
+        check_last_of_each(scene_of(life, 4), answer(life, 1, 2), None, subjects=">", up_to=3)
+
+
 def test_a_snapshot_is_no_older_than_the_leader_was() -> None:
     scene = scene_of(FOUR, 4, low=2)
     check_last_of_each(scene, answer(FOUR, 1, 2), None, subjects=["a", "b"], up_to=2)

@@ -128,17 +128,12 @@ class Life:
         return low <= high and self.lacks(self.matching(pattern, seq + 1), low, high)
 
     def is_last_as_of(self, seq: int, up_to: int, low: int, high: int) -> bool:
-        """Whether it was the last of its subject as of a sequence.
+        """Whether it was the last of its subject as of a sequence, and there in some state of these.
 
-        Whatever was deleted after the state ``low`` and until ``high`` may count as there or as gone.
+        Whatever was deleted until ``high`` may count as gone, or as never written.
         """
         newer = self.matching(self.messages[seq].subject, seq + 1, up_to)
-        return (
-            seq <= up_to
-            and not self._is_displaced(seq, up_to)
-            and (seq in self._displaced or self.until(seq) >= low)
-            and not self._has_to_count(newer, up_to, high)
-        )
+        return seq <= up_to and self.was_there(seq, low, high) and not self._has_to_count(newer, up_to, high)
 
     def may_lack_as_of(self, subject: str, up_to: int, high: int) -> bool:
         """Whether a subject may be without any message as of a sequence; ``high`` as above."""
