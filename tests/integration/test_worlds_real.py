@@ -79,7 +79,7 @@ def test_what_was_dropped_is_told_whoever_answers(server: NatsServer) -> None:
 def test_spark_reads_a_range_beside_a_mirror(server: NatsServer) -> None:
     pytest.importorskip("pyspark")
     from pyspark_jetstream.options import read_options
-    from pyspark_jetstream.planning import Range
+    from pyspark_jetstream.planning import Range, created
     from pyspark_jetstream.ranges import read_range
 
     with world(server) as made:
@@ -89,7 +89,7 @@ def test_spark_reads_a_range_beside_a_mirror(server: NatsServer) -> None:
         info = made.js.stream_info(made.name)
         options = read_options({"stream": made.name, "servers": server.url})
         for _ in range(15):
-            pages = read_range(made.nc, made.js, Range(made.name, info.created, 1, 101), options)
+            pages = read_range(made.nc, made.js, Range(made.name, created(info), 1, 101), options)
             assert [seq for page in pages for seq in page.seqs] == list(range(1, 101))
 
 
@@ -160,7 +160,7 @@ def read_something(made: RealWorld, random: Random, keys: int) -> None:
     key = f"{made.name}.{random.randrange(keys)}"
     some = [[key], [f"{made.name}.*"], [f"{made.name}.>", key], [f"{made.name}.{n}" for n in range(keys)]]
     seq = max(1, random.choice((1, last - 30, last - 5, last)))
-    small = {} if random.random() < 0.5 else {"max_bytes": random.choice((1, 100, 1_000))}
+    small: dict[str, Any] = {} if random.random() < 0.5 else {"max_bytes": random.choice((1, 100, 1_000))}
     session = random.random() < 0.5
     match random.randrange(7):
         case 0:
@@ -168,7 +168,7 @@ def read_something(made: RealWorld, random: Random, keys: int) -> None:
         case 1:
             made.read("get_msg", session=session, seq=seq, next=True)
         case 2:
-            dropped = {} if session else {"if_dropped": random.choice(("skip", "error"))}
+            dropped: dict[str, Any] = {} if session else {"if_dropped": random.choice(("skip", "error"))}
             made.read("get_batch", session=session, seq=seq, **dropped, **small)
         case 3:
             made.read("get_batch", session=session, seq=seq, subject=key, **small)

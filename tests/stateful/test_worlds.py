@@ -59,7 +59,8 @@ batches = st.one_of(
         optional={"subject": patterns, "batch": st.integers(1, 20), **small},
     ),
     st.fixed_dictionaries(
-        {"start_time": numbers, "if_dropped": st.sampled_from(["skip", "error"])}, optional={"subject": patterns, **small}
+        {"start_time": numbers, "if_dropped": st.sampled_from(["skip", "error"])},
+        optional={"subject": patterns, **small},
     ),
 )  # fmt: skip
 lasts = st.one_of(
@@ -113,7 +114,7 @@ limits = st.fixed_dictionaries(
         "max_age": st.sampled_from([0.5, 2.0]),
     },
 )  # fmt: skip
-origins = st.one_of(
+origins: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.just({}),
     st.sampled_from(["s.1", "s.*", "s.none"]).map(lambda subject: {"filter_subject": subject}),
     st.integers(1, 12).map(lambda seq: {"opt_start_seq": seq}),

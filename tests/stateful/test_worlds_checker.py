@@ -56,10 +56,12 @@ def scene_of(life: Life, began: int = 0, low: int | None = None, floor: int = 0,
 def answer(life: Life, *seqs: int, stream: str = "S", number: int = 1) -> list[StoredMsg]:
     return [
         StoredMsg(
-            stored_header(b"NATS/1.0\r\n\r\n", stream, life.messages[seq].subject, seq, TIME), b"%d of %d" % (seq, number), seq
+            stored_header(b"NATS/1.0\r\n\r\n", stream, life.messages[seq].subject, seq, TIME),
+            b"%d of %d" % (seq, number),
+            seq,
         )
         for seq in seqs
-    ]  # fmt: skip
+    ]
 
 
 FOUR = life_of("a", "b", "a", "c")
@@ -80,8 +82,9 @@ def test_right_batches(seqs: list[int], error: Error | None, asked: dict[str, An
     ("seqs", "error", "asked"),
     [
         ([1, 2, 3], None, {}), ([2, 3, 4], None, {}), ([1, 3, 4], IncompleteBatchError("lost", 4), {}), ([], None, {}),
-        ([1, 2, 2, 3, 4], None, {}), ([2, 1, 3, 4], None, {}), ([1, 2, 3, 4], None, {"seq": 2}), ([1, 2], None, {"batch": 1}),
-        ([1, 2, 3], None, {"subject": "a"}), ([1, 2, 3, 4], MessagesDroppedError(1, 2), {}),
+        ([1, 2, 2, 3, 4], None, {}), ([2, 1, 3, 4], None, {}), ([1, 2, 3, 4], None, {"seq": 2}),
+        ([1, 2], None, {"batch": 1}), ([1, 2, 3], None, {"subject": "a"}),
+        ([1, 2, 3, 4], MessagesDroppedError(1, 2), {}),
     ],
 )  # fmt: skip
 def test_wrong_batches(seqs: list[int], error: Error | None, asked: dict[str, Any]) -> None:
@@ -131,7 +134,8 @@ LAST = life_of("a", "b", "a!1", "c", -2, "b")  # 3 a, 4 c, 5 b; the states are 1
 
 
 @pytest.mark.parametrize(
-    ("seqs", "up_to", "began"), [([3, 4, 5], 5, 7), ([2, 3, 4], 4, 5), ([3, 4], 4, 6), ([1, 2], 2, 2), ([3, 4, 5], None, 7)]
+    ("seqs", "up_to", "began"),
+    [([3, 4, 5], 5, 7), ([2, 3, 4], 4, 5), ([3, 4], 4, 6), ([1, 2], 2, 2), ([3, 4, 5], None, 7)],
 )
 def test_right_last_messages(seqs: list[int], up_to: int | None, began: int) -> None:
     check_last_of_each(scene_of(LAST, began), answer(LAST, *seqs), None, subjects=">", up_to=up_to)
@@ -140,7 +144,8 @@ def test_right_last_messages(seqs: list[int], up_to: int | None, began: int) -> 
 @pytest.mark.parametrize(
     ("seqs", "up_to", "began"),
     [
-        ([3, 4], 5, 7), ([1, 4, 5], 5, 7), ([3, 4, 5], 4, 5), ([3, 4], 4, 7), ([2, 3, 4], 4, 6), ([4], 4, 5), ([3, 4], None, 7),
+        ([3, 4], 5, 7), ([1, 4, 5], 5, 7), ([3, 4, 5], 4, 5), ([3, 4], 4, 7), ([2, 3, 4], 4, 6), ([4], 4, 5),
+        ([3, 4], None, 7),
         ([2], 2, 2), ([1, 2, 3], 5, 2), ([1, 4], 4, 5), ([], 5, 7),
     ],
 )  # fmt: skip

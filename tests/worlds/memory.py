@@ -127,8 +127,9 @@ class World:
         for event in plan.before:
             self.happen(event)
         for name, options, mirror in plan.mirrors:
+            origin: Any = {"name": "S", **mirror}
             config = StreamConfig.from_options(
-                name, storage="memory", allow_direct=True, mirror_direct=True, mirror={"name": "S", **mirror}, **options
+                name, storage="memory", allow_direct=True, mirror_direct=True, mirror=origin, **options
             )
             self.mirrors[name] = Witness(self.server.add_stream(config, self.now)).life
         for event in plan.then:
@@ -137,6 +138,7 @@ class World:
             self.step()
         self.session = self.js.consistent_session(mirrors={"S": "M"}, timeout=TIMEOUT)
         self.floor = 0
+        self._session_life = 1  # which life the session knows
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -286,7 +288,7 @@ class World:
         """Do a read, and check what comes of it; WrongAnswerError."""
         self._lives_before = len(self.lives)
         is_session = bool(read.session)
-        if is_session and len(self.lives) != getattr(self, "_session_life", 1):
+        if is_session and len(self.lives) != self._session_life:
             self.session.forget("S")
             self.floor = 0
             self._session_life = len(self.lives)

@@ -83,7 +83,7 @@ class RealWorld:
 
     def mirror(self, name: str, mirror: Mapping[str, Any] | None = None, **options: Any) -> None:
         """Have a mirror that answers for what it mirrors."""
-        source = {"name": self.name, **(mirror or {})}
+        source: Any = {"name": self.name, **(mirror or {})}
         self.js.create_stream(
             name, storage="memory", allow_direct=True, mirror_direct=True, mirror=source, **options
         )  # fmt: skip
@@ -102,7 +102,7 @@ class RealWorld:
             yield
 
     def write(self, subjects: Sequence[str], js: Any = None) -> None:
-        """Write one message each; by ``js`` if it is given, a session say."""
+        """Write one message each; by ``js``, if it is given."""
         with self._change():
             for subject in subjects:
                 self._write(subject, js or self.js)
@@ -232,8 +232,7 @@ class RealWorld:
             else:
                 arguments = () if verb == "get_batch" else (keywords.pop("subjects"),)
                 with getattr(reads, verb)(self.name, *arguments, **keywords) as reader:
-                    for message in reader:
-                        messages.append(message)  # noqa: PERF402 - what came before an error counts
+                    messages.extend(reader)  # what came before an error counts
                     up_to = reader.up_to_seq
         except Error as failed:
             error = failed

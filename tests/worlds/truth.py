@@ -18,7 +18,7 @@ FOR_EVER = 1 << 60
 
 
 class Message(NamedTuple):
-    """A message of a stream. ``payload`` tells it from all others, of other lives too. ``timestamp``: if it is known."""
+    """A message of a stream. ``payload`` tells it from all others, of other lives too. ``timestamp``: if known."""
 
     seq: int
     subject: str
