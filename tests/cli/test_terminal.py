@@ -100,6 +100,13 @@ def test_a_stop_that_breaks_something_is_still_a_stop(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "jsproto: interrupted\n"
 
 
+def test_an_interrupt_of_another_handler_is_a_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, running(Screen(False), lambda: 1, lambda: "", dict):
+        raise KeyboardInterrupt
+    assert caught.value.exit_code == 130
+    assert capsys.readouterr().err == "jsproto: interrupted\n"
+
+
 def test_a_stop_can_be_held_back(capsys: pytest.CaptureFixture[str]) -> None:
     done = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
+from pyspark.sql import SparkSession
 
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import connect
@@ -17,7 +19,7 @@ from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, 
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
 from pyspark_jetstream.pipelines.jobs.page import _over_time, page
-from pyspark_jetstream.pipelines.jobs.running import Place, one_line_of
+from pyspark_jetstream.pipelines.jobs.running import Place, _new_session, one_line_of
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from tests.client.lagging import Replicas
@@ -181,3 +183,20 @@ def test_what_is_missing_is_said_in_one_line(
             pipelines.main(program)
         assert ended.value.code == 2
         assert capsys.readouterr().err == f"{program}: {missing} not installed: pip install 'jsproto[pipelines]'\n"
+
+
+@pytest.mark.spark
+def test_py4j_does_not_speak_before_the_line_of_an_interrupt(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ctrl-C breaks off what Spark is asked; py4j logs that, and how its connection ends, with tracebacks."""
+    quiet, root = logging.getLogger("py4j"), logging.getLogger()
+    monkeypatch.setattr(quiet, "level", quiet.level)
+    monkeypatch.setattr(root, "filters", [])
+    for verbose, records in ((True, 2), (False, 0)):
+        caplog.clear()
+        _new_session("test", verbose)
+        logging.getLogger("py4j.clientserver").error("Exception occurred while shutting down connection")
+        logging.error("KeyboardInterrupt while sending command.")  # as py4j does
+        assert len(caplog.records) == records
+    quiet.setLevel(logging.NOTSET)

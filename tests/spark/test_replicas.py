@@ -97,12 +97,13 @@ def test_a_page_that_a_replica_ends_early_is_not_the_end(cluster: Cluster, monke
 def test_a_follower_stands_still(cluster: Cluster) -> None:
     """Two of three are enough to write and to read, though the third takes connections, and requests, and is silent."""
     _, follower = made(cluster, "STILL")
-    options = {"markerSubject": "STILL", "minPartitions": "2", "nats.connectTimeout": "0.5", "requestTimeout": "3s"}
+    options = {"nats.connectTimeout": "0.5", "requestTimeout": "3s"}
     servers = ",".join([follower.url, *cluster.urls])
     with paused(follower):
-        writer = source(servers, "STILL", delivery="atomic", **options).writer(WRITTEN, False)
+        writer = source(servers, "STILL", delivery="atomic", markerSubject="STILL", **options).writer(WRITTEN, False)
         assert writer.write(rows("STILL", 1, 2_500)).rows == 2_500
-        reader = source(servers, "STILL", **options, **{"fetch.numRetries": "100"}).reader(COLUMNS)
+        reading = {"minPartitions": "2", "fetch.numRetries": "100"}
+        reader = source(servers, "STILL", **options, **reading).reader(COLUMNS)
         assert read(reader, reader.partitions()) == [*range(1, 2_501)]
 
 

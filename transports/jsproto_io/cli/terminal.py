@@ -121,7 +121,10 @@ def running(
     try:
         yield stop
     except FAILURES as error:
-        # Stopping in the midst of something may break it in its own way: the line should be about the stop.
+        # Stopping in the midst of something may break it in its own way: the line should be about the stop. And it may
+        # be somebody else's handler that raised it.
+        if isinstance(error, KeyboardInterrupt) and not stop.signum:
+            stop.signum = signal.SIGINT
         line = one_line(("interrupted" if stop.signum else explain(error)) + note())
         screen.complain(line)
         if screen.as_json:

@@ -270,6 +270,7 @@ def _new_session(name: str, verbose: bool) -> SparkSession:
     session = builder.getOrCreate() if submitted or verbose else _hushed(builder)
     if not verbose:
         logging.getLogger().addFilter(lambda record: "while sending command" not in record.getMessage())  # Ctrl-C
+        logging.getLogger("py4j").setLevel("CRITICAL")  # and how its connection then ends
         PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")  # it shows errors that are ours to tell
         with suppress(Exception):  # a remote Spark keeps its own
             session.sparkContext.setLogLevel("OFF")
