@@ -128,3 +128,19 @@ def test_servers_tell_of_others() -> None:
     assert (dialler.address.host, dialler.address.port, dialler.address.user) == ("b", 2, "user")
     dialler.learn([f"h{n}:1" for n in range(1_000)])
     assert len(dialler._pool) == MAX_ADDRESSES
+
+
+def test_by_default_sixty_attempts_and_two_seconds() -> None:
+    dialler = Dialler(connect_options("a"), 1)
+    dialler.connected(0.0)
+    dialler.lost(100.0)
+    now, attempts = 100.0, 0
+    while not dialler.gave_up:
+        deadline = dialler.deadline()
+        if deadline is not None:
+            assert abs(deadline - now - 2.0) <= 2.0 * JITTER
+            now = deadline
+            dialler.handle_timeout(now)
+        dialler.failed("refused", now)
+        attempts += 1
+    assert attempts == 60

@@ -41,3 +41,23 @@ def test_asynchronous_persistence_overrides_sync_always(server_for: Callable[...
         assert js.stream_info("SYNCED").config.persist_mode is None
         assert all(is_written("SYNCED", b"payload %d." % number) for number in range(20))
         assert not all(is_written("LATER", b"payload %d." % number) for number in range(TRIES))
+
+
+def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[..., NatsServer]) -> None:
+    """What it acknowledged and had not written is gone, and other messages get the sequences; not so by default."""
+    server = server_for()
+    with connect(server.url, reconnect_time_wait=0.02, max_reconnect_attempts=-1) as nc:
+        js = nc.jetstream()
+        js.create_stream("SYNCED", subjects=["synced"], storage="file")
+        with pytest.warns(DurabilityWarning):
+            js.create_stream("LATER", subjects=["later"], storage="file", persist_mode="async")
+        acked = {}
+        for stream in ("SYNCED", "LATER"):
+            last = max(js.publish(stream.lower(), b"before").seq for _ in range(100))
+            server.kill()
+            server.start()
+            nc.flush()
+            acked[stream] = last, js.publish(stream.lower(), b"after").seq
+        assert acked["SYNCED"] == (100, 101)
+        assert acked["LATER"][1] <= acked["LATER"][0] == 100
+        assert js.get_msg("LATER", acked["LATER"][1], level="leader").data == b"after"

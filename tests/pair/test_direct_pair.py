@@ -244,3 +244,17 @@ def test_a_snapshot_of_what_was_overwritten() -> None:
     assert [message.seq for message in last] == [118, 119, 120]
     with pytest.raises(SnapshotError, match=r"s\.[02] may have been overwritten"):
         pair.run_until(pair.js.snapshot("S", "s.*", now=pair.now, at=COUNT - 2, timeout=1.0))
+
+
+def test_the_leader_has_what_was_acknowledged() -> None:
+    """However far the others lag, and whatever they answer to direct reads."""
+    pair = filled(num_replicas=3)
+    for copy in pair.server.replicas("S"):
+        copy.lag = Lag(messages=50)
+    stale = 0
+    for n in range(30):
+        ack = pair.run_until(pair.js.publish("s.a", b"%d" % n, now=pair.now))
+        found = pair.run_until(pair.js.get_last_msg("S", "s.a", level="leader", now=pair.now))
+        assert (found.seq, found.data) == (ack.seq, b"%d" % n)
+        stale += last(pair) < ack.seq
+    assert stale

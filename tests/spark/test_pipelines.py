@@ -7,8 +7,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from typer.testing import CliRunner
 
 from jsproto_io.cli.demo import find_flights
 from jsproto_io.cli.records import open_source
+from jsproto_io.sync import connect
 from pyspark_jetstream.pipelines.jobs import audit, export, ingest, mirror, replay
 from tests.spark.conftest import ROOT, Made, fill
 
@@ -379,3 +382,38 @@ def test_by_spark_submit(server: NatsServer, js: JetStream, stream: Made, tmp_pa
     *_, last = done.stdout.splitlines()  # behind what Python warns of: spark-submit makes one stream of two
     assert json.loads(last)["stored"] == 1
     assert bodies(js, name) == [b'{"a":1}']
+
+
+# -- while others write ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def somebody_writes(server: NatsServer, subject: str) -> Iterator[None]:
+    """All the time, as fast as messages are acknowledged."""
+    over = threading.Event()
+
+    def write() -> None:
+        with connect(server.url) as nc:
+            while not over.is_set():
+                nc.jetstream().publish(subject, b"0")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_what_is_written_meanwhile_is_not_in_it(
+    run: Programs, spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, tmp_path: Path
+) -> None:
+    name = stream(3_000)
+    with somebody_writes(server, f"{name}.x"):
+        exported = run("export", name, tmp_path / "out")
+        audited = run("audit", name, tmp_path / "page.html", "--strict")
+        assert js.stream_info(name).state.messages > audited["messages"] > exported["rows"] >= 3_000
+    assert (audited["missing"], audited["gaps"], audited["duplicates"]) == (0, 0, 0)
+    seqs = [row.seq for row in spark.read.parquet(str(tmp_path / "out")).select("seq").collect()]
+    assert sorted(seqs) == [*range(1, exported["rows"] + 1)]

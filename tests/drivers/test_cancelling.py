@@ -1,0 +1,43 @@
+"""A task is cancelled, or a thread's block ends by an error, in the middle of a batch: nothing is committed for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.errors import BatchClosedError
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("kind", ["atomic", "fast"])
+async def test_a_batch_whose_task_is_cancelled_commits_nothing(server: Any, connect: Connect, kind: str) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, allow_atomic=True)
+        opened: list[Any] = []
+
+        async def publish(started: anyio.Event) -> None:
+            async with js.atomic_batch() if kind == "atomic" else js.fast_publisher() as batch:
+                opened.append(batch)
+                for number in range(10):
+                    await (batch.add if kind == "atomic" else batch.publish)(f"{name}.a", b"%d" % number)
+                started.set()
+                await anyio.sleep_forever()
+
+        for _ in range(5):
+            async with anyio.create_task_group() as tasks:
+                started = anyio.Event()
+                tasks.start_soon(publish, started)
+                await started.wait()
+                tasks.cancel_scope.cancel()
+        for batch in opened:
+            with pytest.raises(BatchClosedError):
+                await batch.commit()
+            assert batch.ack is None
+        await nc.flush()
+        state = (await js.stream_info(name)).state
+        assert state.messages == (0 if kind == "atomic" else 50)  # fast ingest stores as it goes

@@ -1,0 +1,79 @@
+"""Every end has its deadline, whatever the server does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.errors import Error
+from jsproto_io.nats_server import NatsServer
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream
+
+pytestmark = pytest.mark.anyio
+
+
+@contextmanager
+def standing_still(server: NatsServer) -> Iterator[None]:
+    """The server does nothing meanwhile, and keeps its connections open."""
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+ENDS: dict[str, Callable[[dict[str, Any]], Awaitable[object]]] = {
+    "unsubscribe": lambda made: made["pushed"].unsubscribe(),
+    "drain": lambda made: made["pushed"].drain(),
+    "ordered.unsubscribe": lambda made: made["ordered"].unsubscribe(),
+    "ordered.drain": lambda made: made["ordered"].drain(),
+    "pulled.unsubscribe": lambda made: made["pulled"].unsubscribe(),
+    "pulled.drain": lambda made: made["pulled"].drain(),
+    "core.drain": lambda made: made["core"].drain(),
+    "batch.commit": lambda made: made["batch"].commit(),
+    "batch.abandon": lambda made: made["batch"].abandon(),
+    "atomic.commit": lambda made: made["atomic"].commit(),
+    "publisher.flush": lambda made: made["publisher"].flush(timeout=1),
+}
+
+
+async def test_every_end_comes_in_time_when_the_server_stands_still(own_server: NatsServer, connect: Connect) -> None:
+    async with connect(own_server.url, timeout=1) as nc:
+        _, name = await make_stream(nc, allow_atomic=True)
+        js = nc.jetstream(timeout=1)
+        made: dict[str, Any] = {
+            "pushed": await js.subscribe(f"{name}.a"),
+            "ordered": await js.subscribe(f"{name}.a", ordered=True),
+            "pulled": await js.pull_subscribe(f"{name}.a"),
+            "core": await nc.subscribe("a"),
+            "batch": js.fast_publisher(ack_timeout=0.5),
+            "atomic": js.atomic_batch(),
+            "publisher": js.async_publisher(),
+        }
+        await made["batch"].publish(f"{name}.a")
+        await made["atomic"].add(f"{name}.a")
+        await made["publisher"].publish(f"{name}.a")
+        await nc.flush()
+        came: set[str] = set()
+
+        async def come(end: str) -> None:
+            with suppress(Error):
+                await ENDS[end](made)
+            came.add(end)
+
+        with standing_still(own_server):
+            with anyio.move_on_after(15):
+                async with anyio.create_task_group() as tasks:
+                    for end in ENDS:
+                        tasks.start_soon(come, end)
+            assert came == {*ENDS}
+            with anyio.fail_after(15), suppress(Error):
+                await nc.close()
