@@ -1,0 +1,475 @@
+"""What the README guarantees, each sentence as its reader sees it, and the tests that try to break it.
+
+``QUOTED`` has them by section: a sentence or a part of one, word for word, and pytest's node ids below ``tests/``.
+``DESCRIBED`` has what sounds like one and only describes. ``test_promises`` checks that the words are there, that the
+tests exist, and that no sentence with the words of a guarantee is in neither.
+
+Here are the sections up to reading, in ``promises_consuming`` the others but those about Spark, which are in
+``promises_spark``. ``promises_docstrings`` has the docstrings.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Promise(NamedTuple):
+    """A guarantee, word for word, and the tests that try to break it."""
+
+    words: str
+    tests: tuple[str, ...]
+
+
+def promise(words: str, *tests: str) -> Promise:
+    return Promise(words, tests)
+
+
+ARCHITECTURE: Final = "test_architecture.py::test_"
+CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
+CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
+CLIENT_CONSISTENCY: Final = "client/test_consistency.py::test_"
+CLIENT_DIALLER: Final = "client/test_dialler.py::test_"
+CLIENT_DIRECT: Final = "client/test_direct.py::test_"
+CLIENT_DIRECT_BELIEF: Final = "client/test_direct_belief.py::test_"
+CLIENT_FAST: Final = "client/test_fast.py::test_"
+CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
+CLIENT_OPTIONS: Final = "client/test_options.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
+CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
+CLIENT_SESSION: Final = "client/test_session.py::test_"
+CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
+CLI_END_TO_END: Final = "cli/test_end_to_end.py::test_"
+DRIVERS_ATOMIC_FACADE: Final = "drivers/test_atomic_facade.py::test_"
+DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
+DRIVERS_CANCELLING: Final = "drivers/test_cancelling.py::test_"
+DRIVERS_COMMON: Final = "drivers/test_common.py::test_"
+DRIVERS_CREDENTIALS: Final = "drivers/test_credentials.py::test_"
+DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
+DRIVERS_OUTAGE: Final = "drivers/test_outage.py::test_"
+DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
+DRIVERS_PULLING: Final = "drivers/test_pulling.py::test_"
+DRIVERS_READING: Final = "drivers/test_reading.py::test_"
+DRIVERS_RECONNECT: Final = "drivers/test_reconnect.py::test_"
+DRIVERS_REPEATING: Final = "drivers/test_repeating.py::test_"
+DRIVERS_SECURITY: Final = "drivers/test_security.py::test_"
+DRIVERS_SESSIONS: Final = "drivers/test_sessions.py::test_"
+DRIVERS_SHARING: Final = "drivers/test_sharing.py::test_"
+DRIVERS_SUBSCRIBING: Final = "drivers/test_subscribing.py::test_"
+DRIVERS_SYNC: Final = "drivers/test_sync.py::test_"
+DRIVERS_TLS: Final = "drivers/test_tls.py::test_"
+GRAMMAR_POSITION: Final = "grammar/test_position.py::test_"
+INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
+INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
+INTEGRATION_PERSISTENCE: Final = "integration/test_persistence.py::test_"
+INTEGRATION_READING: Final = "integration/test_reading.py::test_"
+INTEGRATION_STALE_READS: Final = "integration/test_stale_reads.py::test_"
+PAIR_CONSISTENCY: Final = "pair/test_consistency.py::test_"
+PAIR_DIRECT_PAIR: Final = "pair/test_direct_pair.py::test_"
+PAIR_PAIR: Final = "pair/test_pair.py::test_"
+README: Final = "test_readme.py::test_"
+SERVER_ATOMIC: Final = "server/test_atomic.py::test_"
+SERVER_REPLICAS: Final = "server/test_replicas.py::test_"
+SPARK_SINKS: Final = "spark/test_sinks.py::test_"
+SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
+SPARK_TASKS: Final = "spark/test_tasks.py::test_"
+STATEFUL_WORLDS: Final = "stateful/test_worlds.py::test_"
+TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
+
+QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "jsproto": (
+        promise(
+            "It opens no socket, reads no clock, starts no thread and imports nothing but the standard library.",
+            ARCHITECTURE + "the_core_imports_only_what_is_pure",
+            ARCHITECTURE + "the_core_calls_no_impure_builtin",
+            ARCHITECTURE + "the_core_asks_no_clock",
+            ARCHITECTURE + "the_core_works_where_everything_impure_is_poisoned",
+        ),
+        promise(
+            "every workflow behaves the same on all of them",
+            DRIVERS_PARITY + "a_class_is_the_same",
+            DRIVERS_PARITY + "the_modules_export_the_same",
+            DRIVERS_FACADE + "the_main_job",
+            DRIVERS_OUTAGE + "many_messages",
+        ),
+        promise(
+            "The same inputs give the same bytes, so a failure is replayed in a test without a server.",
+            CLIENT_SESSION + "the_same_inputs_give_the_same_bytes",
+            PAIR_PAIR + "the_same_seed_gives_the_same_times_and_messages",
+            PAIR_PAIR + "a_lost_link_is_dialled_again",
+        ),
+        promise(
+            "**sessions** that read their own writes and never read backwards, whichever replica or mirror answers",
+            "stateful/test_consistency_stateful.py::TestSessions",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
+            CLIENT_CONSISTENCY + "it_never_reads_backwards",
+            CLIENT_CONSISTENCY + "a_mirror_that_holds_a_part_is_not_taken_for_the_stream",
+        ),
+        promise(
+            "**Apache Spark** reads, streams and writes JetStream from PySpark, with exact replay and sinks that "
+            "store every row once",
+            SPARK_STREAMING + "restarts_at_random_moments",
+            SPARK_SINKS + "tasks_die_and_a_driver_dies",
+            SPARK_TASKS + "twins_and_zombies_store_nothing_twice",
+        ),
+    ),
+    "Two commands": (
+        promise(
+            "The library alone (`pip install .`) brings nothing along",
+            ARCHITECTURE + "the_wheel",
+        ),
+    ),
+    "Ten lines": (
+        promise(
+            "On asyncio and trio the same program reads the same",
+            README + "the_programs_on_threads_and_loops",
+            DRIVERS_PARITY + "contexts_and_iterators_match",
+        ),
+        promise(
+            "Leaving a batch's `with` block without a commit abandons it, by an error or a cancelled task too; "
+            "nothing is ever committed silently. An atomic batch then stores nothing. A fast-ingest batch stores "
+            "as it goes, and what it sent stays.",
+            DRIVERS_ATOMIC_FACADE + "a_batch_without_commit_stores_nothing",
+            DRIVERS_FACADE + "leaving_the_block_without_commit_abandons",
+            DRIVERS_FACADE + "leaving_the_block_by_an_error_commits_nothing",
+            DRIVERS_CANCELLING + "a_batch_whose_task_is_cancelled_commits_nothing",
+        ),
+        promise(
+            "a `BatchError` carries the last acknowledged sequence and, if the server had the last word, how much "
+            "is stored",
+            INTEGRATION_CLUSTER + "gap_fail_tells_what_is_stored",
+            CLIENT_FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count",
+            CLIENT_FAST + "gap_fail_without_a_last_word",
+            CLIENT_FAST + "a_commit_that_stored_fewer_fails_with_what_was_stored",
+            DRIVERS_BAD_INPUT + "a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_stored",
+        ),
+        promise(
+            "`js.publish_batch([(subject, payload), ...])` is an atomic batch in one call, and gives its one "
+            "acknowledgement.",
+            CLIENT_PUBLISH_BATCH + "a_list_is_published_in_one_call",
+            CLIENT_PUBLISH_BATCH + "a_list_under_way_when_the_link_ends",
+            DRIVERS_ATOMIC_FACADE + "an_iterable_that_cannot_be_a_batch_stores_nothing",
+        ),
+        promise(
+            "Atomic batches have at most 1,000 messages (`BatchFullError`); fast-ingest batches have no end.",
+            CLIENT_ATOMIC + "the_batch_has_a_size_and_the_marker_is_not_counted",
+            DRIVERS_ATOMIC_FACADE + "a_thousand_messages",
+            SERVER_ATOMIC + "the_largest_batch",
+            DRIVERS_FACADE + "the_main_job",
+            CLI_END_TO_END + "the_demo_starts_its_own_server_and_compares",
+        ),
+        promise(
+            '`level="direct"` is answered by any replica, or a mirror with `mirror_direct`, quickly, and perhaps '
+            'without the last writes; `"leader"` by the stream\'s leader.',
+            PAIR_DIRECT_PAIR + "stale_reads_at_will",
+            SERVER_REPLICAS + "every_copy_answers_and_chance_says_which",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+        promise(
+            "`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself: they leave nothing out that "
+            "is there all the time, whoever answers, or end with a typed error.",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_DIRECT + "whatever_happens_on_the_way_nothing_comes_twice_and_nothing_is_left_out",
+            PAIR_DIRECT_PAIR + "messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently",
+            INTEGRATION_READING + "a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_written",
+        ),
+        promise(
+            "Its answers are dropped and asked for again; `MirrorAnswerError` says when only mirrors answer.",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_CONSISTENCY + "only_mirrors_answer",
+        ),
+        promise(
+            "`get_batch` asks for the next page only as messages are taken, and goes on after the last message "
+            "when a server dies.",
+            CLIENT_DIRECT + "the_memory_is_bounded_however_few_messages_a_page_has",
+            CLIENT_DIRECT + "a_new_link_goes_on_behind_the_last_message",
+            CLIENT_DIRECT + "a_new_link_while_the_reader_is_slow",
+            INTEGRATION_READING + "a_server_that_dies_in_the_middle_of_a_page",
+        ),
+        promise(
+            'What was deleted inside the range is passed over (`if_dropped="error"` tells when it was the beginning).',
+            INTEGRATION_READING + "pages_of_any_size_over_deleted_messages",
+            PAIR_DIRECT_PAIR + "reading_page_by_page_over_deleted_messages",
+            CLIENT_DIRECT_BELIEF + "what_was_dropped_is_told",
+            DRIVERS_READING + "what_limits_dropped",
+        ),
+        promise(
+            "`StreamRecreatedError` tells of a stream that was deleted and made anew between two pages.",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+        promise(
+            "A `snapshot` is exactly the state at its `up_to_seq`, while others overwrite: what they write is read "
+            "after it until nothing is missing.",
+            CLIENT_SNAPSHOT + "it_is_the_state_at_its_sequence",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            INTEGRATION_READING + "a_snapshot_while_somebody_writes_is_the_state_at_its_sequence",
+            INTEGRATION_READING + "a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_written",
+            PAIR_DIRECT_PAIR + "a_snapshot_from_copies_that_lag_is_the_leaders_state",
+        ),
+        promise(
+            "With `at` it is exactly as of an earlier sequence or time, or a `SnapshotError`",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_SNAPSHOT + "at_a_sequence",
+            CLIENT_SNAPSHOT + "at_a_time",
+        ),
+        promise(
+            "A connection, and everything made from it, may be used by many threads at once",
+            DRIVERS_SYNC + "threads_share_a_connection",
+            DRIVERS_SYNC + "threads_share_a_batch",
+            DRIVERS_SYNC + "threads_share_a_reader",
+            DRIVERS_SYNC + "threads_may_close_at_once",
+            DRIVERS_SHARING + "many_publish_by_one_publisher",
+            DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
+            INTEGRATION_ATOMIC_RELEASES + "many_threads_commit_batches_of_their_own",
+        ),
+        promise(
+            "on threads Ctrl-C leaves a connection that waits or sends as it was: what is to be said at the end, "
+            "an `ack` or `unsubscribe`, can still be said",
+            DRIVERS_SYNC + "ctrl_c_during_a_wait_changes_nothing",
+            DRIVERS_SYNC + "ctrl_c_strikes_when_the_state_is_whole",
+            DRIVERS_SYNC + "what_a_signal_s_handler_raises_while_bytes_leave_loses_none",
+            DRIVERS_SYNC + "what_a_signal_s_handler_raises_while_bytes_come_loses_none",
+            DRIVERS_SYNC + "ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost",
+        ),
+        promise(
+            "Only if it strikes in the very instant in which something changes, the connection ends with an error.",
+            DRIVERS_SYNC + "ctrl_c_inside_a_change_of_state_ends_the_connection",
+            DRIVERS_SYNC + "a_handler_that_raises_again_and_again_ends_the_connection",
+            DRIVERS_SYNC + "a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection",
+        ),
+        promise(
+            "A connection outlives its links.",
+            DRIVERS_RECONNECT + "subscriptions_live_on",
+            DRIVERS_OUTAGE + "promises",
+            DRIVERS_RECONNECT + "a_dead_link_is_replaced",
+        ),
+        promise(
+            "60 attempts in a row, with a pause of 2 seconds whenever all have been tried, or keep hanging up",
+            CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
+            CLIENT_DIALLER + "attempts_in_a_row_are_limited",
+            CLIENT_DIALLER + "links_that_do_not_last_are_followed_by_pauses",
+            CLIENT_SESSION + "dialling_again_pauses_and_ends",
+        ),
+        promise(
+            "0 attempts for none, -1 for ever",
+            CLIENT_DIALLER + "attempts_in_a_row_are_limited",
+            CLIENT_DIALLER + "for_ever",
+        ),
+        promise(
+            "Subscriptions go on, and so do readers of Direct Get, after the last message they got.",
+            DRIVERS_RECONNECT + "subscriptions_live_on",
+            DRIVERS_SUBSCRIBING + "subscriptions_go_on_after_a_lost_link",
+            INTEGRATION_READING + "a_server_that_dies_in_the_middle_of_a_page",
+        ),
+        promise(
+            "Requests and publishes that were under way end with `ConnectionLostError`, or `TimeoutError`, and may "
+            "or may not be stored",
+            DRIVERS_RECONNECT + "requests_under_way_fail_and_later_ones_are_answered",
+            DRIVERS_OUTAGE + "publishes_that_are_waited_for",
+            DRIVERS_OUTAGE + "many_messages",
+            DRIVERS_OUTAGE + "promises",
+            CLIENT_PUBLISHER + "every_message_ends_exactly_once",
+        ),
+        promise(
+            "only a `msg_id` makes it safe to publish them again, within the stream's `duplicate_window`",
+            DRIVERS_REPEATING + "what_is_published_again_by_its_id_is_stored_once",
+        ),
+        promise(
+            'Atomic batches and lossless fast-ingest batches (`gap="fail"`) end with `BatchLostError`',
+            DRIVERS_ATOMIC_FACADE + "a_connection_that_is_lost_ends_the_batch",
+            DRIVERS_OUTAGE + "atomic_batches",
+            DRIVERS_RECONNECT + "a_lossless_batch_ends_with_the_link_and_is_published_again",
+            "stateful/test_pair_stateful.py::TestAtomicFaults",
+        ),
+        promise(
+            "`batch.unacknowledged` is what another batch should begin with",
+            DRIVERS_RECONNECT + "a_lossless_batch_ends_with_the_link_and_is_published_again",
+            CLIENT_FAST + "what_is_not_known_to_be_stored_is_kept_for_another_try",
+            "stateful/test_pair_stateful.py::TestFastFaults",
+        ),
+        promise(
+            'With `gap="ok"` a batch asks the server where it stands and goes on, if a new link comes within its '
+            "`ack_timeout` and before the server has forgotten it (10 seconds after it was last heard). Otherwise "
+            "it ends with `BatchLostError`, too.",
+            CLIENT_FAST_LOSSY + "gap_ok_waits_for_a_link_no_longer_than_for_an_answer_or_the_server_knows_the_batch",
+            DRIVERS_RECONNECT + "a_batch_that_may_lose_is_forgotten_by_a_restarted_server",
+            DRIVERS_RECONNECT + "a_batch_that_may_lose_goes_on",
+            INTEGRATION_CLUSTER + "gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing",
+            PAIR_PAIR + "refusals_that_a_lost_link_takes_with_it_end_no_batch",
+            PAIR_PAIR + "a_batch_that_may_lose_does_not_wait_for_ever_for_a_server_that_is_gone",
+        ),
+        promise(
+            "What is published meanwhile leaves with the next link; beyond half of `pending_size` bytes `publish` "
+            "waits for it.",
+            DRIVERS_OUTAGE + "a_plain_publish_is_kept_while_there_is_room_and_then_waits",
+            DRIVERS_OUTAGE + "a_plain_publish_that_waits_is_told_of_the_end",
+            DRIVERS_RECONNECT + "what_is_published_meanwhile_arrives",
+        ),
+        promise(
+            "Files are read again, and the server's nonce is signed, for each link.",
+            DRIVERS_CREDENTIALS + "files_are_read_for_each_link",
+            DRIVERS_SECURITY + "a_new_link_signs_again",
+            CLIENT_AUTHENTICATION + "each_link_signs_its_own_nonce",
+        ),
+        promise(
+            "A server that requires TLS gets it, and must have a certificate that the system trusts, or that your "
+            "`tls=ssl_context` does",
+            DRIVERS_TLS + "a_server_that_is_not_who_it_should_be",
+            DRIVERS_SECURITY + "jetstream_inside_tls",
+            DRIVERS_SECURITY + "tls_that_will_not_do",
+            DRIVERS_TLS + "each_link_has_its_own_tls",
+        ),
+        promise(
+            "`tls=True` or `tls://` is for TLS or nothing, `tls=False` for none",
+            CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
+            DRIVERS_SECURITY + "tls_that_will_not_do",
+            CLIENT_OPTIONS + "no_tls_where_the_url_asks_for_it",
+        ),
+        promise(
+            "names that came before TLS had begun do not count",
+            CLIENT_AUTHENTICATION + "what_servers_are_named_before_tls_does_not_count",
+            CLIENT_AUTHENTICATION + "what_is_smuggled_in_before_tls_does_not_count",
+        ),
+        promise(
+            "a server before 2.12 repeats them only when the cluster changes",
+            CLIENT_AUTHENTICATION + "an_old_server_says_nothing_inside_tls",
+        ),
+        promise(
+            "What goes wrong is an `AuthorizationError`, a `TLSError` or a `CredentialsError`",
+            DRIVERS_SECURITY + "strangers_are_refused",
+            DRIVERS_SECURITY + "what_cannot_be_read_is_told_at_once",
+            DRIVERS_SECURITY + "tls_that_will_not_do",
+        ),
+        promise(
+            "a server that has refused the credentials twice is not asked a third time",
+            CLIENT_AUTHENTICATION + "who_is_refused_twice_does_not_ask_a_third_time",
+            CLIENT_AUTHENTICATION + "each_server_may_refuse_once",
+            DRIVERS_SECURITY + "who_is_refused_twice_gives_up",
+        ),
+        promise(
+            "No error, repr or log shows a secret",
+            CLIENT_OPTIONS + "secrets_show_nowhere",
+            DRIVERS_CREDENTIALS + "secrets_show_nowhere",
+            DRIVERS_CREDENTIALS + "what_will_not_do_is_told_in_one_line_without_secrets",
+            CLIENT_AUTHENTICATION + "a_callback_that_fails_ends_the_link_and_is_not_quoted",
+            DRIVERS_COMMON + "events_are_logged_without_what_is_secret",
+        ),
+        promise(
+            "with `tls=True` none is sent in the open",
+            CLIENT_AUTHENTICATION + "tls_comes_before_connect",
+            CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
+            CLIENT_AUTHENTICATION + "what_the_server_is_said_to_be_before_tls_is_not_in_force_afterwards",
+        ),
+        promise(
+            "all subjects, however many, as of one sequence",
+            CLIENT_SNAPSHOT + "more_subjects_than_a_server_answers_for",
+            DRIVERS_READING + "more_subjects_than_a_server_answers_for",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+        promise(
+            "Purges, deletions and expiry have no sequence: what they take while it is read may show or not, and "
+            "what they took before is left out.",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+    ),
+    "Reading what was written": (
+        promise(
+            "all that was acknowledged, except right after a change of leaders or while the network is split: an "
+            "old leader may still answer",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            PAIR_DIRECT_PAIR + "stale_reads_at_will",
+            PAIR_DIRECT_PAIR + "the_leader_has_what_was_acknowledged",
+            CLIENT_CONSISTENCY + "an_old_leader_is_not_believed",
+        ),
+        promise(
+            "what whoever answers holds: what was just written may be missing, a second read may be older than the "
+            "first, and a mirror may hold a part of the stream",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            SERVER_REPLICAS + "a_copy_is_what_its_origin_was",
+        ),
+        promise(
+            "a state that the stream once had, whole; perhaps without what was just written",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+        promise(
+            "what the mirror holds, any distance behind and perhaps a part",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_CONSISTENCY + "the_end_of_a_mirror_proves_nothing",
+        ),
+        promise(
+            "reads show what the session has written, and nothing older than it has read",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            "stateful/test_consistency_stateful.py::TestSessions",
+            INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
+            INTEGRATION_STALE_READS + "batches_of_a_session_do_not_end_early",
+            DRIVERS_SHARING + "many_publish_by_one_publisher",
+        ),
+        promise(
+            "An answer that cannot be shown to be recent enough is asked for again, then asked of the leader; when "
+            "nobody knew better in time, the read fails with `StaleReadError`, which says what was wanted and what "
+            "was found.",
+            CLIENT_CONSISTENCY + "a_replica_that_stays_behind_makes_the_leader_be_asked",
+            CLIENT_CONSISTENCY + "who_is_silent_is_passed_over",
+            CLIENT_CONSISTENCY + "nobody_answers_at_all",
+            CLIENT_CONSISTENCY + "an_old_leader_is_not_believed",
+        ),
+        promise(
+            "That a message is missing is believed only of the leader, and at level `direct` a mirror's answer is "
+            "not believed.",
+            CLIENT_CONSISTENCY + "what_is_missing_may_just_not_be_there_yet",
+            CLIENT_CONSISTENCY + "the_leader_says_what_is_missing_for_good",
+            CLIENT_CONSISTENCY + "a_mirror_that_holds_a_part_is_not_taken_for_the_stream",
+        ),
+        promise(
+            "What this does not give: the newest value that anybody wrote (linearizable reads do not exist in "
+            "JetStream), and purges and deletions, which have no sequence",
+            DRIVERS_SESSIONS + "what_no_server_promises_is_not_pretended",
+            CLIENT_CONSISTENCY + "the_end_was_deleted",
+        ),
+        promise(
+            "it will see all messages, but perhaps not at once",
+            PAIR_CONSISTENCY + "a_fresh_consumer_of_a_copy_that_lags_sees_all_messages_but_not_at_once",
+        ),
+        promise(
+            "Such a stream acknowledges messages before they are on disk, also where the server says `sync: always`",
+            INTEGRATION_PERSISTENCE + "asynchronous_persistence_overrides_sync_always",
+        ),
+        promise(
+            "a crash of the server, the machine or the disk loses acknowledged messages, and then sequences that a "
+            "session has seen are given out again",
+            INTEGRATION_PERSISTENCE + "a_server_that_is_killed_gives_sequences_out_again",
+        ),
+        promise(
+            "It cannot be switched on or off later, nor replicated, nor take atomic batches.",
+            DRIVERS_SESSIONS + "asynchronous_persistence_is_warned_of",
+            TRANSCRIPTS_SERVER_ROLE + "the_server_role_answers_as_the_reference[cons-persist_forms@2.15.1]",
+        ),
+        promise(
+            "never an older price, whoever answers",
+            "stateful/test_consistency_stateful.py::TestSessions",
+            INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
+        ),
+        promise(
+            "hand it to another process, which goes on from there",
+            PAIR_CONSISTENCY + "a_token_goes_to_another_client_of_a_mirror",
+            GRAMMAR_POSITION + "it_survives_its_bytes",
+        ),
+        promise(
+            "does not end before sequence 1",
+            INTEGRATION_STALE_READS + "batches_of_a_session_do_not_end_early",
+            CLIENT_CONSISTENCY + "a_batch_does_not_end_before_the_token",
+        ),
+    ),
+}
+
+DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
+    "jsproto": (
+        "**applications** that want a real blocking client",
+        "**consumers**: pull",
+    ),
+    "Two commands": (
+        "reads them all back, compares both",
+        "Both need nothing but Python 3.11 or later.",
+    ),
+    "Ten lines": ("All or nothing, and without waiting for each acknowledgement:",),
+}

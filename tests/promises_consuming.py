@@ -1,0 +1,407 @@
+"""What the README guarantees, continued: consuming, testing, embedding, rules. See ``promises``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.promises import Promise, promise
+
+ARCHITECTURE: Final = "test_architecture.py::test_"
+CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
+CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
+CLIENT_DIRECT: Final = "client/test_direct.py::test_"
+CLIENT_FAST: Final = "client/test_fast.py::test_"
+CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
+CLIENT_FAST_TOTAL: Final = "client/test_fast_total.py::test_"
+CLIENT_JSMSG: Final = "client/test_jsmsg.py::test_"
+CLIENT_KEEPALIVE: Final = "client/test_keepalive.py::test_"
+CLIENT_MEMORY: Final = "client/test_memory.py::test_"
+CLIENT_ORDERED: Final = "client/test_ordered.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
+CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
+CLIENT_PULL: Final = "client/test_pull.py::test_"
+CLIENT_PUSH: Final = "client/test_push.py::test_"
+CLIENT_SENDING: Final = "client/test_sending.py::test_"
+CLIENT_SESSION: Final = "client/test_session.py::test_"
+CLIENT_SUBSCRIBE: Final = "client/test_subscribe.py::test_"
+DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
+DRIVERS_CALLBACKS: Final = "drivers/test_callbacks.py::test_"
+DRIVERS_ENDS: Final = "drivers/test_ends.py::test_"
+DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
+DRIVERS_FAULTS: Final = "drivers/test_faults.py::test_"
+DRIVERS_PULLING: Final = "drivers/test_pulling.py::test_"
+DRIVERS_SHARING: Final = "drivers/test_sharing.py::test_"
+DRIVERS_SUBSCRIBING: Final = "drivers/test_subscribing.py::test_"
+EMBEDDING: Final = "test_embedding.py::test_"
+ERRORS: Final = "test_errors.py::test_"
+FUZZ_CORPUS: Final = "test_fuzz_corpus.py::test_"
+GRAMMAR_ACKS: Final = "grammar/test_acks.py::test_"
+INTEGRATION_AT_MOST_ONCE: Final = "integration/test_at_most_once.py::test_"
+INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
+INTEGRATION_CRASHES: Final = "integration/test_crashes.py::test_"
+INTEGRATION_PULL_RELEASES: Final = "integration/test_pull_releases.py::test_"
+INTEGRATION_SOAK_PUBLISH: Final = "integration/test_soak_publish.py::test_"
+INTEGRATION_SUBSCRIBE_RELEASES: Final = "integration/test_subscribe_releases.py::test_"
+PAIR_CONSUMERS_PAIR: Final = "pair/test_consumers_pair.py::test_"
+PAIR_CONSUMING_PAIR: Final = "pair/test_consuming_pair.py::test_"
+PAIR_NETWORK: Final = "pair/test_network.py::test_"
+PAIR_PAIR: Final = "pair/test_pair.py::test_"
+PAIR_PRIORITY_PAIR: Final = "pair/test_priority_pair.py::test_"
+PAIR_WAKING: Final = "pair/test_waking.py::test_"
+README: Final = "test_readme.py::test_"
+RULES_GAPS: Final = "rules/test_gaps.py::test_"
+SERVER_DELIVER: Final = "server/test_deliver.py::test_"
+SERVER_PRIORITY: Final = "server/test_priority.py::test_"
+SERVER_SESSION: Final = "server/test_session.py::test_"
+WIRE_DECODER: Final = "wire/test_decoder.py::test_"
+WIRE_PROPERTIES: Final = "wire/test_properties.py::test_"
+
+QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Consuming": (
+        promise(
+            "however long this takes, it is not delivered again meanwhile",
+            DRIVERS_PULLING + "work_in_progress_is_not_delivered_again",
+            CLIENT_JSMSG + "work_is_reported_at_a_third_of_the_ack_wait",
+            CLIENT_JSMSG + "work_is_reported_when_there_is_room_again",
+        ),
+        promise(
+            "returns when the server knows",
+            DRIVERS_PULLING + "every_kind_of_acknowledgement",
+            CLIENT_JSMSG + "an_acknowledgement_that_is_answered",
+            INTEGRATION_PULL_RELEASES + "each_acknowledgement_means_what_it_says",
+        ),
+        promise(
+            "Several workers, threads or tasks, share one subscription: each calls `messages()`, and each message "
+            "goes to one of them.",
+            DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
+            DRIVERS_PULLING + "who_leaves_a_stream_of_messages_takes_nothing_from_the_others",
+            CLIENT_PULL + "a_stream_of_messages_is_shared_until_the_last_one_leaves",
+        ),
+        promise(
+            "acknowledged as the callbacks return",
+            DRIVERS_SUBSCRIBING + "a_callback_gets_the_same_and_acknowledges_by_returning",
+            DRIVERS_CALLBACKS + "what_a_callback_raises_is_told_and_the_next_message_comes",
+        ),
+        promise(
+            "every message at least once: again and again until it is acknowledged, or `max_deliver` is reached",
+            "stateful/test_consuming_stateful.py::TestFetchingFaults",
+            "stateful/test_consuming_stateful.py::TestStreamingFaults",
+            PAIR_CONSUMING_PAIR + "fetching_and_acknowledging_loses_nothing",
+            PAIR_CONSUMERS_PAIR + "every_message_arrives_until_it_is_acknowledged",
+            INTEGRATION_CLUSTER + "pulling_goes_on_under_new_leaders",
+            SERVER_DELIVER + "backoff_and_the_last_delivery",
+        ),
+        promise(
+            "every message once and in order",
+            "stateful/test_consuming_stateful.py::TestOrderedFaults",
+            "stateful/test_ordered_stateful.py::TestOrderedReading",
+            PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_each_message_once_and_in_order",
+            INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
+        ),
+        promise(
+            "After a gap, silence, a new leader or a lost link another consumer goes on behind the last message, "
+            "as often as it takes (event `OrderedConsumerRecreated`)",
+            CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
+            CLIENT_ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
+            CLIENT_ORDERED + "a_lost_link_leads_to_another_consumer_on_the_next_one",
+            CLIENT_ORDERED + "what_may_pass_is_tried_again",
+        ),
+        promise(
+            "every message at most once, in order, until a server is killed: messages may then come again (event "
+            "`ConsumerRestarted`). What was lost is the event `DeliveriesLost`, but not in a queue group",
+            CLIENT_PUSH + "nobody_in_a_queue_group_looks_for_gaps",
+            INTEGRATION_AT_MOST_ONCE + "what_comes_again_without_acknowledgements_is_told",
+            CLIENT_PUSH + "gaps_and_restarts_are_told",
+            RULES_GAPS + "every_lost_delivery_is_counted_once_what_follows_it_arrives",
+        ),
+        promise(
+            "One that is there is never changed: where it is not as asked for, a `BindError` says in what.",
+            DRIVERS_SUBSCRIBING + "a_consumer_that_does_not_fit_is_refused_with_the_reason",
+            DRIVERS_PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
+            CLIENT_SUBSCRIBE + "what_is_there_must_fit",
+            CLIENT_SUBSCRIBE + "who_loses_the_race_joins_the_group_on_its_subject",
+            CLIENT_SUBSCRIBE + "who_loses_the_race_alone_is_refused",
+        ),
+        promise(
+            "The end of a subscription deletes the consumer that it created, a durable one too if it pushes; not a "
+            "queue group's, nor a durable one that is pulled from (`delete_consumer` says otherwise).",
+            DRIVERS_SUBSCRIBING + "unsubscribing_deletes_what_the_subscription_created",
+            DRIVERS_SUBSCRIBING + "members_of_a_queue_group_share_one_consumer",
+            DRIVERS_PULLING + "a_consumer_of_its_own",
+            DRIVERS_PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
+        ),
+        promise(
+            "`drain` delivers what is buffered first",
+            DRIVERS_SUBSCRIBING + "draining_delivers_what_is_buffered_and_then_deletes_the_consumer",
+            DRIVERS_SUBSCRIBING + "draining_the_connection_waits_for_callbacks",
+            DRIVERS_CALLBACKS + "a_callback_that_drains_the_connection_gets_the_rest",
+            DRIVERS_PULLING + "a_drained_subscription_gives_what_it_has",
+        ),
+        promise(
+            "every end has its deadline",
+            DRIVERS_ENDS + "every_end_comes_in_time_when_the_server_stands_still",
+            CLIENT_PUSH + "draining_deletes_in_the_end_whoever_does_not_take_the_rest",
+            DRIVERS_FAULTS + "close_does_not_wait_for_ever",
+        ),
+        promise(
+            'With `"pinned_client"` one of them gets everything, and another one when it stays away for '
+            "`priority_timeout`, or at `unpin_consumer`",
+            PAIR_PRIORITY_PAIR + "one_client_gets_everything_until_it_is_unpinned",
+            PAIR_PRIORITY_PAIR + "a_pinned_client_that_leaves_is_followed_by_another",
+            PAIR_PRIORITY_PAIR + "a_new_leader_pins_anew",
+            DRIVERS_PULLING + "a_pinned_client_gets_everything_until_it_is_unpinned",
+        ),
+        promise(
+            'with `"overflow"` some get only what is too much for the rest',
+            PAIR_PRIORITY_PAIR + "who_helps_out_gets_what_is_too_much_for_others",
+            DRIVERS_PULLING + "clients_of_a_priority_group",
+        ),
+        promise(
+            "a lower `priority` goes first",
+            PAIR_PRIORITY_PAIR + "who_goes_first_gets_all_that_it_asks_for",
+            SERVER_PRIORITY + "lower_priorities_go_first_and_equal_ones_take_turns",
+        ),
+        promise(
+            "A fetch that finds nothing is an empty list.",
+            CLIENT_PULL + "an_empty_fetch_is_no_error",
+            CLIENT_PULL + "a_fetch_survives_its_link",
+        ),
+        promise(
+            "It ends at once, with `ConsumerDeletedError` or whatever else the server says, when waiting has no use",
+            DRIVERS_PULLING + "what_is_deleted_while_fetching_is_told_at_once",
+            CLIENT_PULL + "an_error_ends_a_fetch_at_once",
+            CLIENT_PULL + "a_fetch_whose_consumer_goes_during_an_election_ends_at_once",
+        ),
+        promise(
+            "elections and lost links it sits out, and so does `messages()`",
+            CLIENT_PULL + "a_fetch_survives_its_link",
+            CLIENT_PULL + "a_stream_of_messages_sits_out_an_election",
+            CLIENT_PULL + "a_stream_of_messages_survives_its_link",
+            INTEGRATION_CLUSTER + "pulling_goes_on_under_new_leaders",
+            INTEGRATION_PULL_RELEASES + "a_stream_of_messages_survives_a_restart",
+        ),
+        promise(
+            "A consumer that pushes is missed when it is silent: three heartbeats, or 15 seconds where there are "
+            "none, as in a queue group",
+            CLIENT_PUSH + "three_heartbeats_missed_are_an_alarm_once",
+            CLIENT_PUSH + "without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for",
+        ),
+        promise(
+            "when it was deleted, each of its subscriptions ends with `ConsumerNotFoundError`",
+            DRIVERS_SUBSCRIBING + "a_consumer_that_is_deleted_ends_its_subscription",
+            DRIVERS_SUBSCRIBING + "members_of_a_queue_group_notice_that_their_consumer_is_deleted",
+        ),
+        promise(
+            "A message is settled by the first `ack`, `nak` or `term`, and the rest are ignored.",
+            CLIENT_JSMSG + "terminal_acknowledgements_are_sent_once",
+            DRIVERS_SHARING + "one_of_many_settles_a_message",
+        ),
+        promise(
+            "Three heartbeats missed are the event `ConsumerSilent`, except while there is no link.",
+            CLIENT_PUSH + "three_heartbeats_missed_are_an_alarm_once",
+            CLIENT_PUSH + "silence_does_not_count_while_the_link_is_down",
+            CLIENT_PULL + "no_alarm_without_a_link",
+        ),
+        promise(
+            "Who is pushed more than `pending_msgs_limit` or `pending_bytes_limit` allow loses messages, until "
+            "`ack_wait` brings them again, and gets the event `SlowConsumer`",
+            DRIVERS_SUBSCRIBING + "a_slow_application_is_told_and_what_it_lost_comes_again",
+            CLIENT_PUSH + "the_buffer_is_bounded_by_both_limits",
+        ),
+        promise(
+            "an ordered reader pauses instead",
+            CLIENT_ORDERED + "a_full_buffer_pauses_the_reading",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_keeps_a_small_buffer_and_loses_nothing",
+        ),
+        promise(
+            "who pulls gets no more than was asked for",
+            CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
+            CLIENT_PULL + "requests_are_served_in_turn_and_only_their_sum_counts",
+            "stateful/test_pull_stateful.py::TestPulls",
+        ),
+        promise(
+            "for ever: more is asked for when half of what was asked for has come",
+            CLIENT_PULL + "a_stream_of_messages_asks_again_at_its_threshold",
+            CLIENT_PULL + "a_stream_of_messages_waits_without_polling",
+        ),
+        promise(
+            "ends when the subscription does",
+            DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
+        ),
+        promise(
+            "A stream that was deleted and made again is read from its first message (event `StreamRecreated`)",
+            DRIVERS_SUBSCRIBING + "an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning",
+            PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_a_stream_that_is_made_again",
+            CLIENT_ORDERED + "a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one",
+        ),
+        promise(
+            "A message that was acknowledged may come again all the same",
+            INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
+        ),
+        promise(
+            "Nothing that is not acknowledged is lost by that.",
+            INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
+        ),
+        promise(
+            "after a crash (or `kill -9`) of a single server, what `ack_sync` confirmed right before it may come again",
+            INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
+        ),
+    ),
+    "Testing without a server": (
+        promise(
+            "Nothing sleeps: time is a number that moves from deadline to deadline, so an hour of retries passes "
+            "at once, and the same seed gives the same bytes at the same times.",
+            PAIR_PAIR + "the_same_seed_gives_the_same_times_and_messages",
+            PAIR_PAIR + "time_passes_with_nothing_to_do",
+            PAIR_NETWORK + "chance_is_spread_and_repeats_itself",
+            ARCHITECTURE + "the_core_works_where_everything_impure_is_poisoned",
+        ),
+        promise(
+            "A ticket that would never be answered raises `StuckError` instead of hanging.",
+            PAIR_PAIR + "nobody_answers",
+            PAIR_PAIR + "waiting_is_bounded",
+        ),
+        promise(
+            "Here a batch survives the loss of every hundredth message, or answer, on its way through a cluster:",
+            README + "a_client_and_a_server_in_simulated_time",
+            "stateful/test_pair_stateful.py::TestFastFaults",
+        ),
+    ),
+    "Driving the core yourself": (
+        promise(
+            "servers without TLS never ask",
+            CLIENT_AUTHENTICATION + "tls_that_nobody_requires",
+            CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
+        ),
+        promise(
+            "Late, early and repeated calls of `handle_timeout` are harmless.",
+            PAIR_WAKING + "early_and_repeated_calls_change_nothing",
+            PAIR_WAKING + "late_calls_lose_nothing",
+            CLIENT_ATOMIC + "time_that_passes_early_or_twice_is_harmless",
+        ),
+    ),
+    "Embedding a conversation in another client": (
+        promise(
+            "The conversations (`FastPublisher`, `DirectBatch`) never see a socket: they publish and subscribe "
+            "through an `Outbox`, a few methods around the client you have.",
+            EMBEDDING + "another_client_carries_the_conversations",
+            EMBEDDING + "two_batches_at_once",
+            ARCHITECTURE + "the_core_imports_only_what_is_pure",
+        ),
+    ),
+    "Rules the core keeps": (
+        promise(
+            "Receiving never raises.",
+            FUZZ_CORPUS + "every_input_of_the_corpus_holds",
+            CLIENT_FAST_TOTAL + "whatever_happens_in_whatever_order",
+            SERVER_SESSION + "whatever_arrives_nothing_is_raised",
+            WIRE_PROPERTIES + "bad_bytes_never_raise_and_come_to_the_same_however_they_are_cut",
+        ),
+        promise(
+            "A peer that breaks the protocol becomes state and a typed error in every open ticket.",
+            FUZZ_CORPUS + "some_mutations_hold_too",
+            CLIENT_SESSION + "garbage_ends_the_session_but_what_came_before_counts",
+            DRIVERS_FAULTS + "junk_in_the_middle",
+        ),
+        promise(
+            "A caller's mistake raises `LocalProtocolError` at the call; nothing was written and no state has changed.",
+            CLIENT_SESSION + "a_users_mistake_changes_nothing",
+            CLIENT_SENDING + "what_is_no_str_is_no_subject",
+            CLIENT_SENDING + "what_is_no_message",
+            DRIVERS_BAD_INPUT + "what_cannot_be_sent_spends_no_sequence",
+            DRIVERS_BAD_INPUT + "what_is_no_str_is_no_subject",
+            DRIVERS_FACADE + "a_bad_message_is_refused_and_changes_nothing",
+        ),
+        promise(
+            'A payload that is not bytes raises `TypeError` ("the payload must be bytes, not str: encode it"), '
+            "with nothing written either; anything that can be read as bytes (`bytearray`, `memoryview`) is copied.",
+            DRIVERS_FACADE + "a_payload_that_is_not_bytes_is_refused",
+            DRIVERS_BAD_INPUT + "text_is_no_payload",
+            CLIENT_SESSION + "payloads_are_bytes_or_something_that_can_be_read_as_bytes",
+        ),
+        promise(
+            "A list for `publish_batch` that holds one is a `LocalProtocolError`, which names the message.",
+            CLIENT_PUBLISH_BATCH + "what_is_no_message_stores_nothing",
+            DRIVERS_BAD_INPUT + "what_is_no_message_is_refused_by_everything_that_takes_many",
+        ),
+        promise(
+            "of a class of its own for every code the server is known to send",
+            ERRORS + "every_row_has_a_class_of_its_own",
+            ERRORS + "the_generated_module_is_up_to_date",
+        ),
+        promise(
+            "Every limit of the wire has a name (`jsproto/wire/limits.py`)",
+            WIRE_DECODER + "the_limits_of_the_roles",
+        ),
+        promise(
+            "Memory is bounded whatever the peer sends.",
+            CLIENT_MEMORY + "lines",
+            CLIENT_MEMORY + "answers",
+            WIRE_PROPERTIES + "never_more_is_kept_than_was_fed",
+            WIRE_DECODER + "memory_follows_the_bytes_however_small_the_pieces",
+            CLIENT_SESSION + "the_cache_of_subjects_is_bounded",
+            CLIENT_KEEPALIVE + "a_peer_that_asks_and_never_reads_costs_no_memory",
+            CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
+            CLIENT_DIRECT + "the_memory_is_bounded_however_few_messages_a_page_has",
+            CLIENT_PUBLISHER + "failures_are_kept_up_to_the_window",
+            CLIENT_FAST_LOSSY + "gap_ok_what_others_refused_is_not_kept_though_one_before_them_waits",
+            SERVER_SESSION + "what_a_client_costs_is_bounded",
+        ),
+        promise(
+            "Both dialects of ADR-50's acknowledgements are understood: the draft's and the one that released "
+            "servers speak.",
+            GRAMMAR_ACKS + "both_dialects_say_the_same",
+            CLIENT_FAST + "the_draft_dialect_means_the_same",
+        ),
+        promise(
+            "Headers of an atomic batch (`Nats-Batch-...`, which a message that is read may have) are refused by "
+            "every verb of JetStream that publishes",
+            CLIENT_SENDING + "nobody_publishes_into_the_batch_of_somebody_else",
+            DRIVERS_BAD_INPUT + "a_message_read_from_an_atomic_batch_is_published_without_its_headers",
+        ),
+        promise(
+            "`jsproto.strip_batch_headers(headers)` gives the others.",
+            CLIENT_SENDING + "what_is_left_of_a_message_of_a_batch_can_be_published",
+            CLIENT_SENDING + "stripping_takes_whatever_verbs_take",
+        ),
+    ),
+    "Tests, benchmark, soak and fuzzing": (
+        promise(
+            "nobody who consumes may notice",
+            INTEGRATION_SUBSCRIBE_RELEASES + "the_workflow_with_ack_subjects_of_version_2",
+            CLIENT_PULL + "both_versions_of_ack_subjects_are_messages",
+        ),
+        promise(
+            "nothing acknowledged may be missing, nothing may be there twice",
+            INTEGRATION_SOAK_PUBLISH + "a_short_soak",
+            INTEGRATION_SOAK_PUBLISH + "a_violation_is_found",
+        ),
+        promise(
+            "each sequence must come once and in order",
+            INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
+        ),
+    ),
+}
+
+DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
+    "Consuming": ("Or have it pushed, to a callback or an iterator",),
+    "Testing without a server": ("keeps it from being dialled again",),
+    "Driving the core yourself": (
+        "A driver does the same seven steps",
+        "write all of `data_to_send()`",
+        "This is a whole client, on a plain socket:",
+    ),
+    "Embedding a conversation in another client": (
+        "call `handle_timeout` when their `deadline()` has come",
+        "why nothing can be sent any more",
+    ),
+    "Tests, benchmark, soak and fuzzing": (
+        "runs everything against such servers",
+        "fails when nothing happens for a minute",
+        "takes all flights through `ingest` and `export`",
+        "speculative twins",
+        "is not part of a run of everything",
+        "where the suite is content with a few",
+    ),
+}
