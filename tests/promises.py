@@ -367,8 +367,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
-            "Purges, deletions and expiry have no sequence: what they take while it is read may show or not, and "
-            "what they took before is left out.",
+            "Purges, deletions and expiry have no sequence: what they take while it is read may show, or not, or "
+            "what it had replaced instead; what they took before is left out.",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
     ),

@@ -14,7 +14,7 @@ snapshot fails: streams that keep too little history cannot be read as of a mome
 Rules:
 
 * Nothing is given out before everything is there. So a snapshot needs memory for the messages that it shows.
-* A message that is purged, deleted or expires while it is read may show or not: that has no sequence.
+* What is purged, deleted or expires while it is read may show, or not, or what it had replaced: that has no sequence.
 * It is the stream itself that is read, never a mirror of it (``direct``).
 
 Not here: what is written after the sequence, and what the stream had forgotten, by age or size, before the read began.
@@ -53,6 +53,7 @@ MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 _NO_LIMIT: Final = 1 << 62
+_ROLLUP: Final = "Nats-Rollup"
 
 
 class Snapshot:
@@ -272,12 +273,27 @@ class Snapshot:
         config, state = info.config, info.state
         if not missing or state.messages == state.last_seq:
             return  # nothing was ever removed: what did not come is newer
-        kept = 1 if config.allow_rollup_hdrs else config.max_msgs_per_subject or 0
+        kept = config.max_msgs_per_subject or 0
         counts = yield from self._counts()
         for name in missing:
             count = counts.get(name, 0)
-            if count and (0 < kept <= count or is_dropping):
+            if not count:
+                continue
+            is_doubtful = is_dropping or 0 < kept <= count
+            if not is_doubtful and config.allow_rollup_hdrs:
+                is_doubtful = yield from self._was_rolled_up(name)
+            if is_doubtful:
                 raise SnapshotError(f"{name} may have been overwritten since, or before it was read", up_to)
+
+    def _was_rolled_up(self, name: str) -> Generator[Ticket[Any], Any, bool]:
+        """Whether the first message of a subject took the place of those before it, or is gone again."""
+        try:
+            first: StoredMsg = yield self._js.get_msg(
+                self.stream, subject=name, next=True, level="leader", now=self._now, timeout=self._timeout
+            )
+        except MessageNotFoundError:
+            return True
+        return _ROLLUP in first.headers
 
     def _sequence_at(self, at: Point, last_seq: int) -> Generator[Ticket[Any], Any, int]:
         """The last sequence that belongs to the snapshot."""

@@ -7,6 +7,7 @@ twice and late, and whoever gives them dies in the middle.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -32,7 +33,8 @@ LISTED = 7
 class Stream:
     """Messages by sequence, in order; only their subjects matter.
 
-    ``kept``: sequences of which a mirror's answers are made, None without a mirror.
+    ``kept``: sequences of which a mirror's answers are made, None without a mirror. ``rollups``: sequences of messages
+    that took the place of others. ``is_gone``: who asks the leader for a subject by its name finds nothing.
     """
 
     def __init__(self, subjects: Iterable[str]) -> None:
@@ -41,6 +43,8 @@ class Stream:
         self.kept: set[int] | None = None
         self.created = self.first_ts = TIME
         self.config: dict[str, Any] = {}
+        self.rollups: set[int] = set()
+        self.is_gone = False
         self.while_listing: Callable[[], None] = lambda: None
 
     def add(self, subject: str) -> None:
@@ -126,11 +130,13 @@ class Stream:
             seq = max(self.messages, default=None)
         else:
             pattern = request["next_by_subj"]
-            later = [seq for seq, subject in self.messages.items() if matches(pattern, subject)]
+            gone = self.is_gone and ">" not in pattern
+            later = [seq for seq, subject in self.messages.items() if matches(pattern, subject) and not gone]
             seq = min((seq for seq in later if seq >= request.get("seq", 1)), default=None)
         if seq is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
-        return {"message": {"subject": self.messages[seq], "seq": seq, "time": TIME}}
+        headers = b64encode(b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n" if seq in self.rollups else b"").decode()
+        return {"message": {"subject": self.messages[seq], "seq": seq, "time": TIME, "hdrs": headers}}
 
 
 class Reader(Protocol):

@@ -585,11 +585,33 @@ def overwrite(stream: Stream) -> None:
         del stream.messages[seq]
 
 
-@pytest.mark.parametrize("config", [{"max_msgs_per_subject": 1}, {"allow_rollup_hdrs": True}])
-def test_a_message_of_then_may_have_been_overwritten(config: dict[str, Any]) -> None:
+def roll_up(stream: Stream) -> None:
+    overwrite(stream)
+    stream.rollups = {*stream.messages}
+
+
+def vanish(stream: Stream) -> None:
+    """The subject is listed, and then it is gone."""
+    overwrite(stream)
+    stream.is_gone = True
+
+
+@pytest.mark.parametrize(
+    ("change", "config"),
+    [
+        (overwrite, {"max_msgs_per_subject": 1}),
+        (roll_up, {"allow_rollup_hdrs": True}),
+        (vanish, {"allow_rollup_hdrs": True, "max_msgs_per_subject": 5}),
+    ],
+)
+def test_a_message_of_then_may_have_been_overwritten(change: Callable[[Stream], None], config: dict[str, Any]) -> None:
     with pytest.raises(SnapshotError, match=r"k\.1 may have been overwritten") as caught:
-        changed(overwrite, **config).ticket.result()
+        changed(change, **config).ticket.result()
     assert caught.value.up_to_seq == 4
+
+
+def test_a_bucket_takes_rollups_and_had_none() -> None:
+    assert changed(overwrite, allow_rollup_hdrs=True, max_msgs_per_subject=5).take() == [1, 3, 4]
 
 
 def test_what_is_missing_cannot_have_been_overwritten() -> None:

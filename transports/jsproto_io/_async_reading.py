@@ -184,7 +184,7 @@ class Reads:
         Wildcards are allowed. The reader's ``up_to_seq`` says which sequence it is: the leader's last one at the call,
         or a later one. Writers that overwrite meanwhile only make it take longer, until SnapshotError after a million
         messages written meanwhile. It needs memory for all messages that it shows. What is purged, deleted or expires
-        meanwhile may show or not.
+        meanwhile may show, or not, or what it had replaced instead.
 
         ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
         stream still held when the read began: what had been purged, deleted or dropped by then is left out.
