@@ -23,7 +23,7 @@ from jsproto.server.server import MAX_TURNS
 from jsproto.wire.encoder import encode_pub
 from tests.server.harness import Reader
 
-LINES = 300_000
+LINES = 3_000_000
 HUGE = 10**400
 
 WILD_NUMBERS = (
