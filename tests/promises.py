@@ -349,6 +349,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "No error, repr or log shows a secret",
             CLIENT_OPTIONS + "secrets_show_nowhere",
+            CLIENT_OPTIONS + "no_traceback_shows_the_secret_of_a_url",
             DRIVERS_CREDENTIALS + "secrets_show_nowhere",
             DRIVERS_CREDENTIALS + "what_will_not_do_is_told_in_one_line_without_secrets",
             CLIENT_AUTHENTICATION + "a_callback_that_fails_ends_the_link_and_is_not_quoted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from datetime import timedelta
 from typing import Any
 
@@ -118,6 +119,17 @@ def test_secrets_show_nowhere(user: str, password: str) -> None:
         with pytest.raises(LocalProtocolError) as caught:
             connect_options(url)
         assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["", ":x", "/", "?", "#", "[", "%zz", "@", " ", "\n", ","])
+@pytest.mark.parametrize("host", ["h", "h:99999", "h:port", "", "[::1", "h h", "h/path", "h?x", "h:1,other"])
+def test_no_traceback_shows_the_secret_of_a_url(host: str, end: str) -> None:
+    for url in (f"nats://u:s3cr3t{end}@{host}", f"s3cr3t{end}@{host}", f"tls://u{end}:s3cr3t@{host}"):
+        try:
+            shown = repr(connect_options(url))
+        except LocalProtocolError as error:
+            shown = "".join(traceback.format_exception(error))
+        assert "s3cr3t" not in shown
 
 
 @pytest.mark.parametrize("url", ["nats://u:s3cr3t,x@h", "u:s3cr3t,x@h:1", "nats://a,nats://u:1234,s3cr3t@h"])
