@@ -42,6 +42,7 @@ DRIVERS_TIMEOUTS: Final = "drivers/test_timeouts.py::test_"
 FUZZ_CORPUS: Final = "test_fuzz_corpus.py::test_"
 GRAMMAR_ACKS: Final = "grammar/test_acks.py::test_"
 GRAMMAR_COLUMNS: Final = "grammar/test_columns.py::test_"
+INTEGRATION_CRASHES: Final = "integration/test_crashes.py::test_"
 INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
 INTEGRATION_PULL_RELEASES: Final = "integration/test_pull_releases.py::test_"
@@ -172,9 +173,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_JSMSG + "under_the_policy_none_nothing_is_sent",
         ),
         promise(
-            "Never deliver it again, though it is not done",
+            "It is not to be delivered again, though it is not done. A server that is killed may forget that.",
             INTEGRATION_PULL_RELEASES + "each_acknowledgement_means_what_it_says",
             SERVER_DELIVER + "termination",
+            INTEGRATION_CRASHES + "what_was_terminated_comes_again_after_a_crash",
         ),
     ),
     "jsproto_io.sync:JetStream": (

@@ -105,7 +105,10 @@ class JSMsg(Delivery):
         settle(self, nak(delay))
 
     def term(self, reason: str | None = None) -> None:
-        """Never deliver it again, though it is not done; ``reason`` is for the server's advisory."""
+        """It is not to be delivered again, though it is not done. A server that is killed may forget that.
+
+        ``reason`` is for the server's advisory.
+        """
         settle(self, term(reason))
 
     def in_progress(self) -> None:

@@ -93,3 +93,22 @@ def test_what_comes_again_after_a_crash(server_for: Callable[..., NatsServer], j
         if came & hasty:
             return
     raise AssertionError("what was acknowledged never came again: then the README need not warn of it")
+
+
+def test_what_was_terminated_comes_again_after_a_crash(server_for: Callable[..., NatsServer]) -> None:
+    server = server_for()
+    with connect(server.url, reconnect_time_wait=0.02, max_reconnect_attempts=-1) as nc:
+        js = nc.jetstream()
+        for number in range(ROUNDS):
+            js.create_stream(f"CRASH{number}", subjects=[f"crash.{number}"])
+            for _ in range(HASTY):
+                js.publish(f"crash.{number}")
+            sub = js.pull_subscribe(f"crash.{number}", durable="C", ack_wait=1)
+            for message in sub.fetch(HASTY, timeout=PATIENCE):
+                message.term()
+            nc.flush()
+            server.kill()
+            server.start()
+            if sub.fetch(1, timeout=5):
+                return
+    raise AssertionError("what was terminated never came again: then its docstring need not warn of it")

@@ -45,7 +45,10 @@ class JSMsg(Delivery):
         await self._settle(nak(delay))
 
     async def term(self, reason: str | None = None) -> None:
-        """Never deliver it again, though it is not done; ``reason`` is for the advisory that the server publishes."""
+        """It is not to be delivered again, though it is not done. A server that is killed may forget that.
+
+        ``reason`` is for the advisory that the server publishes.
+        """
         await self._settle(term(reason))
 
     async def in_progress(self) -> None:
