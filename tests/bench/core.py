@@ -14,7 +14,7 @@ from jsproto.client.jsmsg import Acker
 from jsproto.grammar.api import ApiSubjects
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PONG, encode_info, encode_msg
-from jsproto.wire.frames import Frame, Sub
+from jsproto.wire.frames import Frame, Pub, Sub
 from tests.bench.task import FLOW
 
 CHUNK: Final = 256  # messages in one call, as the drivers do
@@ -101,8 +101,10 @@ def direct_get(count: int, size: int) -> Job:
     peer = Connected()
     session = peer.session
     batch = JetStream(session).get_batch("DATA", now=0.0, batch=count)
-    inbox, sid = peer.subscription()
-    page = inbox + b"1"
+    frames = peer.written()
+    sid = next(frame.sid for frame in frames if isinstance(frame, Sub))
+    page = next(frame.reply for frame in frames if isinstance(frame, Pub))
+    assert page is not None
     messages = [encode_msg(page, sid, None, STORED % (n, count - n, n - 1), bytes(size)) for n in range(1, count + 1)]
     messages.append(encode_msg(page, sid, None, END_OF_PAGE % count, b""))
     chunks = cut(b"".join(messages))
