@@ -256,7 +256,7 @@ async def test_fetches_at_the_same_time_share(server: Any, connect: Connect) -> 
         found: list[bytes] = []
 
         async def some() -> None:
-            found.extend(payloads(await sub.fetch(25)))
+            found.extend(payloads(await sub.fetch(25, timeout=60)))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
