@@ -50,6 +50,7 @@ class RealWorld:
         self.errors: list[tuple[str, str]] = []
         self.session = self.js.session()
         self.floor = 0
+        self._known_lives = 1  # to the session
         self._mirrors: list[str] = []
         self._changing = Condition()
         self._waiting = 0
@@ -110,6 +111,7 @@ class RealWorld:
     def write_own(self, subject: str) -> None:
         """Write one message in the session."""
         with self._change():
+            self._forget()
             self.floor = self._write(subject, self.session)
 
     def fill(self, subjects: Sequence[str]) -> None:
@@ -121,6 +123,13 @@ class RealWorld:
             (publisher.publish if number < len(subjects) else publisher.commit)(subject, payload)
             self._store(subject, payload)
         assert self.js.stream_info(self.name).state.last_seq == self._stream.last_seq
+
+    def _forget(self) -> None:
+        """Tell the session of a stream that was made anew since it read or wrote last."""
+        if len(self.lives) != self._known_lives:
+            self.session.forget(self.name)
+            self.floor = 0
+            self._known_lives = len(self.lives)
 
     def _write(self, subject: str, js: Any) -> int:
         self.written += 1
@@ -159,8 +168,6 @@ class RealWorld:
             self.js.delete_stream(self.name)
             self._witness.life.end()
             self._create()
-            self.session.forget(self.name)
-            self.floor = 0
 
     def _ask(self, subject: str, body: Mapping[str, Any]) -> None:
         answer = json.loads(self.nc.request(f"$JS.API.{subject}", json.dumps(body).encode()).data)
@@ -205,6 +212,7 @@ class RealWorld:
         try:
             with self._changing:
                 if began is None:
+                    self._forget()
                     life = self.lives[-1]
                     span = Span(life, life.count, life.last_seq, life.count, life.last_seq, life.count)
                     return Scene(self.name, [span], {}, self.floor if is_session else 0)
