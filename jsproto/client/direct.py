@@ -527,6 +527,7 @@ class DirectBatch(RowConversation):
     def _mirrored(self, mirror: str, now: float) -> None:
         """A mirror answered: ask again, since chance chooses who answers."""
         self._strangers += 1
+        self._told = self._reply  # the rest of its page is no news
         if now >= self._until:
             raise MirrorAnswerError(self.stream, mirror)
         if self._strangers <= 2:
@@ -681,6 +682,8 @@ class DirectBatch(RowConversation):
 
     def _receive_next(self, message: StoredMsg, now: float) -> None:
         """The leader has a message that whoever answered has not: replicas will show it soon, or it is the leader's."""
+        if message.seq <= self._floor:
+            raise RemoteProtocolError(f"message {message.seq} where those after {self._floor} were asked for")
         if self._behind < TIMES_BEHIND:
             self._known = max(self._known, 1)
             self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)

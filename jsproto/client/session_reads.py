@@ -4,8 +4,12 @@ A replica that lags ends a batch at its own end and cannot tell. So where a batc
 leader is asked for the next message; only when it has none was that the end. What a lagging replica of the stream does
 send is right: it has the beginning of the stream, without holes of its own. A mirror may have holes, and is not read.
 
-Rules: what is taken counts as read. Nothing is asked while nobody takes. Of last messages, each page shows the stream
-at least as late as the page before it: else a subject could be overwritten out of the one and not yet be in the other.
+Rules:
+
+* What is taken counts as read. Nothing is asked while nobody takes.
+* A read of several parts is of one stream: at the end the leader says whether it was made after the first message.
+* Of last messages, each page shows the stream at least as late as the page before it. Else a subject could be
+  overwritten out of the one and not yet be in the other.
 
 Not here: single reads, and how an answer proves anything (``consistency``).
 """
@@ -16,14 +20,16 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jsproto.client.direct import is_younger
 from jsproto.client.gets import check_seq
-from jsproto.errors import Error, MessageNotFoundError
+from jsproto.errors import Error, MessageNotFoundError, StreamRecreatedError
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
     from jsproto.client.consistency import ConsistentSession, Page, SessionLevel
     from jsproto.client.direct import DirectBatch
+    from jsproto.grammar.config import StreamInfo
 
 
 class SessionBatch:
@@ -33,8 +39,8 @@ class SessionBatch:
     """
 
     __slots__ = (
-        "_asking", "_extra", "_inner", "_last", "_left", "_level", "_max_bytes", "_owner", "_received",
-        "_subject", "_timeout", "error", "finished", "stream",
+        "_asking", "_extra", "_first", "_inner", "_is_pieced", "_last", "_left", "_level", "_max_bytes", "_owner",
+        "_received", "_subject", "_timeout", "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +61,8 @@ class SessionBatch:
         self._last = seq - 1
         self._received = 0
         self._extra: deque[StoredMsg] = deque()  # from the leader
+        self._first: StoredMsg | None = None
+        self._is_pieced = False  # the leader gave a part of it
         self._asking: Ticket[None] | None = None
         self._inner = self._direct(seq, now)
 
@@ -78,15 +86,17 @@ class SessionBatch:
         extra = self._extra
         messages = [extra.popleft() for _ in range(min(most, len(extra)))] or self._inner.pop_many(most, now)
         if messages:
+            self._first = self._first or messages[0]
             self._last = self._received = messages[-1].seq
             self._owner.observe(self.stream, self._last)
             if self._left is not None:
                 self._left -= len(messages)
         elif self._inner.finished and self._asking is None and most:
-            if self._left == 0 or self._last >= self._owner.token[self.stream].floor:
+            is_over = self._left == 0 or self._last >= self._owner.token[self.stream].floor
+            if is_over and not self._is_pieced:
                 self.finished = True
             else:
-                self._asking = self._owner.js.session.run(self._ask_leader(now))
+                self._asking = self._owner.js.session.run(self._end(now) if is_over else self._ask_leader(now))
         return messages
 
     def readable(self) -> Ticket[None]:
@@ -112,17 +122,28 @@ class SessionBatch:
                 self.stream, self._last + 1, self._subject, now, self._timeout
             )
         except MessageNotFoundError:
-            self.finished = True
+            yield from self._end(now)
             return
         except Error as error:
             self.error = error
             raise
+        self._is_pieced = True
         if not self.finished:
             self._extra.append(message)
             self._received = message.seq
             if self._left != 1:
                 self._inner = self._direct(message.seq + 1, self._owner.now)
             self._asking = None
+
+    def _end(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        """It is over, if all its parts are of one stream."""
+        try:
+            if self._is_pieced and self._first is not None:
+                yield from check_identity(self._owner, self.stream, self._first, now, self._timeout)
+        except Error as error:
+            self.error = error
+            raise
+        self.finished = True
 
     def _direct(self, seq: int, now: float) -> DirectBatch:
         left = None if self._left is None else self._left - len(self._extra)
@@ -140,8 +161,8 @@ class SessionLastMsgs:
     """
 
     __slots__ = (
-        "_asked", "_buffer", "_done", "_least", "_owner", "_page", "_pending", "_received", "_seen", "error",
-        "finished", "stream",
+        "_asked", "_buffer", "_done", "_first", "_is_checked", "_least", "_owner", "_page", "_pending", "_received",
+        "_seen", "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +178,8 @@ class SessionLastMsgs:
         self._buffer: deque[StoredMsg] = deque()
         self._seen: set[str] = set()  # a subject written meanwhile would come again; at most 1024
         self._done = False
+        self._first: StoredMsg | None = None
+        self._is_checked = True  # all pages are of one stream
         self._least = 0
         self._received = 0
         self._pending: int | None = None
@@ -207,7 +230,11 @@ class SessionLastMsgs:
 
     def _turn_page(self, now: float) -> None:
         if self._done:
-            self.finished = True
+            if self._is_checked or self._first is None:
+                self.finished = True
+            else:
+                self._is_checked = True
+                self._page = self._owner.js.session.run(self._check(self._page.result(), self._first, now))
             return
         page = self._page.result()
         self._pending = page.left
@@ -217,8 +244,24 @@ class SessionLastMsgs:
                 self._seen.add(message.subject)
                 self._buffer.append(message)
         if page.messages:
+            self._first = self._first or page.messages[0]
             self._received = page.messages[-1].seq
         if page.left and page.messages:
+            self._is_checked = False
             self._page = self._ask(page.messages[-1].seq + 1, now)
         else:
             self._done = True
+
+    def _check(self, last: Page, first: StoredMsg, now: float) -> Generator[Ticket[Any], Any, Page]:
+        _, _, _, timeout = self._asked
+        yield from check_identity(self._owner, self.stream, first, now, timeout)
+        return last
+
+
+def check_identity(
+    owner: ConsistentSession, stream: str, first: StoredMsg, now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, None]:
+    """StreamRecreatedError when the stream was made after ``first``, a message of it, was stored."""
+    info: StreamInfo = yield owner.js.stream_info(stream, now=now, timeout=timeout)
+    if is_younger(info, first.timestamp):
+        raise StreamRecreatedError(stream)

@@ -34,6 +34,7 @@ from jsproto.errors import (
     IncompleteBatchError,
     LocalProtocolError,
     MessageNotFoundError,
+    RemoteProtocolError,
     SnapshotError,
     StreamRecreatedError,
     TooManyResultsError,
@@ -52,6 +53,7 @@ GROUP_BYTES: Final = 256 * 1024  # of subjects in one request
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
+TIMES_LISTED: Final = 10  # a list in pages that changes each time is begun no oftener
 _NO_LIMIT: Final = 1 << 62
 _ROLLUP: Final = "Nats-Rollup"
 
@@ -190,7 +192,7 @@ class Snapshot:
             if answer.rest and len(messages) != most:
                 groups.appendleft((group, answer.last_seq + 1))
         up_to = max(moments, default=self._listed_at or least)
-        if len(moments) > 1 or (moments and not shows_one_moment):
+        if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
             up_to = yield from self._catch_up(shown, begun, up_to)
             yield from self._check_identity(info, shown)
@@ -310,6 +312,13 @@ class Snapshot:
             return last_seq
         return first.seq - 1
 
+    def _total(self, info: StreamInfo, names: int) -> int:
+        """How many subjects match, as the leader says; RemoteProtocolError when it is no number."""
+        total = info.extra.get("total", names)
+        if type(total) is not int:
+            raise RemoteProtocolError(f"the total of a list of subjects is no integer, but {total!r:.100}")
+        return total
+
     def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
         """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
         low, subject, high = 0, "", seq
@@ -323,6 +332,8 @@ class Snapshot:
                 )
             except MessageNotFoundError:
                 found = None
+            if found is not None and found.seq < guess:
+                raise RemoteProtocolError(f"message {found.seq} where the next from {guess} on was asked for")
             if found is not None and found.seq <= seq:
                 low, subject = found.seq, found.subject
             else:
@@ -388,12 +399,13 @@ class Snapshot:
         sorted names. One name of the last page is asked for again: when it is not there any more, names have moved up,
         and one may have been missed.
         """
-        while True:
-            info: StreamInfo = yield self._js.subjects(self.stream, pattern, now=self._now, timeout=self._timeout)
+        info: StreamInfo
+        for _ in range(TIMES_LISTED):
+            info = yield self._js.subjects(self.stream, pattern, now=self._now, timeout=self._timeout)
             if self._listed_at is None:
                 self._listed_at = info.state.last_seq
             names = dict(info.state.subjects or {})
-            total = info.extra.get("total", len(names))
+            total = self._total(info, len(names))
             whole = True
             last, offset = max(names, default=""), len(names)
             while whole and offset < total:
@@ -402,9 +414,10 @@ class Snapshot:
                 whole = bool(page) and min(page) <= last < max(page)
                 names |= page
                 offset += len(page) - 1
-                last, total = max(page, default=last), info.extra.get("total", total)
+                last, total = max(page, default=last), self._total(info, total)
             if whole:
                 return {name: names[name] for name in sorted(names)}
+        raise SnapshotError("the list of subjects changes faster than it can be read", self._listed_at or 0)
 
     def _in_groups(self, names: Sequence[str]) -> list[tuple[list[str], int]]:
         """``names`` in groups that one request asks for, each with the sequence from which on it does."""

@@ -41,6 +41,7 @@ class Replicas:
         self.silent: set[int] = set()  # replicas that do not answer
         self.mirrors: dict[int, Callable[[Stored], bool]] = {}  # by turn: they answer as "M", with what they keep
         self.allow_direct = True
+        self.created = TIME
         self.asked: list[str] = []  # "direct", "state", "leader"
 
     def write(self, subject: str) -> int:
@@ -74,7 +75,7 @@ class Replicas:
         if subject == "$JS.API.STREAM.INFO.S":
             self.asked.append("state")
             state = {"messages": 1, "bytes": 1, "first_seq": 1, "last_seq": self.leader, "consumer_count": 0}
-            info = {"config": {"name": "S"}, "created": TIME, "state": state}
+            info = {"config": {"name": "S"}, "created": self.created, "state": state}
             return [(json.dumps(info).encode(), None)]
         if subject == "$JS.API.STREAM.MSG.GET.S":
             self.asked.append("leader")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jsproto.client.consistency import DIRECT_TRIES, MAX_SUBJECTS, ConsistentSession
+from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
 from jsproto.errors import (
     BadTokenError,
     ConnectionClosedError,
@@ -21,6 +22,7 @@ from jsproto.errors import (
     NoRespondersError,
     RemoteProtocolError,
     StaleReadError,
+    StreamRecreatedError,
     TimeoutError,
     TooManyResultsError,
 )
@@ -671,7 +673,35 @@ def test_pages_of_last_messages_bring_each_subject_once() -> None:
     assert [m.seq for m in batch.pop_many(9, reader.h.now)] == [6]
     assert batch.readable().done
     assert batch.pop_many(9, reader.h.now) == []
+    assert not batch.finished  # the leader says whether all pages were of one stream
+    replicas.serve(reader.h)
+    assert batch.pop_many(9, reader.h.now) == []
     assert batch.finished
+
+
+LATER = "2026-11-20T20:36:47Z"
+
+
+@pytest.mark.parametrize("verb", ["get_batch", "get_last_msgs_for"])
+def test_a_read_of_several_parts_is_of_one_stream(verb: str) -> None:
+    replicas = Replicas("a", "b", "c", positions=(2,))
+    reader = Reader(replicas)
+    batch: SessionBatch | SessionLastMsgs
+    if verb == "get_batch":
+        batch = reader.knows(3).session.get_batch("S", now=reader.h.now)
+    else:
+        batch = reader.session.get_last_msgs_for("S", [">"], now=reader.h.now, max_bytes=1)
+    replicas.serve(reader.h)
+    assert [m.seq for m in batch.pop_many(1, reader.h.now)] == [1]
+    replicas.created = LATER  # and all that is in it now
+    for _ in range(100):
+        replicas.serve(reader.h)
+        batch.pop_many(9, reader.h.now)
+        reader.h.advance(0.01)
+    with pytest.raises(StreamRecreatedError, match="S was deleted and made anew"):
+        batch.readable().result()
+    assert isinstance(batch.error, StreamRecreatedError)
+    assert not batch.finished
 
 
 def test_no_last_messages_is_for_the_leader_to_say() -> None:

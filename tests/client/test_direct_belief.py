@@ -641,3 +641,25 @@ def test_where_an_answer_is_to_go_cannot_be_computed() -> None:
     parts = [reply.rpartition(b"-")[2] for reply in (first, read.reply)]
     assert {len(part) for part in parts} == {16}
     assert parts[0] != parts[1]
+
+
+def test_a_leader_that_answers_with_what_is_there_already() -> None:
+    read = Read(seq=4)
+    read.requests()
+    read.status(NOT_FOUND)
+    read.state(last_seq=9)
+    pub = read.question()
+    body = {"message": {"subject": "foo.A", "seq": 3, "time": "2026-11-20T20:36:46Z"}}
+    read.h.deliver(pub.reply or b"", json.dumps(body).encode())
+    assert isinstance(read.direct.error, RemoteProtocolError)
+
+
+def test_what_a_mirror_goes_on_to_send_is_no_news() -> None:
+    read = Read()
+    read.requests()
+    late = read.reply
+    for seq in (1, 2, 3):
+        header = stored(seq, last=seq - 1, pending=9).replace(b"Nats-Stream: DG", b"Nats-Stream: M")
+        read.h.deliver(late, b"", header)
+    assert len(read.requests()) == 1
+    assert read.h.events() == []

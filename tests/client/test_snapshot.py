@@ -18,6 +18,7 @@ from jsproto.errors import (
     LocalProtocolError,
     MirrorAnswerError,
     NoRespondersError,
+    RemoteProtocolError,
     SnapshotError,
     StreamRecreatedError,
     TooManyResultsError,
@@ -307,8 +308,10 @@ def test_more_subjects_than_a_server_answers_for() -> None:
 def test_more_match_than_a_server_answers_for() -> None:
     take = Take(Stream(["k.1", "k.2", "j.1"]), ["k.*", "k.9"])
     take.status(TOO_MANY)
+    take.stream.add("k.3")  # after the list was made
     assert take.answer()["multi_last"] == ["k.1", "k.2", "k.9"]
-    assert take.take() == [1, 2]
+    take.finish()
+    assert take.take() == [1, 2, 4]
     take = Now(Stream(["k.1"]), "k.*")
     take.status(TOO_MANY)
     assert isinstance(take.ticket.error, TooManyResultsError)
@@ -673,6 +676,38 @@ def test_it_is_closed_while_it_is_read_as_of_then() -> None:
 
 
 # -- the list of subjects ----------------------------------------------------------------------------------------------
+
+
+def test_a_list_that_is_none() -> None:
+    stream = Stream(["k.1"])
+    listed = stream.info
+
+    def info(request: dict[str, Any]) -> dict[str, Any]:
+        return listed(request) | ({"total": "1"} if "subjects_filter" in request else {})
+
+    stream.info = info  # type: ignore[method-assign]
+    with pytest.raises(RemoteProtocolError, match="is no integer, but '1'"):
+        Take(stream, at=1).ticket.result()
+
+
+def test_a_list_that_is_never_whole() -> None:
+    stream = Stream(["k.1"])
+    listed = stream.info
+
+    def info(request: dict[str, Any]) -> dict[str, Any]:
+        return listed(request) | ({"total": 2} if "subjects_filter" in request else {})
+
+    stream.info = info  # type: ignore[method-assign]
+    with pytest.raises(SnapshotError, match="changes faster than it can be read"):
+        Take(stream, at=1).ticket.result()
+
+
+def test_a_leader_that_answers_with_what_was_not_asked_for() -> None:
+    stream = Stream(["k.1"] * 5)
+    answer = {"message": {"subject": "k.1", "seq": 3, "time": "2026-11-20T20:36:46Z"}}
+    stream.message = lambda asked, request: answer  # type: ignore[method-assign]
+    with pytest.raises(RemoteProtocolError, match="message 3 where the next from 5 on was asked for"):
+        Take(stream, at=5).ticket.result()
 
 
 @pytest.mark.parametrize("change", [None, "added", "deleted", "emptied"])

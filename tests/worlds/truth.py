@@ -87,6 +87,10 @@ class Life:
         """Whether it went from the front of the stream."""
         return seq in self._dropped
 
+    def was_deleted(self, subject: str) -> bool:
+        """Whether a message of a subject went without being overwritten."""
+        return any(seq in self._removed and seq not in self._displaced for seq in self.matching(subject))
+
     def was_there(self, seq: int, low: int, high: int) -> bool:
         """Whether a message was there in some state of these."""
         return max(self._stored[seq], low) <= min(self.until(seq), high)
