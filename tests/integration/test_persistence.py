@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
+from jsproto.errors import ConnectionLostError
 from jsproto_io import DurabilityWarning
 from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
+from jsproto_io.sync import Connection, connect
 from tests import servers
 
 ASYNCHRONOUS_SINCE = "2.12.8"
@@ -43,6 +45,14 @@ def test_asynchronous_persistence_overrides_sync_always(server_for: Callable[...
         assert not all(is_written("LATER", b"payload %d." % number) for number in range(TRIES))
 
 
+def reach(nc: Connection) -> None:
+    """Wait for a link to the server that was started again."""
+    while True:
+        with suppress(ConnectionLostError):
+            nc.flush(timeout=60)
+            return
+
+
 def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[..., NatsServer]) -> None:
     """What it acknowledged and had not written is gone, and other messages get the sequences; not so by default."""
     server = server_for()
@@ -56,7 +66,7 @@ def test_a_server_that_is_killed_gives_sequences_out_again(server_for: Callable[
             last = max(js.publish(stream.lower(), b"before").seq for _ in range(100))
             server.kill()
             server.start()
-            nc.flush()
+            reach(nc)
             acked[stream] = last, js.publish(stream.lower(), b"after").seq
         assert acked["SYNCED"] == (100, 101)
         assert acked["LATER"][1] <= acked["LATER"][0] == 100
