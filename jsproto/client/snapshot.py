@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = MAX_SUBJECTS - 1  # and the witness
 GROUP_BYTES: Final = 256 * 1024  # of subjects in one request
+CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
@@ -170,6 +171,7 @@ class Snapshot:
         shown: dict[str, StoredMsg] = {}
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
+        until = 0  # as of which sequence the first answer about a group is
         groups = deque([(self._wanted, 1)])
         if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
             groups = deque(self._in_groups((yield from self._names())))
@@ -189,7 +191,8 @@ class Snapshot:
             said = answer.up_to_seq
             moments.append(max([least, *moments]) if said is None else said)
             is_known |= said is not None
-            if answer.rest and len(messages) != most:
+            until = moments[-1] if seq == 1 else until
+            if answer.rest and len(messages) != most and answer.last_seq < until:  # what is later is caught up with
                 groups.appendleft((group, answer.last_seq + 1))
         up_to = max(moments, default=self._listed_at or least)
         if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
@@ -205,7 +208,7 @@ class Snapshot:
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
             seq=begun + 1, subject=self._wanted[0] if len(self._wanted) == 1 else None, at_least=up_to,
-            page_bytes=self._page_bytes, timeout=self._timeout,
+            page_bytes=max(self._page_bytes, CATCH_UP_BYTES), timeout=self._timeout,
         )  # fmt: skip
         self._read = read
         count = 0

@@ -272,6 +272,18 @@ def test_what_does_not_fit_into_one_answer_is_caught_up() -> None:
     assert take.read.up_to_seq == 8
 
 
+def test_writers_that_never_rest_do_not_make_it_endless() -> None:
+    take = Now(Stream(["k.1", "k.2", "k.3"]), "k.*", max_bytes=1)
+    for _ in range(3):  # one message fits, and another subject is overwritten each time
+        assert "multi_last" in take.direct[0][1]
+        take.answer(most=1)
+        take.stream.messages = {seq: subject for seq, subject in take.stream.messages.items() if subject != "k.3"}
+        take.stream.add("k.3")
+    assert "multi_last" not in take.direct[0][1]
+    take.finish()
+    assert [message.subject for message in take.got.pop_many(9, take.h.now)] == ["k.1", "k.2", "k.3"]
+
+
 def test_several_subjects_are_caught_up_without_a_filter() -> None:
     take = Now(Stream(["k.1", "k.2", "j.1"]), ["k.1", "k.2", "i.*"])
     take.answer(most=1)
