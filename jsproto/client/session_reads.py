@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.direct import is_younger
+from jsproto.client.direct import PAGE_BYTES, is_younger
 from jsproto.client.gets import check_seq
 from jsproto.errors import Error, MessageNotFoundError, StreamRecreatedError
 from jsproto.grammar.stored import StoredMsg
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from jsproto.client.consistency import ConsistentSession, Page, SessionLevel
     from jsproto.client.direct import DirectBatch
     from jsproto.grammar.config import StreamInfo
+
+
+SMALL_PAGES: Final = 32  # of last messages; then twice as much is asked for at once, or writers would always be ahead
 
 
 class SessionBatch:
@@ -161,8 +164,8 @@ class SessionLastMsgs:
     """
 
     __slots__ = (
-        "_asked", "_buffer", "_done", "_first", "_is_checked", "_least", "_owner", "_page", "_pending", "_received",
-        "_seen", "error", "finished", "stream",
+        "_asked", "_buffer", "_done", "_first", "_is_checked", "_least", "_owner", "_page", "_pages", "_pending",
+        "_received", "_seen", "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -181,6 +184,7 @@ class SessionLastMsgs:
         self._first: StoredMsg | None = None
         self._is_checked = True  # all pages are of one stream
         self._least = 0
+        self._pages = 0
         self._received = 0
         self._pending: int | None = None
         self._page: Ticket[Page] = self._ask(1, now)
@@ -226,6 +230,9 @@ class SessionLastMsgs:
 
     def _ask(self, seq: int, now: float) -> Ticket[Page]:
         subjects, level, max_bytes, timeout = self._asked
+        if max_bytes is not None:
+            max_bytes = max(max_bytes, min(max_bytes << self._pages // SMALL_PAGES, PAGE_BYTES))
+        self._pages += 1
         return self._owner.page_of_last(self.stream, subjects, seq, now, level, max_bytes, timeout, self._least)
 
     def _turn_page(self, now: float) -> None:

@@ -704,6 +704,22 @@ def test_a_read_of_several_parts_is_of_one_stream(verb: str) -> None:
     assert not batch.finished
 
 
+def test_writers_that_never_rest_do_not_make_last_messages_endless() -> None:
+    replicas = Replicas("a", "b", "c")
+    reader = Reader(replicas)
+    batch = reader.session.get_last_msgs_for("S", [">"], now=reader.h.now, max_bytes=1)
+    found = set()
+    for number in range(1_000):
+        replicas.serve(reader.h)
+        found |= {message.subject for message in batch.pop_many(9, reader.h.now)}
+        if batch.finished:
+            break
+        replicas.write("abc"[number % 3])
+        replicas.catch_up()
+    assert batch.finished
+    assert found == {"a", "b", "c"}
+
+
 def test_no_last_messages_is_for_the_leader_to_say() -> None:
     reader = Reader(Replicas("a")).knows(1)
     assert reader.all("get_last_msgs_for", ["b", "c"]) == []
