@@ -161,6 +161,7 @@ def read_something(made: RealWorld, random: Random, keys: int) -> None:
     some = [[key], [f"{made.name}.*"], [f"{made.name}.>", key], [f"{made.name}.{n}" for n in range(keys)]]
     seq = max(1, random.choice((1, last - 30, last - 5, last)))
     small: dict[str, Any] = {} if random.random() < 0.5 else {"max_bytes": random.choice((1, 100, 1_000))}
+    pages = {name: 4 * size + 2_000 for name, size in small.items()}  # a read to the end has to outrun the writers
     session = random.random() < 0.5
     match random.randrange(7):
         case 0:
@@ -169,9 +170,9 @@ def read_something(made: RealWorld, random: Random, keys: int) -> None:
             made.read("get_msg", session=session, seq=seq, next=True)
         case 2:
             dropped: dict[str, Any] = {} if session else {"if_dropped": random.choice(("skip", "error"))}
-            made.read("get_batch", session=session, seq=seq, **dropped, **small)
+            made.read("get_batch", session=session, seq=seq, **dropped, **pages)
         case 3:
-            made.read("get_batch", session=session, seq=seq, subject=key, **small)
+            made.read("get_batch", session=session, seq=seq, subject=key, **pages)
         case 4:
             made.read("get_last_msgs_for", session=session, subjects=random.choice(some), **small)
         case 5:
