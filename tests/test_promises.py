@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
@@ -11,7 +12,6 @@ import jsproto
 import jsproto_io
 import jsproto_io.nats_server
 import jsproto_io.sync
-import pyspark_jetstream
 from tests import promises, promises_consuming, promises_docstrings, promises_spark
 from tests.node_ids import check_exist
 from tests.promises import Promise
@@ -37,9 +37,12 @@ EXPORTS: Final = [
     *((jsproto_io.sync, name) for name in jsproto_io.sync.__all__),
     *((jsproto_io, name) for name in ("ConnectKeywords", "DurabilityWarning")),
     (jsproto_io.nats_server, "NatsServer"),
-    *((pyspark_jetstream, name) for name in pyspark_jetstream.__all__),
     *((jsproto, name) for name in jsproto.__all__ if not isinstance(getattr(jsproto, name), ModuleType | str)),
 ]
+if find_spec("pyspark") is not None:
+    import pyspark_jetstream
+
+    EXPORTS.extend((pyspark_jetstream, name) for name in pyspark_jetstream.__all__)
 
 
 def is_covered(sentence: str, pieces: list[str]) -> bool:
