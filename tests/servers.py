@@ -14,15 +14,19 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.errors import APIError
 from jsproto_io.nats_server import NatsServerNotFoundError, find_binary
 
 NEWEST: Final = "2.15.1"
 OLDER: Final = ("2.11.11", "2.12.8", "2.14.0", "2.14.6")
 RELEASES: Final = (*OLDER, NEWEST)
+STORE_NOT_CREATED: Final = 10049  # what a server answers while it still removes the files of a stream of that name
 ACK_V2: Final = "feature_flags { js_ack_fc_v2: true }"
 HAS_ACK_V2: Final = os.environ.get("JSPROTO_ACK_V2", "0") not in ("", "0")
 
@@ -82,3 +86,17 @@ def _cache() -> Path:
     folder = Path(root) if root else Path(home, "jsproto-tests")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def recreate_stream(js: Any, config: Any) -> None:
+    """Delete the stream, if it is there, and make it anew, by a client that blocks."""
+    with suppress(StreamNotFoundError):
+        js.delete_stream(config.name)
+    while True:
+        try:
+            js.create_stream(config)
+        except APIError as error:
+            if error.err_code != STORE_NOT_CREATED:
+                raise
+        else:
+            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
@@ -17,10 +18,10 @@ from tests.harness import Harness
 
 Verb: TypeAlias = Callable[[Harness, Any, Any], object]
 
-NO_STR = [1, 1.5, None, True, b"s.a", bytearray(b"s.a"), ["s.a"], ("s.a",), {"s.a": 1}, {"s.a"}, object()]
+NO_STR = [1, 1.5, None, True, b"s.a", bytearray(b"s.a"), ["s.a"], ("s.a",), {"s.a": 1}, {"s.a"}, SimpleNamespace()]
 NO_HEADERS = [
     {1: "v"}, {b"k": "v"}, {None: "v"}, {("k",): "v"}, {"k": 1}, {"k": None}, {"k": b"v"}, {"k": [1]},
-    {"k": ["v", None]}, {"k": {"v"}}, {"k": object()}, [("k", "v")], ["k"], "k: v", 5, b"NATS/1.0\r\n\r\n",
+    {"k": ["v", None]}, {"k": {"v"}}, {"k": SimpleNamespace()}, [("k", "v")], ["k"], "k: v", 5, b"NATS/1.0\r\n\r\n",
 ]  # fmt: skip
 
 
@@ -114,7 +115,11 @@ def test_what_is_no_header(name: str, headers: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [None, 5, object(), "ab", b"ab", {"s.a": b"x", "s.b": b"y"}, {"s.a", "s.b"}, (), ("s.a",), ("s.a",) * 4],
+    "message",
+    [
+        None, 5, SimpleNamespace(), "ab", b"ab", {"s.a": b"x", "s.b": b"y"}, pytest.param({"s.a", "s.b"}, id="a set"),
+        (), ("s.a",), ("s.a",) * 4,
+    ],
     ids=repr,
 )  # fmt: skip
 @pytest.mark.parametrize(

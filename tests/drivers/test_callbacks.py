@@ -284,3 +284,6 @@ def test_an_event_callback_that_exits_does_not_end_a_subscription_silently(serve
         with pytest.raises(ConnectionClosedError):
             raise subscription.error or AssertionError
         js.delete_stream("EXIT")
+    for thread in threading.enumerate():  # what it ends with is told here, and not in whichever test comes next
+        if thread.name == "jsproto-callback":
+            thread.join(20)

@@ -508,7 +508,7 @@ async def test_an_ordered_subscription_reads_a_stream_that_was_made_again_from_i
             await fill(js, name, count)
             assert await take(ordered, count) == list(range(count))
             await js.delete_stream(name)
-            await js.create_stream(name, subjects=[f"{name}.*"])
+            await js.create_stream(name, subjects=[f"{name}.*"], storage="memory")
         await ordered.unsubscribe()
     told = [event.last_seq for event in events if isinstance(event, StreamRecreated)]
     assert told[:2] == [20, 50]

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from jsproto.grammar.config import StreamConfig
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import JetStream, PullSubscription, connect
+from tests.servers import recreate_stream
 
 PATIENCE = 60.0
 MESSAGES = 600
@@ -68,7 +70,7 @@ def test_what_comes_again_after_a_crash(server_for: Callable[..., NatsServer], j
     for _ in range(ROUNDS):
         with connect(server.url) as nc:
             js = nc.jetstream()
-            js.create_stream("CRASH", subjects=["crash"])
+            recreate_stream(js, StreamConfig("CRASH", subjects=["crash"]))
             for number in range(MESSAGES):
                 js.publish("crash", b"%d" % number)
             everything = set(range(1, MESSAGES + 1))
@@ -87,7 +89,6 @@ def test_what_comes_again_after_a_crash(server_for: Callable[..., NatsServer], j
             js = nc.jetstream()
             assert js.stream_info("CRASH").state.messages == MESSAGES
             came = what_comes(js, unacknowledged)
-            js.delete_stream("CRASH")
         assert unacknowledged <= came, "a message that nobody acknowledged is lost"
         assert not came & settled, "a message came again that was acknowledged long before"
         if came & hasty:
@@ -100,7 +101,7 @@ def test_what_was_terminated_comes_again_after_a_crash(server_for: Callable[...,
     for _ in range(ROUNDS):
         with connect(server.url) as nc:
             js = nc.jetstream()
-            js.create_stream("CRASH", subjects=["crash"])
+            recreate_stream(js, StreamConfig("CRASH", subjects=["crash"]))
             for _ in range(HASTY):
                 js.publish("crash")
             sub = js.pull_subscribe("crash", durable="C", ack_wait=2)
@@ -117,5 +118,4 @@ def test_what_was_terminated_comes_again_after_a_crash(server_for: Callable[...,
                 with js.pull_subscribe("crash", durable="C") as sub:
                     assert sub.fetch(1, timeout=PATIENCE)
                 return
-            js.delete_stream("CRASH")
     raise AssertionError("what was terminated never came again: then its docstring need not warn of it")

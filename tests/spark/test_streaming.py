@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.servers import recreate_stream
 from tests.spark.conftest import Made, data_of, fill, started
 
 if TYPE_CHECKING:
@@ -164,8 +165,7 @@ def test_a_stream_made_anew(js: JetStream, stream: Made, copying: Copying) -> No
     name = stream(100)
     copying.run(name)
     config = js.stream_info(name).config
-    js.delete_stream(name)
-    js.create_stream(config)
+    recreate_stream(js, config)
     fill(js, name, 1_001, 1_200)
     with pytest.raises(
         StreamingQueryException, match=f"DataLossError: stream {name} was made anew: the offset is of 2"

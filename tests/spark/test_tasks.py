@@ -39,6 +39,7 @@ from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.rows import LOT, LOT_BYTES, RowError, Target, lots_of
 from pyspark_jetstream.schema import HEADERS_TYPE, BatchBuilder
 from tests.integration.cluster import paused
+from tests.servers import recreate_stream
 from tests.spark.conftest import Made, data_of, fill
 from tests.spark.test_options import HEADERS
 
@@ -166,8 +167,7 @@ def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: 
     reader = source(name).reader(COLUMNS)
     partitions = reader.partitions()
     config = js.stream_info(name).config
-    js.delete_stream(name)
-    js.create_stream(config)
+    recreate_stream(js, config)
     fill(js, name, 1, 100)
     with pytest.raises(DataLossError, match=f"stream {name} was made anew while it was read"):
         read(reader, partitions)
@@ -396,8 +396,7 @@ def test_a_micro_batch_of_a_stream_that_was_made_anew(js: JetStream, stream: Mad
     start = strict.initialOffset()
     planned = strict.latestOffset(start, None)
     config = js.stream_info(name).config
-    js.delete_stream(name)
-    js.create_stream(config)
+    recreate_stream(js, config)
     fill(js, name, 1, 50)
     with pytest.raises(DataLossError, match=f"stream {name} was made anew"):
         strict.partitions(start, planned)
