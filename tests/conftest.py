@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,24 @@ settings.load_profile("default")
 SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 
 
+def places(config: pytest.Config) -> set[Path]:
+    return {(config.invocation_params.dir / arg).resolve() for arg in config.args}
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For whole folders three on each core, as most of them wait most of the time; none for single files.
+
+    Each has a nats-server of its own.
+    """
+    if not all(place.is_dir() for place in places(config)):
+        return 0
+    cores = os.cpu_count() or 1
+    return max(cores, min(3 * cores, 6))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A run of some tests only measures no coverage: the gate is for a run of everything."""
-    places = {(config.invocation_params.dir / arg).resolve() for arg in config.args}
-    everything = places <= {config.rootpath, config.rootpath / "tests"}
+    everything = places(config) <= {config.rootpath, config.rootpath / "tests"}
     if everything and not any(config.getoption(name, None) for name in SELECTIONS):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
@@ -35,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[NatsServer]:
-    """One nats-server with JetStream for the whole run. Tests share it: name streams uniquely, do not stop it."""
+    """One nats-server with JetStream for all tests of this process: name streams uniquely, do not stop it."""
     with NatsServer(config=servers.config()) as running:
         yield running
 

@@ -52,10 +52,14 @@ class Pulling(Harness):
         return build_jsack(JSAck(None, hash_, "S", "C", 1, Sequences(self.sequence, self.sequence), 1_000, 0))
 
     def messages(self, *payloads: bytes, header: bytes | None = None, reply: bytes | None = None) -> None:
-        """The consumer delivers these."""
+        """The consumer delivers these, one by one."""
         for payload in payloads:
-            sid = str(self.consumer.sid).encode()
-            self.feed(encode_msg(b"s.a", sid, self.reply() if reply is None else reply, header, payload))
+            self.at_once(payload, header=header, reply=reply)
+
+    def at_once(self, *payloads: bytes, header: bytes | None = None, reply: bytes | None = None) -> None:
+        """The consumer delivers these, and one read brings them all."""
+        sid = str(self.consumer.sid).encode()
+        self.feed(b"".join(encode_msg(b"s.a", sid, reply or self.reply(), header, payload) for payload in payloads))
 
     def numbered(self, count: int) -> None:
         """The consumer delivers so many."""

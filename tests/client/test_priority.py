@@ -45,6 +45,17 @@ def test_a_pinned_client_says_its_pin() -> None:
     assert pulling.request()["id"] == "abc"
 
 
+def test_the_pin_is_looked_for_in_each_of_many_messages_at_once() -> None:
+    pulling = Pinned()
+    fetch = pulling.fetch(20)
+    pulling.at_once(*[b"0"] * 10)
+    pulling.at_once(*[b"1"] * 10, header=b"NATS/1.0\r\nNats-Pin-Id: abc\r\n\r\n")
+    assert pulling.taken(fetch) == [b"0"] * 10 + [b"1"] * 10
+    pulling.published()
+    pulling.fetch(1)
+    assert pulling.request()["id"] == "abc"
+
+
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_pin_that_is_lost_is_not_said_again(waits: bool) -> None:
     pulling = Pinned()

@@ -132,7 +132,7 @@ async def test_many_messages(own_server: NatsServer, connect: Connect) -> None:
                 yield f"{name}.a", b"%d" % number
                 number += 1
 
-        publisher = js.async_publisher(max_pending=100)
+        publisher = js.async_publisher(max_pending=100, timeout=60)  # longer than any outage here
         async with outage(own_server) as is_over:
             await publisher.publish_many(messages(is_over))
         await publisher.publish_many([(f"{name}.a", b"last")])

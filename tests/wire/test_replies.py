@@ -71,6 +71,15 @@ def test_one_that_is_not_whole_waits(place: int) -> None:
     assert messages(frames + decoder.feed(rest[place:])) == Decoder("client").feed(sent + rest)
 
 
+@pytest.mark.parametrize("missing", [1, 2, 4])
+def test_one_alone_follows_that_is_not_whole(missing: int) -> None:
+    sent = reply(1) + reply(2, b"\r\n")
+    decoder = decoder_of_fields()
+    frames = decoder.feed(sent[:-missing])
+    assert shape(frames) == [0]
+    assert messages(frames + decoder.feed(sent[-missing:])) == Decoder("client").feed(sent)
+
+
 BLOCK = block(4)
 LINE = b"HMSG %b 7 " % INBOX
 

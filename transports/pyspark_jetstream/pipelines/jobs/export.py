@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 MOST_FOLDERS: Final = 2_000
+UNCOMMITTED: Final = "_temporary"  # where Hadoop's committers keep what tasks write until the job is committed
 EXCLUDED: Final = "spark.sql.adaptive.optimizer.excludedRules"
 LEAVES_OUT: Final = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 """Where nothing is to be written this rule drops the rest of the plan, and with it the counting of rows."""
@@ -169,9 +170,10 @@ def export(
         folders = _folders(by, bucket, tokens)
         target = folder if "://" in folder else os.path.abspath(folder)
         if mode is Mode.ERROR and "://" not in folder and os.path.exists(target):
-            if not os.path.isdir(target) or os.listdir(target):
+            held = set(os.listdir(target)) if os.path.isdir(target) else {"a file"}
+            if held - {UNCOMMITTED}:
                 raise BadUsage(f"{folder} is there already: choose another folder, or --mode append or overwrite")
-            mode = Mode.APPEND  # it is empty, as a run that failed leaves it
+            mode = Mode.OVERWRITE if held else Mode.APPEND  # a run that failed left it
         place = run.reach(access)
         info = place.info(what.stream)
         subjects = info.state.num_subjects or 0
