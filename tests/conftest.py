@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
@@ -18,6 +19,7 @@ from tests import servers
 settings.register_profile("default", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("default")
 
+SPARK = "tests/spark/"
 SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 
 
@@ -34,6 +36,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     cores = os.cpu_count() or 1
     return max(cores, min(3 * cores, 6))
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Tests one by one to whoever is free; all of Spark to the same process, so that there is one JVM."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SPARK if nodeid.startswith(SPARK) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -37,15 +37,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return None
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks for the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of Spark in one process of pytest-xdist, so that there is one JVM.
-
-    Before 4.2 PySpark leaves its own sockets open.
-    """
-    for item in items:
-        if ROOT / "tests" / "spark" in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    """Before 4.2 PySpark leaves its own sockets open."""
     if find_spec("pyspark") is not None and find_spec("pyspark.sql.streaming.datasource") is None:
         for item in items:
             if item.get_closest_marker("spark"):
