@@ -6,6 +6,7 @@ import builtins
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -715,6 +716,27 @@ def test_threads_share_a_reader(server: Any, reader_thread: bool) -> None:
                 assert sorted(message.seq for part in parts for message in part.result(20)) == [*range(1, 2_002)]
         finally:
             sys.setswitchinterval(interval)
+
+
+def test_messages_that_another_thread_takes_at_once_are_no_end(server: Any) -> None:
+    class Shared(deque[Any]):
+        """Another thread has all of it before this one looks."""
+
+        def extend(self, messages: Any) -> None:
+            theirs.extend(messages)
+
+    theirs: list[Any] = []
+    with connect(server.url) as nc:
+        js, name = nc.jetstream(), unique()
+        js.create_stream(name, subjects=[name], storage="memory", allow_batched=True, allow_direct=True)
+        with js.fast_publisher() as batch:
+            batch.publish_many((name, b"") for _ in range(1_000))
+            batch.commit()
+        reader = js.get_batch(name)
+        until(lambda: reader._core.finished)  # so more is buffered than is taken at once
+        reader._taken = Shared()
+        assert list(reader) == []
+        assert [message.seq for message in theirs] == [*range(1, 1_001)]
 
 
 @MODES

@@ -306,8 +306,9 @@ class BatchReaderBase:
 
     def _take(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing and more will come."""
-        self._taken.extend(self._core.pop_many(TAKE, now))
-        if self._taken:
+        messages = self._core.pop_many(TAKE, now)
+        self._taken.extend(messages)
+        if messages or self._taken:  # other threads may have had these already, and there may be more
             return None
         self._finished = self._core.finished
         return None if self._finished else self._core.readable()
