@@ -273,7 +273,8 @@ class Stream:
     def purge(self, subject: str | None = None, *, keep: int = 0, before: int = 0) -> int:
         """Delete the messages, or those whose subject matches a pattern; returns how many.
 
-        The newest ``keep`` of them stay, and with ``before`` those from that sequence on.
+        The newest ``keep`` of them stay, and with ``before`` those from that sequence on. Where that is after the end
+        of the stream, and no ``subject`` is given, the next message has this sequence.
         """
         seqs = [
             stored.seq
@@ -284,6 +285,8 @@ class Stream:
             del seqs[-keep:]
         for seq in seqs:
             self.remove(seq)
+        if subject is None and before > self.last_seq:
+            self.first_seq, self.last_seq = before, before - 1
         return len(seqs)
 
     # -- limits --------------------------------------------------------------------------------------------------------

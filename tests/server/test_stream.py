@@ -108,6 +108,20 @@ def test_purging(arguments: dict[str, Any], left: list[int]) -> None:
     assert sequences(store) == left
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_purging_to_after_the_end_moves_the_end(is_empty: bool) -> None:
+    store = stream()
+    fill(store, "s.a", "s.b")
+    if is_empty:
+        store.purge()
+    assert store.purge(before=9) == (0 if is_empty else 2)
+    state = store.state()
+    assert (state.first_seq, state.last_seq, state.messages, state.num_deleted) == (9, 8, 0, None)
+    assert store.append(message(), 9.0) == 9
+    assert store.purge("s.*", before=20) == 1
+    assert store.append(message(), 9.0) == 10
+
+
 def test_a_rollup_replaces_what_was_there() -> None:
     store = stream(allow_rollup_hdrs=True)
     fill(store, "s.a", "s.b", "s.a")

@@ -199,6 +199,7 @@ class World:
         elif event.what == "purge":
             stream.purge(None if other % 2 else f"s.{one}", keep=other // 2)
         elif event.what == "purge_seq":
+            self.lives[-1].moved |= stream.first_seq + one > stream.last_seq
             stream.purge(before=stream.first_seq + one)
         elif event.what == "recreate":
             self.server.api.delete("S", self.now)

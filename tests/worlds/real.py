@@ -151,6 +151,7 @@ class RealWorld:
         with self._change():
             self._ask(f"STREAM.PURGE.{self.name}", body)
             self._witness.deletes = True
+            self._witness.life.moved |= not subject and before > self._stream.last_seq
             self._stream.purge(body.get("filter"), keep=keep, before=before)
 
     def delete(self, back: int) -> None:
@@ -196,8 +197,7 @@ class RealWorld:
         elif chance < 0.93:
             self.purge(str(random.randrange(keys)), keep=random.choice((0, 1)))
         elif chance < 0.94:
-            # What is purged up to a sequence after the last one moves the stream's end there.
-            self.purge(before=min(self._stream.first_seq + random.randrange(5), self._stream.last_seq))
+            self.purge(before=self._stream.first_seq + random.randrange(5))
         elif chance < 0.945 and can_recreate:
             self.recreate()
         else:

@@ -29,7 +29,7 @@ class Message(NamedTuple):
 class Life:
     """A stream from its creation to its deletion. Attributes: ``messages`` (all it ever had), ``count`` (operations).
 
-    ``last_seq`` of the last operation; ``ended``: it was deleted.
+    ``last_seq`` of the last operation; ``ended``: it was deleted. ``moved``: it lost sequences that had no message.
     """
 
     def __init__(self) -> None:
@@ -37,6 +37,7 @@ class Life:
         self.count = 0
         self.last_seq = 0
         self.ended = False
+        self.moved = False
         self._seqs: list[int] = []
         self._by_subject: dict[str, list[int]] = {}
         self._stored: dict[int, int] = {}  # in which state it came
