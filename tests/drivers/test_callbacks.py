@@ -32,10 +32,14 @@ def failures(events: list[Event]) -> list[CallbackFailed | SubscriptionFailed]:
 
 
 class Draining:
-    """The callback of a subscription: it drains ``nc`` at message ``at``, when all 100 have come, to ``peers`` too."""
+    """The callback of a subscription: it drains ``nc`` at message ``at``, when all 100 have come, to ``peers`` too.
 
-    def __init__(self, driver: str, nc: Any, at: int | None) -> None:
+    ``own``: the connection of the subscription, where that is another one.
+    """
+
+    def __init__(self, driver: str, nc: Any, at: int | None, own: Any = None) -> None:
         self.nc = nc
+        self.own = own or nc
         self.at = at
         self.got: list[int] = []
         self.after_draining = 0  # how many it had got when drain() returned
@@ -57,14 +61,14 @@ class Draining:
     def threaded(self, message: Any) -> None:
         if self.is_due(message):
             while not self.is_all_there:
-                self.nc._target.flush()
+                self.own._target.flush()
             self.nc._target.drain()
             self.after_draining = len(self.got)
 
     async def looping(self, message: Any) -> None:
         if self.is_due(message):
             while not self.is_all_there:
-                await self.nc.flush()
+                await self.own.flush()
             await self.nc.drain()
             self.after_draining = len(self.got)
 
@@ -114,7 +118,7 @@ async def test_draining_another_connection_from_a_callback_waits_for_that_ones(
         theirs = Draining(driver, other, None)
         theirs.subscription = await other.jetstream().subscribe(f"{name}.a", cb=theirs.callback)
         await until(lambda: theirs.is_all_there)
-        one = Draining(driver, other, 5)
+        one = Draining(driver, other, 5, own=mine)
         one.subscription = await js.subscribe(f"{name}.a", cb=one.callback)
         await until(lambda: one.after_draining)
         assert theirs.got == list(range(100))

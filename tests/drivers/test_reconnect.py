@@ -266,7 +266,7 @@ async def test_a_defect_without_a_link_does_not_keep_it_from_closing(
         monkeypatch.setattr(nc._session, "handle_timeout", bug)
         with pytest.raises((ConnectionLostError, ZeroDivisionError)):
             await sub.next_msg(timeout=PATIENCE / 2)
-        assert nc.is_closed
+        await until(lambda: nc.is_closed)
 
 
 @pytest.mark.parametrize("pause", [60, 0.001], ids=["pausing", "dialling"])
