@@ -37,10 +37,10 @@ Not here: the token itself (``grammar.position``), reads of many messages (``ses
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto.client.gets import direct_message, direct_request, leader_message, no_direct_get, selection
 from jsproto.client.requests import is_no_responders
@@ -68,7 +68,7 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg, answerer, number, paging
-from jsproto.grammar.subjects import check_name, check_subject
+from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Instant
 from jsproto.outbox import Conversation
 from jsproto.ticket import Ticket
@@ -87,8 +87,6 @@ TRY_FOR: Final = 0.25  # of a read's time: who has not answered by then is passe
 FIRST_PAUSE: Final = 0.004  # seconds; replicas are usually milliseconds behind
 LONGEST_PAUSE: Final = 0.25
 MAX_DOUBLINGS: Final = 6  # of the pause, until it is the longest
-MAX_SUBJECTS: Final = 1024  # that a server answers at once (server fact, section 3)
-PAGE_BYTES: Final = 8 * 1024 * 1024
 END_OF_BATCH: Final = 204
 BATCH_READS: Final = "2.11"  # the server that brought the form whose end says up to where it holds
 UNAVAILABLE: Final = 503
@@ -103,49 +101,35 @@ class Phase(Enum):
     PAUSE = "the time to ask again"
 
 
-class Page(NamedTuple):
-    """Messages of one answer, in the order of the stream, how many more there were, and as of which sequence."""
-
-    messages: list[StoredMsg]
-    left: int
-    up_to_seq: int
-
-
 class _Read:
     """One read under way."""
 
     __slots__ = (
-        "absent", "asked", "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "least", "many",
-        "messages", "mirror", "page_bytes", "pauses", "payload", "phase", "proves", "room", "seq", "source", "stream",
-        "subject", "ticket", "timeout", "token", "tries", "until",
+        "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "message", "mirror", "pauses",
+        "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
+        "until",
     )  # fmt: skip
 
-    def __init__(self, stream: str, source: str, first: Phase, direct: tuple[str, bytes], leader: list[bytes]) -> None:
+    def __init__(self, stream: str, source: str, first: Phase, direct: tuple[str, bytes], leader: bytes) -> None:
         self.stream = stream
         self.source = source  # who is believed: the stream itself, or the mirror that is asked instead
         self.first = first
         self.subject, self.payload = direct
         self.leader = leader
-        self.ticket: Ticket[Any] = Ticket()
-        self.many = False  # its answer is a Page
+        self.ticket: Ticket[StoredMsg] = Ticket()
         self.proves = False  # its direct form says up to where it holds
         self.immutable = False  # what is found cannot be another message later
         self.seq: int | None = None  # nothing at or after it is no news to a session that is not there yet
-        self.least = 0  # where an answer has to be, besides the token
         self.mirror = ""  # whose answer comes, and is not believed
-        self.page_bytes = PAGE_BYTES
         self.timeout = self.until = 0.0
         self.phase = first
         self.token = b""
-        self.asked = 0  # of ``leader``
         self.tries = self.pauses = 0
         self.confirmed = 0  # where the leader is
-        self.absent = False
         self.is_stale = False
         self.found: int | None = None
         self.error: Error | None = None
-        self.messages: list[StoredMsg] = []
-        self.room = 0
+        self.message: StoredMsg | None = None  # of an answer that has not ended yet
 
 
 class ConsistentSession(Conversation):
@@ -257,7 +241,7 @@ class ConsistentSession(Conversation):
             if server is not None and server.is_before(BATCH_READS):
                 first = Phase.STATE
             direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
-        read = _Read(stream, source, first, direct, [dumps(body)])
+        read = _Read(stream, source, first, direct, dumps(body))
         read.proves = direct[1].startswith(b'{"multi_last"')
         read.immutable = wanted is None
         read.seq = seq
@@ -285,7 +269,7 @@ class ConsistentSession(Conversation):
     def get_last_msgs_for(
         self,
         stream: str,
-        subjects: Sequence[str],
+        subjects: str | Iterable[str],
         *,
         now: float,
         max_bytes: int | None = None,
@@ -293,7 +277,11 @@ class ConsistentSession(Conversation):
         timeout: float | None = None,
     ) -> SessionLastMsgs:
         """The last message of each of ``subjects``; see ``SessionLastMsgs``. At level ``direct`` only."""
-        return SessionLastMsgs(self, stream, subjects, now=now, level=level, max_bytes=max_bytes, timeout=timeout)
+        self._check_open()
+        self._check_many(level)
+        self.js.need_batches()
+        limit = self._timeout if timeout is None else timeout
+        return SessionLastMsgs(self, stream, subjects, now=now, max_bytes=max_bytes, timeout=limit)
 
     # -- for reads of many messages ------------------------------------------------------------------------------------
 
@@ -313,34 +301,13 @@ class ConsistentSession(Conversation):
     ) -> Ticket[StoredMsg]:
         """The first message from ``seq`` on that matches ``subject``, as the leader has it; fails as ``get_msg``."""
         body = dumps({"seq": seq, "next_by_subj": subject or ">"})
-        return self._start(_Read(stream, stream, Phase.STATE, ("", b""), [body]), now, timeout)
-
-    def page_of_last(
-        self, stream: str, subjects: Sequence[str], seq: int, now: float,
-        level: SessionLevel | None, max_bytes: int | None, timeout: float | None, least: int,
-    ) -> Ticket[Page]:  # fmt: skip
-        """The last messages of ``subjects``, from sequence ``seq`` on, as far as one answer goes.
-
-        ``least``: a sequence that whoever answers has come to, besides the token.
-        """
-        if isinstance(subjects, str) or not 0 < len(subjects) <= MAX_SUBJECTS:
-            raise LocalProtocolError(f"give a sequence of 1 to {MAX_SUBJECTS} subjects")
-        for subject in subjects:
-            check_subject(subject, wildcards=True)
-        body: dict[str, Any] = {"multi_last": list(subjects), "max_bytes": max_bytes or PAGE_BYTES}
-        if seq > 1:
-            body["seq"] = seq
-        self._check_many(level)
-        direct = (self.js.api.direct_get(stream), dumps(body))
-        leader = [dumps({"seq": seq, "next_by_subj": subject}) for subject in subjects]
-        read = _Read(stream, stream, Phase.DIRECT, direct, leader)
-        read.proves = read.many = True
-        read.least = least
-        read.page_bytes = max_bytes or PAGE_BYTES
-        return self._start(read, now, timeout)
+        return self._start(_Read(stream, stream, Phase.STATE, ("", b""), body), now, timeout)
 
     def close(self) -> None:
-        """Read no more: what is under way fails with ConnectionClosedError. The token can still be taken."""
+        """Ask no more: single reads under way fail with ConnectionClosedError. The token can still be taken.
+
+        Whoever reads many messages closes that by itself.
+        """
         if not self.closed:
             self.closed = True
             for read in list(self._reads):
@@ -445,7 +412,7 @@ class ConsistentSession(Conversation):
     def _level(self, level: SessionLevel | None) -> SessionLevel:
         return self.level if level is None else _checked(level)
 
-    def _start(self, read: _Read, now: float, timeout: float | None) -> Ticket[Any]:
+    def _start(self, read: _Read, now: float, timeout: float | None) -> Ticket[StoredMsg]:
         self._check_open()
         self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
         read.timeout = self._timeout if timeout is None else timeout
@@ -472,14 +439,14 @@ class ConsistentSession(Conversation):
         elif read.phase is Phase.STATE:
             subject, payload = self.js.api.stream_info(read.stream), b""
         else:
-            subject, payload = self.js.api.stream_msg_get(read.stream), read.leader[read.asked]
+            subject, payload = self.js.api.stream_msg_get(read.stream), read.leader
         token = b"%d-%b" % (self._count + 1, self._draw())
         self._outbox.publish(subject, payload, self._prefix + token)
         self._outbox.flush()
         self._count += 1
         self._forget_request(read)
         read.token = token
-        read.messages, read.room, read.mirror = [], read.page_bytes, ""
+        read.message, read.mirror = None, ""
         self._open[token] = read
         self._deadlines.set(read, min(read.until, now + read.timeout * TRY_FOR))
 
@@ -492,7 +459,6 @@ class ConsistentSession(Conversation):
         self._forget_request(read)
         read.error = error or read.error
         read.phase = Phase.PAUSE
-        read.asked = 0
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
         pause = min(FIRST_PAUSE * 2**read.pauses, LONGEST_PAUSE) * (0.5 + self._seed / 2**32)
@@ -506,8 +472,7 @@ class ConsistentSession(Conversation):
             self._pause(read, error, now)
             return
         read.tries += 1
-        turn = error is not None or not read.tries % DIRECT_TRIES
-        if turn and (read.absent or not read.many):
+        if error is not None or not read.tries % DIRECT_TRIES:
             read.error = error or read.error
             read.phase = Phase.STATE
             self._ask(read, now)
@@ -524,7 +489,7 @@ class ConsistentSession(Conversation):
 
     def _floor(self, read: _Read) -> int:
         """The sequence that an answer must not be older than."""
-        return max(self.token[read.stream].floor, read.least)
+        return self.token[read.stream].floor
 
     def _stale(self, read: _Read, found: int | None, now: float) -> None:
         read.is_stale = True
@@ -537,10 +502,7 @@ class ConsistentSession(Conversation):
     def _nobody(self, read: _Read, now: float) -> None:
         if read.phase is not Phase.DIRECT:
             raise JetStreamNotAvailableError(self.js.api.stream_info(read.stream))
-        error = no_direct_get(read.stream, read.subject)
-        if read.many:
-            raise error
-        self._again(read, error, now)
+        self._again(read, no_direct_get(read.stream, read.subject), now)
 
     def _receive_direct(self, read: _Read, message: Msg, now: float) -> None:
         try:
@@ -567,19 +529,16 @@ class ConsistentSession(Conversation):
         header = message.header
         if header is None:
             raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
-        last = read.messages[-1].seq if read.messages else 0
+        found = read.message
+        last = found.seq if found is not None else 0
         if number(header, b"Nats-Sequence") is not None:
-            if not read.messages and not read.mirror and (name := answerer(header)) != read.source:
+            if (name := answerer(header)) != read.source:
                 read.mirror = name
-            if read.mirror:
                 return
             seq, _, previous = paging(header)
             if previous != last or seq <= last:
                 raise IncompleteBatchError(f"message {seq} follows {previous}, but {last} was the last to arrive", last)
-            if read.room < 0:
-                raise RemoteProtocolError("more bytes than asked for")
-            read.room -= len(message.payload)
-            read.messages.append(StoredMsg(header, message.payload, seq))
+            read.message = StoredMsg(header, message.payload, seq)
             return
         status = status_line(header)
         if status is None:
@@ -589,33 +548,27 @@ class ConsistentSession(Conversation):
             return
         if status[0] != END_OF_BATCH:
             error = StatusError.from_status(*status)
-            if not isinstance(error, MessageNotFoundError) or read.messages:
+            if not isinstance(error, MessageNotFoundError) or found is not None:
                 raise error
             self._receive_nothing(read, error, now)
             return
-        up_to, left = number(header, b"Nats-UpTo-Sequence"), number(header, b"Nats-Num-Pending")
-        if up_to is None or left is None:
-            raise RemoteProtocolError("the end of a batch without Nats-UpTo-Sequence or Nats-Num-Pending", header)
+        up_to = number(header, b"Nats-UpTo-Sequence")
+        if up_to is None:
+            raise RemoteProtocolError("the end of a batch without Nats-UpTo-Sequence", header)
         if number(header, b"Nats-Last-Sequence") != last:
             raise IncompleteBatchError("the end of a batch without all that goes before", last)
-        if not read.messages:
+        if found is None:
             self._receive_nothing(read, MessageNotFoundError(*status), now)
             return
-        read.absent = False
-        pending = read.messages[-1].num_pending
         if read.source != read.stream:
             up_to = last  # of a mirror that may have left out what goes before
         if up_to < self._floor(read):
             self._stale(read, up_to, now)
-        elif read.many:
-            # 2.11 counts one too few at the end of a limited page; what the message says is right everywhere.
-            self._succeed(read, Page(read.messages, left if pending is None else max(pending, left), up_to))
         else:
-            self._succeed(read, read.messages[0])
+            self._succeed(read, found)
 
     def _receive_nothing(self, read: _Read, error: MessageNotFoundError, now: float) -> None:
         """Whoever answered has no such message: only the leader is believed that."""
-        read.absent = True
         floor = self._floor(read)
         if not floor or (read.seq is not None and floor < read.seq):
             read.error = error
@@ -623,12 +576,6 @@ class ConsistentSession(Conversation):
             self._ask(read, now)
         else:
             self._stale(read, None, now)
-
-    def _none(self, read: _Read, error: MessageNotFoundError) -> None:
-        if read.many:
-            self._succeed(read, Page([], 0, self._floor(read)))
-        else:
-            self._fail(read, error)
 
     def _receive_state(self, read: _Read, message: Msg, now: float) -> None:
         read.confirmed = StreamInfo.from_json(decode_response(message.payload)).state.last_seq
@@ -644,27 +591,20 @@ class ConsistentSession(Conversation):
             found = leader_message(message, read.stream)
         except MessageNotFoundError as error:
             if read.confirmed >= self._floor(read):
-                read.asked += 1
-                if read.asked < len(read.leader):
-                    self._ask(read, now)
-                else:
-                    self._none(read, error)
+                self._fail(read, error)
                 return
         floor = self._floor(read)
-        if read.many:
-            self._stale(read, None, now)  # there is one: replicas will show it
-        elif found is not None and (read.confirmed >= floor or found.seq >= floor):
+        if found is not None and (read.confirmed >= floor or found.seq >= floor):
             self._succeed(read, found)
         else:
             self._stale(read, None, now)  # the session wrote, or read, more while the leader was asked
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
-    def _succeed(self, read: _Read, value: StoredMsg | Page) -> None:
+    def _succeed(self, read: _Read, message: StoredMsg) -> None:
         self._end(read)
-        if isinstance(value, StoredMsg):
-            self.token = self.token.after_read(read.stream, value.seq)
-        read.ticket.succeed(value)
+        self.token = self.token.after_read(read.stream, message.seq)
+        read.ticket.succeed(message)
         self._outbox.completed(read.ticket)
 
     def _fail(self, read: _Read, error: Error) -> None:

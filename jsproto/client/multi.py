@@ -197,10 +197,11 @@ class LastMessages(DirectBatch):
 class LastAnswer(LastMessages):
     """One answer about the last messages of subjects, whole or not at all.
 
-    Attribute: ``rest``: how many more there are than fitted into the answer.
+    Attributes: ``rest``: how many more there are than fitted into the answer. ``come_to``: the last sequence of those
+    who answered and had not come so far as they must; None without one.
     """
 
-    __slots__ = ("_least", "_shows", "rest")
+    __slots__ = ("_least", "_shows", "come_to", "rest")
     _NEEDS_POINT = False
 
     def __init__(
@@ -230,6 +231,7 @@ class LastAnswer(LastMessages):
         self._least = least
         self._shows = shows
         self.rest = 0
+        self.come_to: int | None = None
         super().__init__(
             outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, seq=seq, batch=batch,
             up_to_seq=up_to_seq, page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
@@ -255,6 +257,7 @@ class LastAnswer(LastMessages):
         elif up_to is None:
             raise RemoteProtocolError("the end of an answer does not say up to which sequence it is", header)
         elif up_to < self._least:
+            self.come_to = max(up_to, self.come_to or 0)
             self._close_page(now)
             self._retry(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
         elif self._shows is not None and not pending and self._floor != self._shows[1]:

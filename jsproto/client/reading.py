@@ -125,7 +125,7 @@ class Reads:
 
         ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
         """
-        self._need_batches()
+        self.need_batches()
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, seq=seq,
@@ -150,7 +150,7 @@ class Reads:
         As of ``up_to_seq`` or ``up_to_time``: see ``LastMessages``; else as of now, as whoever answers has it: see
         ``Snapshot``. ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
         """
-        self._need_batches()
+        self.need_batches()
         few = checked_few(subjects)
         page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         if up_to_seq is None and up_to_time is None:
@@ -178,7 +178,7 @@ class Reads:
 
         ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
         """
-        self._need_batches()
+        self.need_batches()
         page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         read = Snapshot(
             self, check_name(stream), subjects, now=now, at=at, page_bytes=page_bytes, timeout=self._limit(timeout)
@@ -198,7 +198,8 @@ class Reads:
             no_responders=not_available,
         )  # fmt: skip
 
-    def _need_batches(self) -> None:
+    def need_batches(self) -> None:
+        """UnsupportedByServerError where the server has no Direct Get in batches."""
         server = self.session.server
         if server is not None and server.is_before("2.11"):
             raise UnsupportedByServerError("Direct Get in batches", "2.11", server.version)

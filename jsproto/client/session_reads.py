@@ -8,8 +8,7 @@ Rules:
 
 * What is taken counts as read. Nothing is asked while nobody takes.
 * A read of several parts is of one stream: at the end the leader says whether it was made after the first message.
-* Of last messages, each page shows the stream at least as late as the page before it. Else a subject could be
-  overwritten out of the one and not yet be in the other.
+* Last messages are a snapshot, which asks nobody who is behind the token (``snapshot``).
 
 Not here: single reads, and how an answer proves anything (``consistency``).
 """
@@ -17,22 +16,22 @@ Not here: single reads, and how an answer proves anything (``consistency``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any
 
 from jsproto.client.direct import PAGE_BYTES, is_younger
 from jsproto.client.gets import check_seq
+from jsproto.client.multi import checked_few
+from jsproto.client.snapshot import Snapshot
 from jsproto.errors import Error, MessageNotFoundError, StreamRecreatedError
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.subjects import check_name
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.consistency import ConsistentSession, Page, SessionLevel
+    from jsproto.client.consistency import ConsistentSession, SessionLevel
     from jsproto.client.direct import DirectBatch
     from jsproto.grammar.config import StreamInfo
-
-
-SMALL_PAGES: Final = 32  # of last messages; then twice as much is asked for at once, or writers would always be ahead
 
 
 class SessionBatch:
@@ -156,113 +155,31 @@ class SessionBatch:
         )  # fmt: skip
 
 
-class SessionLastMsgs:
-    """The last messages of subjects, each subject once; the verbs of ``DirectBatch``.
+class SessionLastMsgs(Snapshot):
+    """The last message of each of some subjects, as of one sequence: the session's token, or later.
 
-    Every page shows the stream at the session's token or later, but pages are asked for one after the other and each
-    may show a later state than the one before it. Attributes: ``stream``, ``finished``, ``error``.
+    No more than MAX_SUBJECTS subjects may match: TooManyResultsError.
     """
 
-    __slots__ = (
-        "_asked", "_buffer", "_done", "_first", "_is_checked", "_least", "_owner", "_page", "_pages", "_pending",
-        "_received", "_seen", "error", "finished", "stream",
-    )  # fmt: skip
+    __slots__ = ("_owner",)
 
     def __init__(
-        self, owner: ConsistentSession, stream: str, subjects: Sequence[str], *, now: float,
-        level: SessionLevel | None, max_bytes: int | None, timeout: float | None,
+        self, owner: ConsistentSession, stream: str, subjects: str | Iterable[str], *, now: float,
+        max_bytes: int | None, timeout: float,
     ) -> None:  # fmt: skip
-        """``subjects``: wildcards are allowed, as long as no more than 1024 subjects match."""
-        self.stream = stream
-        self.error: Error | None = None
-        self.finished = False
+        """The keywords are those of ``ConsistentSession.get_last_msgs_for``."""
         self._owner = owner
-        self._asked = (list(subjects) if not isinstance(subjects, str) else subjects, level, max_bytes, timeout)
-        self._buffer: deque[StoredMsg] = deque()
-        self._seen: set[str] = set()  # a subject written meanwhile would come again; at most 1024
-        self._done = False
-        self._first: StoredMsg | None = None
-        self._is_checked = True  # all pages are of one stream
-        self._least = 0
-        self._pages = 0
-        self._received = 0
-        self._pending: int | None = None
-        self._page: Ticket[Page] = self._ask(1, now)
-
-    @property
-    def last_seq(self) -> int:
-        """The sequence of the last message of the last page received; 0 before the first."""
-        return self._received
-
-    @property
-    def num_pending(self) -> int | None:
-        """Subjects behind that page, as the server said; None before it said anything."""
-        return self._pending
-
-    @property
-    def up_to_seq(self) -> None:
-        """None: each page shows the stream as it was when it was asked for."""
-        return None
+        super().__init__(
+            owner.js, check_name(stream), checked_few(subjects), now=now, at_once=True,
+            least=owner.token[stream].floor, page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=timeout,
+        )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
-        """Take up to ``most`` received messages, in order; asks for the next page when none are left."""
-        if not self._buffer and self._page.done and self._page.error is None and not self.finished:
-            self._turn_page(now)
-        buffer = self._buffer
-        messages = [buffer.popleft() for _ in range(min(most, len(buffer)))]
+        """Take up to ``most`` messages, in the order of the stream. The session has read what was taken."""
+        messages = super().pop_many(most, now)
         if messages:
             self._owner.observe(self.stream, messages[-1].seq)
         return messages
-
-    def readable(self) -> Ticket[Any]:
-        """Completed when a message can be taken or none will come any more; fails with why the read broke off."""
-        if self.finished or self._buffer:
-            ticket: Ticket[None] = Ticket()
-            ticket.succeed(None)
-            return ticket
-        self.error = self._page.error
-        return self._page
-
-    def close(self, now: float) -> None:
-        """Stop reading: what is buffered is dropped."""
-        self._buffer.clear()
-        self.finished = True
-
-    def _ask(self, seq: int, now: float) -> Ticket[Page]:
-        subjects, level, max_bytes, timeout = self._asked
-        if max_bytes is not None:
-            max_bytes = max(max_bytes, min(max_bytes << self._pages // SMALL_PAGES, PAGE_BYTES))
-        self._pages += 1
-        return self._owner.page_of_last(self.stream, subjects, seq, now, level, max_bytes, timeout, self._least)
-
-    def _turn_page(self, now: float) -> None:
-        if self._done:
-            if self._is_checked or self._first is None:
-                self.finished = True
-            else:
-                self._is_checked = True
-                self._page = self._owner.js.session.run(self._check(self._page.result(), self._first, now))
-            return
-        page = self._page.result()
-        self._pending = page.left
-        self._least = page.up_to_seq
-        for message in page.messages:
-            if message.subject not in self._seen:
-                self._seen.add(message.subject)
-                self._buffer.append(message)
-        if page.messages:
-            self._first = self._first or page.messages[0]
-            self._received = page.messages[-1].seq
-        if page.left and page.messages:
-            self._is_checked = False
-            self._page = self._ask(page.messages[-1].seq + 1, now)
-        else:
-            self._done = True
-
-    def _check(self, last: Page, first: StoredMsg, now: float) -> Generator[Ticket[Any], Any, Page]:
-        _, _, _, timeout = self._asked
-        yield from check_identity(self._owner, self.stream, first, now, timeout)
-        return last
 
 
 def check_identity(

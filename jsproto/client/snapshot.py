@@ -36,6 +36,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     RemoteProtocolError,
     SnapshotError,
+    StaleReadError,
     StreamRecreatedError,
     TooManyResultsError,
 )
@@ -66,8 +67,8 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_at_once", "_closed", "_js", "_last_seq", "_listed_at", "_most", "_now", "_page_bytes", "_read", "_ready",
-        "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
+        "_at_once", "_closed", "_js", "_last_seq", "_least", "_listed_at", "_most", "_now", "_page_bytes", "_read",
+        "_ready", "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,7 @@ class Snapshot:
         at: Point | None = None,
         most: int | None = None,
         at_once: bool = False,
+        least: int = 0,
         page_bytes: int = PAGE_BYTES,
         timeout: float = 5.0,
     ) -> None:
@@ -88,6 +90,7 @@ class Snapshot:
         ``at``: as of that sequence, or just before that time; None: as of the leader's last sequence now, or later.
         ``most``: no more than so many messages, the first in the order of the stream. ``at_once``: as of what whoever
         answers has, without asking the leader, and with TooManyResultsError where more than MAX_SUBJECTS match.
+        ``least``: and of no earlier sequence; StaleReadError when nobody has come so far within ``timeout``.
         ``page_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
         """
         self.stream = stream
@@ -99,6 +102,7 @@ class Snapshot:
             raise LocalProtocolError("page_bytes and timeout must be greater than 0")
         self._most = most
         self._at_once = at_once
+        self._least = least
         self._page_bytes = page_bytes
         self._timeout = timeout
         self._now = now
@@ -165,13 +169,14 @@ class Snapshot:
         info: StreamInfo | None = None
         if not self._at_once:
             info = yield self._state()
-        least = info.state.last_seq if info is not None else 0
+        least = info.state.last_seq if info is not None else self._least
         server = self._js.session.server
         shows_one_moment = server is None or not server.is_before(_HOLDS_WRITES_BACK)
         shown: dict[str, StoredMsg] = {}
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
         until = 0  # as of which sequence the first answer about a group is
+        oldest = _NO_LIMIT  # when the oldest message that was shown was stored
         groups = deque([(self._wanted, 1)])
         if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
             groups = deque(self._in_groups((yield from self._names())))
@@ -186,7 +191,13 @@ class Snapshot:
                     raise
                 groups = deque(self._in_groups((yield from self._names())))
                 continue
+            except IncompleteBatchError:
+                if self._least and answer.come_to is not None:
+                    raise StaleReadError(self.stream, self._least, answer.come_to) from None
+                raise
             messages = answer.pop_many(_NO_LIMIT, self._now)
+            if info is None and messages:
+                oldest = min(oldest, *(each.timestamp for each in messages))
             shown.update((each.subject, each) for each in messages)
             said = answer.up_to_seq
             moments.append(max([least, *moments]) if said is None else said)
@@ -198,7 +209,11 @@ class Snapshot:
         if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
             up_to = yield from self._catch_up(shown, begun, up_to)
-            yield from self._check_identity(info, shown)
+            yield from self._check_identity(info, oldest)
+        elif self._least and not is_known:  # nothing at all is there, as the leader says: is it the same stream?
+            info = yield self._state()
+            if info.state.last_seq < self._least:
+                raise StaleReadError(self.stream, self._least, info.state.last_seq)
         self._give(shown, max(up_to, least) if is_known else None)
 
     def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
@@ -220,16 +235,10 @@ class Snapshot:
                 raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
         return max(up_to, read.last_seq)
 
-    def _check_identity(
-        self, info: StreamInfo | None, shown: dict[str, StoredMsg]
-    ) -> Generator[Ticket[Any], Any, None]:
-        """The stream has to be the one that it was at the beginning."""
+    def _check_identity(self, info: StreamInfo | None, oldest: int) -> Generator[Ticket[Any], Any, None]:
+        """The stream has to be the one of the beginning: of ``info``, or of a message stored at ``oldest``."""
         now: StreamInfo = yield self._state()
-        if info is not None:
-            is_other = info.created != now.created
-        else:
-            is_other = bool(shown) and is_younger(now, min(each.timestamp for each in shown.values()))
-        if is_other:
+        if is_younger(now, oldest) if info is None else info.created != now.created:
             raise StreamRecreatedError(self.stream)
 
     # -- as of an earlier sequence -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Rules: as of ``_blocking``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -166,16 +166,17 @@ class ConsistentSession(ConsistentSessionBase):
     def get_last_msgs_for(
         self,
         stream: str,
-        subjects: Sequence[str],
+        subjects: str | Iterable[str],
         *,
         max_bytes: int | None = None,
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """The last message of each of ``subjects``: wildcards are allowed, as long as no more than 1024 match.
+        """The last message of each of ``subjects``, as of one sequence: the session's token, or later.
 
-        What does not fit into one answer of ``max_bytes`` comes with the next one, which may show a later state.
-        ``level``: "direct" or "mirror", that of the session when None. StaleReadError, TooManyResultsError.
+        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. ``max_bytes`` bounds what is
+        asked for at once. ``level``: "direct", which is that of the session when None. StaleReadError when nobody has
+        come as far as the token in time.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -186,5 +187,8 @@ class ConsistentSession(ConsistentSessionBase):
         return BatchReader(core, self._connection, self)
 
     def close(self) -> None:
-        """Read no more: what is under way fails with ConnectionClosedError. ``token`` can still be taken."""
+        """Ask no more: single reads under way fail with ConnectionClosedError. ``token`` can still be taken.
+
+        Whoever reads many messages closes that by itself.
+        """
         self._connection._release(lambda now: self._core.close())
