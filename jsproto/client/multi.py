@@ -214,7 +214,6 @@ class LastAnswer(LastMessages):
         inbox: str,
         draw: Callable[[], bytes] = bytes,
         now: float,
-        seq: int = 1,
         batch: int | None = None,
         up_to_seq: int | None = None,
         least: int = 0,
@@ -233,8 +232,8 @@ class LastAnswer(LastMessages):
         self.rest = 0
         self.come_to: int | None = None
         super().__init__(
-            outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, seq=seq, batch=batch,
-            up_to_seq=up_to_seq, page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
+            outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, batch=batch, up_to_seq=up_to_seq,
+            page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
         )  # fmt: skip
 
     def _begin_page(self) -> None:

@@ -4,7 +4,8 @@ How it works. A server shows 1,024 subjects in one answer, and an answer shows o
 several answers, each of a moment of its own, and then what was written since the first of them is read, message by
 message, until there is nothing more: whatever was overwritten meanwhile comes again there, with its newer message.
 When that read ends, the last message of each subject has been seen, as of the sequence where it ended. So writers that
-overwrite while it is read cost time, and nothing else.
+overwrite while it is read cost time, and nothing else. What did not fit into an answer is asked for by name, never from
+a sequence on: a message that is deleted uncovers an older one of its subject.
 
 As of an earlier sequence that way does not exist. Then every answer is asked for up to that sequence, together with a
 witness: the last message that the leader has up to there, which only a replica that has come so far can show. A subject
@@ -175,15 +176,15 @@ class Snapshot:
         shown: dict[str, StoredMsg] = {}
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
-        until = 0  # as of which sequence the first answer about a group is
         oldest = _NO_LIMIT  # when the oldest message that was shown was stored
-        groups = deque([(self._wanted, 1)])
+        room = self._page_bytes
+        groups: deque[Sequence[str]] = deque([self._wanted])
         if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
             groups = deque(self._in_groups((yield from self._names())))
         while groups:
-            group, seq = groups.popleft()
+            group = groups.popleft()
             most = self._most if shows_one_moment and not moments else None
-            answer = self._answer(group, seq=seq, least=max([least, *moments]), batch=most)
+            answer = self._answer(group, least=max([least, *moments]), batch=most, page_bytes=room)
             try:
                 yield from self._wait_for(answer)
             except TooManyResultsError:
@@ -202,9 +203,11 @@ class Snapshot:
             said = answer.up_to_seq
             moments.append(max([least, *moments]) if said is None else said)
             is_known |= said is not None
-            until = moments[-1] if seq == 1 else until
-            if answer.rest and len(messages) != most and answer.last_seq < until:  # what is later is caught up with
-                groups.appendleft((group, answer.last_seq + 1))
+            if not messages:  # a witness took all the room, or there is nothing
+                room *= 2
+            if answer.rest and len(messages) != most:
+                names = group if all(map(_is_name, group)) else (yield from self._names())
+                groups.extendleft(reversed(self._in_groups([name for name in names if name not in shown])))
         up_to = max(moments, default=self._listed_at or least)
         if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
             begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
@@ -254,7 +257,7 @@ class Snapshot:
         shown: dict[str, StoredMsg] = {}
         groups = deque(self._in_groups(names) if witness[1] else ())
         while groups:
-            group, _ = groups.popleft()
+            group = groups.popleft()
             alone = len(group) == 1
             answer = self._answer(
                 group, up_to_seq=up_to, shows=witness, page_bytes=_NO_LIMIT if alone else self._page_bytes
@@ -265,7 +268,7 @@ class Snapshot:
                 raise SnapshotError(str(error), up_to) from error
             if answer.rest and not alone:
                 half = len(group) // 2
-                groups.extendleft([(group[half:], 1), (group[:half], 1)])
+                groups.extendleft([group[half:], group[:half]])
                 continue
             shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
         now: StreamInfo = yield self._state()
@@ -370,7 +373,7 @@ class Snapshot:
         answer = LastAnswer(
             self._js.session, self.stream, group, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
-            timeout=self._timeout, **({"page_bytes": self._page_bytes} | options),
+            timeout=self._timeout, **options,
         )  # fmt: skip
         self._read = answer
         return answer
@@ -431,18 +434,18 @@ class Snapshot:
                 return {name: names[name] for name in sorted(names)}
         raise SnapshotError("the list of subjects changes faster than it can be read", self._listed_at or 0)
 
-    def _in_groups(self, names: Sequence[str]) -> list[tuple[list[str], int]]:
-        """``names`` in groups that one request asks for, each with the sequence from which on it does."""
-        groups: list[tuple[list[str], int]] = []
+    def _in_groups(self, names: Sequence[str]) -> list[Sequence[str]]:
+        """``names`` in groups that one request asks for."""
+        groups: list[Sequence[str]] = []
         group: list[str] = []
         room = GROUP_BYTES
         for name in names:
             room -= len(name)
             if group and (room < 0 or len(group) == GROUP):
-                groups.append((group, 1))
+                groups.append(group)
                 group, room = [], GROUP_BYTES - len(name)
             group.append(name)
-        return [*groups, (group, 1)] if group else groups
+        return [*groups, group] if group else groups
 
     def _give(self, shown: dict[str, StoredMsg], up_to: int | None) -> None:
         self._up_to_seq = up_to

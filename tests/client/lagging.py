@@ -74,7 +74,11 @@ class Replicas:
         subject = pub.subject.decode()
         if subject == "$JS.API.STREAM.INFO.S":
             self.asked.append("state")
-            state = {"messages": 1, "bytes": 1, "first_seq": 1, "last_seq": self.leader, "consumer_count": 0}
+            state: dict[str, Any] = {"messages": 1, "bytes": 1, "first_seq": 1, "last_seq": self.leader, "consumer_count": 0}
+            if pub.payload:
+                wanted = json.loads(pub.payload)["subjects_filter"]
+                seen = [message.subject for message in self._seen(self.leader)]
+                state["subjects"] = {each: seen.count(each) for each in seen if matches(wanted, each)}
             info = {"config": {"name": "S"}, "created": self.created, "state": state}
             return [(json.dumps(info).encode(), None)]
         if subject == "$JS.API.STREAM.MSG.GET.S":
