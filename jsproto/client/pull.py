@@ -64,7 +64,7 @@ from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
-ANSWER_GRACE: Final = 1.0  # seconds behind its expiry until a request counts as not answered at all
+ANSWER_GRACE: Final = 1.0  # seconds after its expiry until a request counts as not answered at all
 HEARTBEAT_FROM: Final = 10.0  # seconds; requests that wait as long ask for heartbeats by themselves
 HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until it is an alarm (ADR-15)
 MAX_REQUESTS: Final = 512  # kept in the ledger; nats-server's default for waiting requests
@@ -99,6 +99,11 @@ class Fetch:
     def room(self) -> int | None:
         """Bytes that may still come; None when they do not count."""
         return None if self._max_bytes is None else self._max_bytes - _wire_size(self._raws)
+
+    @property
+    def ends_at(self) -> float:
+        """When it ends by itself: an answer is waited for a little longer."""
+        return self._expires_at if self._reply is None else self._until
 
 
 class _Request:
@@ -435,13 +440,13 @@ class PullConsumer(Drainable, Generic[D]):
                 self._forget_lost(now)
             else:
                 self._watch(now)
-        for fetch in [fetch for fetch in self._fetches if fetch._until <= now]:
+        for fetch in [fetch for fetch in self._fetches if fetch.ends_at <= now]:
             self._time_out(fetch, now)
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called."""
-        ends = [fetch._until for fetch in self._fetches]
+        ends = [fetch.ends_at for fetch in self._fetches]
         timer = self._timers.next()
         return min(ends if timer is None else [timer, *ends], default=None)
 
@@ -465,6 +470,7 @@ class PullConsumer(Drainable, Generic[D]):
             fetch._reply = None
         if self._outbox.closed_error is not None:
             self._end(error)
+        self._outbox.rearm(self)
 
     def link_restored(self, now: float) -> None:
         """Ask for what is missing."""
@@ -776,7 +782,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._finish_or_fail(fetch, self._lost)
             return
         if not fetch._no_wait:
-            silent = TimeoutError(f"{self._api} did not answer within {ANSWER_GRACE:g} s of the end of the fetch")
+            silent = TimeoutError(f"{self._api} did not answer by the end of the fetch")
             self._finish_or_fail(fetch, fetch._refused or silent)
             return
         alone = len(self._fetches) == 1 and fetch._reply is not None

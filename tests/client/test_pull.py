@@ -299,11 +299,27 @@ def test_a_fetch_whose_time_is_over_when_the_link_is_back() -> None:
     fetch = pulling.fetch(1)
     pulling.request()
     pulling.lose()
-    pulling.advance(5.5)
+    pulling.now += 5.5
     pulling.connect()
     assert pulling.requests() == []
-    pulling.advance(1)
+    pulling.advance(0)
     assert isinstance(failed(fetch), TimeoutError)
+
+
+def test_a_fetch_without_a_link_waits_for_no_answer() -> None:
+    pulling = Pulling()
+    before = pulling.fetch(1)
+    pulling.advance(1)
+    pulling.lose()
+    fetch = pulling.fetch(1)
+    pulling.advance(3.9)
+    assert not before.done.done
+    assert pulling.consumer.deadline() == pytest.approx(pulling.now + 0.1)
+    pulling.advance(0.1)
+    assert isinstance(failed(before), ConnectionLostError)
+    assert not fetch.done.done
+    pulling.advance(1)
+    assert isinstance(failed(fetch), ConnectionLostError)
 
 
 def test_one_that_does_not_wait_ends_without_a_link() -> None:
