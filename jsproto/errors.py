@@ -78,7 +78,7 @@ class ConnectionClosedError(LocalProtocolError):
 
 
 class ForkedError(LocalProtocolError):
-    """A verb, in a child process, on a connection that was made before the fork: it is its parent's."""
+    """A verb, in a child process, on a connection that was made before the fork. It is the parent's: connect again."""
 
 
 class BatchClosedError(LocalProtocolError):

@@ -300,7 +300,8 @@ class Snapshot:
             if not is_doubtful and config.allow_rollup_hdrs:
                 is_doubtful = yield from self._was_rolled_up(name)
             if is_doubtful:
-                raise SnapshotError(f"{name} may have been overwritten since, or before it was read", up_to)
+                limit = f"; max_msgs_per_subject is {kept}" if kept else ""
+                raise SnapshotError(f"{name} may have been overwritten since, or before it was read{limit}", up_to)
 
     def _was_rolled_up(self, name: str) -> Generator[Ticket[Any], Any, bool]:
         """Whether the first message of a subject took the place of those before it, or is gone again."""

@@ -89,7 +89,7 @@ def nanoseconds(duration: Duration, name: str = "a duration") -> int:
     else:
         raise LocalProtocolError(f"{name} must be a number of seconds or a timedelta, not {duration!r:.100}")
     if not 0 <= exact <= MAX_DURATION:
-        raise LocalProtocolError(f"{name} must be 0 seconds to 292 years")
+        raise LocalProtocolError(f"{name} must be 0 seconds to 292 years (seconds, not nanoseconds)")
     return exact
 
 
