@@ -139,20 +139,20 @@ async def test_a_lossless_batch_ends_with_the_link_and_is_published_again(
 ) -> None:
     async with connect(own_server.url, reconnect_time_wait=SOON) as nc:
         js, name = await make_stream(nc)
-        todo: list[Any] = [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(20_000)]
+        todo: list[Any] = [(f"{name}.a", b"%d" % number, {"Nats-Msg-Id": f"{number}"}) for number in range(4_000)]
         first = js.fast_publisher(flow=50)
-        assert await first.publish_many(todo[:10_000]) == 10_000
+        assert await first.publish_many(todo[:2_000]) == 2_000
         await run(own_server.kill)  # stopped in order, it would answer once more: that it knows no batch
         await run(own_server.start)
         with pytest.raises(BatchLostError) as caught:
-            await first.publish_many(todo[10_000:])
-        assert 10_000 - 100 <= caught.value.acked == first.acked <= 10_000
+            await first.publish_many(todo[2_000:])
+        assert 2_000 - 100 <= caught.value.acked == first.acked <= 2_000
         assert first.unacknowledged == todo[first.acked : first.sequence]
         await nc.flush(timeout=20)
         async with js.fast_publisher() as second:
             await second.publish_many(first.unacknowledged + todo[first.sequence :])
             await second.commit()
-        assert [int(message.data) async for message in js.get_batch(name)] == list(range(20_000))
+        assert [int(message.data) async for message in js.get_batch(name)] == list(range(4_000))
 
 
 async def test_a_batch_that_may_lose_is_forgotten_by_a_restarted_server(
