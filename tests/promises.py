@@ -368,8 +368,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
-            "Purges, deletions and expiry have no sequence: what they take while it is read may show, or not, or "
-            "what it had replaced instead; what they took before is left out.",
+            "Purges, deletions and expiry have no sequence: of a subject that loses a message to them while it is "
+            "read, that one may show, or an older one, or none; what they took before is left out.",
+            CLIENT_SNAPSHOT + "a_deleted_message_uncovers_an_older_one",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
     ),

@@ -19,6 +19,7 @@ CLIENT_FAST_TOTAL: Final = "client/test_fast_total.py::test_"
 CLIENT_JETSTREAM: Final = "client/test_jetstream.py::test_"
 CLIENT_JSMSG: Final = "client/test_jsmsg.py::test_"
 CLIENT_MULTI: Final = "client/test_multi.py::test_"
+CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PULL: Final = "client/test_pull.py::test_"
@@ -201,10 +202,14 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_READING + "pages_of_any_size_over_deleted_messages",
         ),
         promise(
-            "no subject is left out that is there all the time, and what is purged or expires meanwhile may show "
-            "or not",
+            "no subject is left out that is there all the time.",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             CLIENT_MULTI + "each_subject_once_as_of_the_point",
+        ),
+        promise(
+            "loses a message meanwhile (purged, deleted, expired), that one may show, or an older one, or none.",
+            CLIENT_SNAPSHOT + "a_deleted_message_uncovers_an_older_one",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
             "Exactly so, of what the stream still held when the read began: what had been purged, deleted or "

@@ -15,7 +15,8 @@ snapshot fails: streams that keep too little history cannot be read as of a mome
 Rules:
 
 * Nothing is given out before everything is there. So a snapshot needs memory for the messages that it shows.
-* What is purged, deleted or expires while it is read may show, or not, or what it had replaced: that has no sequence.
+* Purges, deletions and expiry have no sequence. Of a subject that loses a message to them meanwhile, that one may show,
+  or an older one, or none.
 * It is the stream itself that is read, never a mirror of it (``direct``).
 
 Not here: what is written after the sequence, and what the stream had forgotten, by age or size, before the read began.

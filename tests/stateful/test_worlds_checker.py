@@ -175,6 +175,16 @@ def test_what_was_deleted_while_it_was_read_may_count_as_never_written() -> None
         check_last_of_each(scene_of(life, 4), answer(life, 1, 2), None, subjects=">", up_to=3)
 
 
+def test_an_older_message_of_a_subject_that_lost_one() -> None:
+    """What had overwritten it was overwritten, and the last one was deleted: nobody can show what was between."""
+    life = life_of("a", "b", "a!1", "a!3", -4)
+    check_last_of_each(scene_of(life, 2), answer(life, 1, 2), None, subjects=">", up_to=3)
+    overwritten = life_of("a", "b", "a!1", "a!3")
+    for seqs, lived in (([1, 2], overwritten), ([1], life_of("a", "b", "a!1", "a!3", -2))):
+        with pytest.raises(WrongAnswerError):
+            check_last_of_each(scene_of(lived, 2), answer(lived, *seqs), None, subjects=["a"], up_to=3)
+
+
 def test_a_snapshot_is_no_older_than_the_leader_was() -> None:
     scene = scene_of(FOUR, 4, low=2)
     check_last_of_each(scene, answer(FOUR, 1, 2), None, subjects=["a", "b"], up_to=2)

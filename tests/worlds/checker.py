@@ -216,6 +216,11 @@ def check_last_of_each(
             life.is_last(seq, message.subject, low, span.high)
             if up_to is None
             else life.is_last_as_of(seq, up_to, low, span.high)
+            or (
+                seq <= up_to
+                and life.lost_one(message.subject, low, span.high)
+                and life.is_last(seq, message.subject, low, span.high)
+            )
         ):
             raise WrongAnswerError(
                 f"{message!r} was not the last of its subject as of {up_to}, at any time of the read"

@@ -92,6 +92,12 @@ class Life:
         """Whether a message of a subject went without being overwritten."""
         return any(seq in self._removed and seq not in self._displaced for seq in self.matching(subject))
 
+    def lost_one(self, subject: str, low: int, high: int) -> bool:
+        """Whether a message of a subject went, between some states, without being overwritten."""
+        return any(
+            low < self._removed.get(seq, 0) <= high and seq not in self._displaced for seq in self.matching(subject)
+        )
+
     def was_there(self, seq: int, low: int, high: int) -> bool:
         """Whether a message was there in some state of these."""
         return max(self._stored[seq], low) <= min(self.until(seq), high)

@@ -153,10 +153,11 @@ class Reads:
         """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
 
         Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. All are as of one sequence, the
-        reader's ``up_to_seq``, at which whoever answers had arrived: no subject is left out that is there all the time,
-        and what is purged or expires meanwhile may show or not. ``up_to_seq``, ``up_to_time``: as they were at that
-        sequence, or just before that time, as far as whoever answers has come there and still has those messages; a
-        ``snapshot`` proves both. ``batch``: at most so many. Else as ``get_batch``.
+        reader's ``up_to_seq``, at which whoever answers had arrived: no subject is left out that is there all the time.
+        Of one that loses a message meanwhile (purged, deleted, expired), that one may show, or an older one, or none.
+        ``up_to_seq``, ``up_to_time``: as they were at that sequence, or just before that time, as far as whoever
+        answers has come there and still has those messages; a ``snapshot`` proves both. ``batch``: at most so many.
+        Else as ``get_batch``.
         """
         verb = partial(
             self._core.get_last_msgs_for,
@@ -183,8 +184,8 @@ class Reads:
 
         Wildcards are allowed. The reader's ``up_to_seq`` says which sequence it is: the leader's last one at the call,
         or a later one. Writers that overwrite meanwhile only make it take longer, until SnapshotError after a million
-        messages written meanwhile. It needs memory for all messages that it shows. What is purged, deleted or expires
-        meanwhile may show, or not, or what it had replaced instead.
+        messages written meanwhile. It needs memory for all messages that it shows. Of a subject that loses a message
+        meanwhile (purged, deleted, expired), that one may show, or an older one, or none.
 
         ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
         stream still held when the read began: what had been purged, deleted or dropped by then is left out.
