@@ -126,13 +126,14 @@ async def test_many_messages(own_server: NatsServer, connect: Connect) -> None:
         listener = await nc.subscribe(SILENT)
 
         def messages(is_over: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
-            yield SILENT, b""
             number = 0
             while not is_over():
                 yield f"{name}.a", b"%d" % number
                 number += 1
 
         publisher = js.async_publisher(max_pending=100, timeout=60)  # longer than any outage here
+        await publisher.publish_many([(SILENT, b"")])
+        await nc.flush()
         async with outage(own_server) as is_over:
             await publisher.publish_many(messages(is_over))
         await publisher.publish_many([(f"{name}.a", b"last")])
