@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from jsproto import api_errors, errors, events
 from jsproto._version import __version__
-from jsproto.client.advisories import BatchAdvisories
-from jsproto.client.atomic import AtomicBatch
-from jsproto.client.consistency import ConsistentSession
-from jsproto.client.direct import DirectBatch
-from jsproto.client.fast import FastPublisher
+from jsproto.client.connection.options import Address, ConnectOptions, connect_options
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.subscription import Subscription
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.push import PushConsumer
 from jsproto.client.jetstream import JetStream
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.multi import LastMessages
-from jsproto.client.options import Address, ConnectOptions, connect_options
-from jsproto.client.ordered import OrderedConsumer
-from jsproto.client.publisher import AsyncPublisher
-from jsproto.client.pull import PullConsumer
-from jsproto.client.push import PushConsumer
-from jsproto.client.session import Session
-from jsproto.client.snapshot import Snapshot
-from jsproto.client.subscription import Subscription
+from jsproto.client.publish.advisories import BatchAdvisories
+from jsproto.client.publish.atomic import AtomicBatch
+from jsproto.client.publish.fast import FastPublisher
+from jsproto.client.publish.pipelined import AsyncPublisher
+from jsproto.client.read.consistency import ConsistentSession
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.multi import LastMessages
+from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import APIError, Error, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned

@@ -1,7 +1,7 @@
 """The seam between a conversation and whatever carries its messages.
 
 A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages and never bytes on a socket. It
-sends only through an ``Outbox``. ``jsproto.client.session.Session`` is the outbox of this library; another client
+sends only through an ``Outbox``. ``jsproto.Session`` is the outbox of this library; another client
 embeds a conversation by writing these few methods around its own publish and subscribe.
 """
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from jsproto.client.connection.options import ConnectKeywords, connect_options
+from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
-from jsproto.client.options import ConnectKeywords, connect_options
-from jsproto.client.session import Session
 from jsproto.events import Event
 from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket

@@ -4,7 +4,7 @@ Rules: a verb either sends its request or raises LocalProtocolError with nothing
 APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
 NoStreamResponseError.
 
-Not here: the verbs that read (``reading``), consumers (``consumers``, ``subscribe``).
+Not here: the verbs that read (``read.api``), consumers (``consume.api``, ``subscribe``).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from jsproto.client.advisories import BatchAdvisories
-from jsproto.client.api import succeeded
-from jsproto.client.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.consistency import ConsistentSession, SessionLevel
-from jsproto.client.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
-from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
-from jsproto.client.reading import Reads
+from jsproto.client.connection.api import succeeded
+from jsproto.client.consume.subscribe import Subscriptions
+from jsproto.client.publish.advisories import BatchAdvisories
+from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
+from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
+from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
+from jsproto.client.read.api import Reads
+from jsproto.client.read.consistency import ConsistentSession, SessionLevel
 from jsproto.client.scripts import change_stream, publish_batch
-from jsproto.client.subscribe import Subscriptions
 from jsproto.errors import (
     APIError,
     BatchFullError,

@@ -8,19 +8,18 @@ Not here: the subscribe workflow and the consumer reset.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jsproto.client.fast import parts
+from jsproto.client.publish.fast import parts
 from jsproto.errors import BatchMessageError, Error, LocalProtocolError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.atomic import AtomicBatch
-    from jsproto.client.fast import Message
+    from jsproto.client.connection.session import Session
     from jsproto.client.jetstream import JetStream
-    from jsproto.client.session import Session
-    from jsproto.client.subscription import Drainable
+    from jsproto.client.publish.atomic import AtomicBatch
+    from jsproto.client.publish.fast import Message
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamConfig, StreamInfo
 
@@ -76,25 +75,3 @@ def publish_batch(
         batch.discard(now)
         raise LocalProtocolError(f"message {batch.sequence + 1} cannot be sent: {error}") from error
     return ack
-
-
-def drain(
-    session: Session, subscriptions: Iterable[Drainable], now: float, *, closing: bool = False
-) -> Generator[Ticket[Any], Any, None]:
-    """End the subscriptions so that everything the server had sent, or was sending, is delivered first.
-
-    ``closing``: the connection is closed next.
-    """
-    draining = [subscription for subscription in subscriptions if subscription.error is None]
-    for subscription in draining:
-        subscription.end_interest()
-    try:
-        yield session.ping(now)
-    except Error:  # with the link, what was under way is lost: nothing is left to wait for
-        for subscription in draining:
-            subscription.end_drain(now, closing)
-        raise
-    ends = [subscription.end_drain(now, closing) for subscription in draining]
-    for end in ends:
-        if end is not None:
-            yield end

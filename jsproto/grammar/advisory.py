@@ -10,7 +10,7 @@ knows yet is kept as it is; unknown fields are ignored; whatever the bytes, only
 encodings are byte for byte what nats-server 2.15.1 sends.
 
 Not here: when a server sends one (the server role; 2.15.1 does for atomic batches alone, and not for batches that
-fail a check at their commit), who wants to know (``jsproto.client.advisories``).
+fail a check at their commit), who wants to know (``jsproto.client.publish.advisories``).
 """
 
 from __future__ import annotations

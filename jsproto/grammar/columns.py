@@ -5,7 +5,7 @@ find the server's part at the end of each block, and nowhere else; where it does
 imitates the server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way
 the result is what ``StoredMsg`` has.
 
-Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.direct``).
+Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.read.direct``).
 """
 
 from __future__ import annotations

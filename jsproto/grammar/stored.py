@@ -4,7 +4,7 @@ Rules: parsing costs at delivery only what paging needs (two sequences and the p
 parsed when asked. The server appends its headers, so of a name that occurs twice the last one is the server's: a
 stored header called ``Nats-Sequence`` cannot spoof it. The user's headers are what stands before the server's block.
 
-Not here: the end-of-batch status (``client.direct``), replies without headers (``no_hdr``).
+Not here: the end-of-batch status (``client.read.direct``), replies without headers (``no_hdr``).
 """
 
 from __future__ import annotations

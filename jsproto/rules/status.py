@@ -7,7 +7,7 @@ What is not in the table is an error: a status that nobody knows must not be tak
 Rules: a code without words of its own stands for every text that has no entry. Servers before 2.12 send some statuses
 with other words; what is known of them is here too.
 
-Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``gaps``, ``client.inflow``).
+Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``gaps``, ``client.consume.push_buffer``).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from jsproto.client.connection.options import ConnectOptions, connect_options
+from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
-from jsproto.client.options import ConnectOptions, connect_options
-from jsproto.client.session import Session
 from jsproto.errors import Error
 from jsproto.events import Event
 from jsproto.server.server import Server

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from jsproto import ConsumerConfig, JetStream, JSMsg, OrderedConsumer, Session, connect_options
-from jsproto.client.jsmsg import Acker
+from jsproto.client.consume.message import Acker
 from jsproto.grammar.api import ApiSubjects
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PONG, encode_info, encode_msg

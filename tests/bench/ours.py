@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tests.bench.task import FETCH, FLOW, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
-    from jsproto.client.jsmsg import Delivery
+    from jsproto.client.consume.message import Delivery
     from jsproto_io._async import Connection
 
 Connect: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Connection]]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.priority import Priority
-from jsproto.client.pull import Fetch, PullConsumer
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jsproto.client.advisories import BatchAdvisories
+from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.errors import BadSubjectError, ConnectionClosedError, ConnectionLostError, LocalProtocolError
 from jsproto.events import Disconnected, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.acks import Dialect

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.ordered import OrderedConsumer
-from jsproto.client.priority import Priority
-from jsproto.client.pull import PullConsumer
-from jsproto.client.push import PushConsumer
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.push import PushConsumer
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.outbox import Conversation
 from jsproto.wire.encoder import encode_msg

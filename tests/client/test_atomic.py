@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jsproto import api_errors
-from jsproto.client.atomic import AtomicBatch
+from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.errors import (
     APIError,
     BadHeaderError,

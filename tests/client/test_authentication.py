@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.options import Address, connect_options
-from jsproto.client.session import Session
+from jsproto.client.connection.options import Address, connect_options
+from jsproto.client.connection.session import Session
 from jsproto.errors import (
     AuthorizationError,
     ConnectionLostError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.backlog import NONE, Backlog
+from jsproto.client.read.read_buffer import NONE, Backlog
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 

@@ -141,7 +141,7 @@ def test_lists_that_are_none(answer: dict[str, Any]) -> None:
 
 
 def test_a_list_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.consumers.MAX_PAGES", 3)
+    monkeypatch.setattr("jsproto.client.consume.api.MAX_PAGES", 3)
     harness = Harness()
     ticket = harness.js.consumer_names("S", now=harness.now)
     for _ in range(3):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.dialler import JITTER, MAX_ADDRESSES, Dialler
-from jsproto.client.options import connect_options
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.server_pool import JITTER, MAX_ADDRESSES, Dialler
 
 
 def plan(servers: str = "a,b,c", seed: int = 1, **options: Any) -> Dialler:

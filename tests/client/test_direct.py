@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.direct import DirectBatch
+from jsproto.client.read.direct import DirectBatch
 from jsproto.errors import (
     BadRequestError,
     BadSubjectError,
@@ -443,7 +443,7 @@ def test_a_row_in_columns_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, use
         monkeypatch.setattr(f"jsproto.{name}", watched)
 
     watch("grammar.columns._found", _found)
-    watch("client.direct.next_sequences", next_sequences)
+    watch("client.read.direct.next_sequences", next_sequences)
     read = Read(page_messages=200)
     read.requests()
     read.direct.pop_columns(1, read.h.now)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import BatchPublishDisabledError, BatchPublishUnknownBatchIDError
-from jsproto.client.fast import SERVER_IDLE_LIMIT, FastPublisher
+from jsproto.client.publish.fast import SERVER_IDLE_LIMIT, FastPublisher
 from jsproto.errors import (
     APIError,
     BatchClosedError,

@@ -53,7 +53,7 @@ def test_messages_in_columns_are_published_as_a_list_of_them(
 
 @pytest.mark.parametrize("kind", [list, MessageColumns])
 def test_what_is_kept_for_each_subject_is_bounded(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.runs.MAX_CACHED_SUBJECTS", 20)
+    monkeypatch.setattr("jsproto.client.connection.bulk_publish.MAX_CACHED_SUBJECTS", 20)
     batch = Batch(Harness()).start(1_000)
     for lot in range(30):
         rows = [(f"e.{lot}.{number}", b"") for number in range(10)]

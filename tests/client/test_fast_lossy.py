@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.fast import SERVER_IDLE_LIMIT
+from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
 from jsproto.errors import BatchLostError, BatchStalledError, ConnectionLostError
 from tests.client.test_fast import TOO_BIG, WRONG_SEQUENCE, Batch, operations, reconnecting, started
 

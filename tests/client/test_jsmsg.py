@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.jsmsg import Acker, JSMsg
+from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,

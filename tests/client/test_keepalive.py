@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsproto.client.link import MAX_PONGS
+from jsproto.client.connection.link import MAX_PONGS
 from jsproto.errors import StaleConnectionError
 from jsproto.wire.encoder import PING, PONG
 from jsproto.wire.frames import Ping, Pong, Pub

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.multi import LastMessages
+from jsproto.client.read.multi import LastMessages
 from jsproto.errors import (
     IncompleteBatchError,
     LocalProtocolError,

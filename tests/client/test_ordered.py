@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.client.jsmsg import Acker, JSMsg
-from jsproto.client.ordered import FIRST_PAUSE, LONGEST_PAUSE, OrderedConsumer, Phase
-from jsproto.client.session import Session
+from jsproto.client.connection.session import Session
+from jsproto.client.consume.message import Acker, JSMsg
+from jsproto.client.consume.ordered import FIRST_PAUSE, LONGEST_PAUSE, OrderedConsumer, Phase
 from jsproto.errors import (
     BadSubjectError,
     ConnectionClosedError,

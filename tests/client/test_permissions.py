@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.subscription import Subscription
+from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import (
     BatchMessageError,
     Error,

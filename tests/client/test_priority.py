@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.priority import Priority
+from jsproto.client.consume.priority import Priority
 from jsproto.errors import ConfigMismatchError, LocalProtocolError, PinnedError
 from tests.client.pulling import TIMED_OUT, Pulling, failed
 

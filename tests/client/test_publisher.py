@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
-from jsproto.client.fast import Message
-from jsproto.client.publisher import AsyncPublisher
+from jsproto.client.publish.fast import Message
+from jsproto.client.publish.pipelined import AsyncPublisher
 from jsproto.errors import (
     APIError,
     BadHeaderError,

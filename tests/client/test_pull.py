@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.pull import ANSWER_GRACE, MAX_REQUESTS, Fetch, PullConsumer
-from jsproto.client.refill import RETRY_FOR
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.prefetch import RETRY_FOR
+from jsproto.client.consume.pull import ANSWER_GRACE, MAX_REQUESTS, Fetch, PullConsumer
 from jsproto.errors import (
     APIError,
     BadPullError,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import ConsumerNotFoundError
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.push import DRAIN_TIMEOUT, LOOK_AFTER, PushConsumer
-from jsproto.client.subscribe import Wanted
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.push import DRAIN_TIMEOUT, LOOK_AFTER, PushConsumer
+from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import (
     ConfigMismatchError,
     ConflictError,
@@ -569,8 +569,8 @@ def test_a_link_that_is_lost_ends_a_drain() -> None:
 
 
 def test_drainable_is_an_interface() -> None:
-    from jsproto.client.inflow import Inflow
-    from jsproto.client.subscription import Drainable
+    from jsproto.client.connection.subscription import Drainable
+    from jsproto.client.consume.push_buffer import Inflow
 
     drainable: Any = Drainable()
     assert isinstance(drainable, Conversation)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from jsproto import Headers, strip_batch_headers
-from jsproto.client.session import Session
+from jsproto.client.connection.session import Session
 from jsproto.errors import BadHeaderError, BadSubjectError, LocalProtocolError
 from jsproto.grammar.batch import BATCH_HEADERS
 from jsproto.ticket import Ticket

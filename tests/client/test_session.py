@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.options import connect_options
-from jsproto.client.runs import LONGEST_LINE, MAX_CACHED_SUBJECTS
-from jsproto.client.session import Session
-from jsproto.client.subscription import Subscription
+from jsproto.client.connection.bulk_publish import LONGEST_LINE, MAX_CACHED_SUBJECTS
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import (
     AuthorizationError,
     BadHeaderError,

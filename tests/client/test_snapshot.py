@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.snapshot import GROUP, Snapshot
+from jsproto.client.read.snapshot import GROUP, Snapshot
 from jsproto.errors import (
     IncompleteBatchError,
     JetStreamNotAvailableError,
@@ -399,7 +399,7 @@ def test_what_no_replica_shows_of_it_is_taken_of_the_leader() -> None:
 
 
 def test_more_is_written_meanwhile_than_is_taken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.snapshot._AT_ONCE", 2)
+    monkeypatch.setattr("jsproto.client.read.snapshot._AT_ONCE", 2)
     take = Now(Stream(["k.1", "k.2"]), "k.*")
     take.answer(most=1)
     take.answer()
@@ -410,7 +410,7 @@ def test_more_is_written_meanwhile_than_is_taken_at_once(monkeypatch: pytest.Mon
 
 
 def test_it_is_written_faster_than_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.snapshot.MOST_WRITTEN", 5)
+    monkeypatch.setattr("jsproto.client.read.snapshot.MOST_WRITTEN", 5)
     take = Now(Stream(["k.1", "k.2"]), "k.*")
     take.answer(most=1)
     take.answer()

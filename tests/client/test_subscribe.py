@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.priority import Priority
-from jsproto.client.push import PushConsumer
-from jsproto.client.subscribe import Bound, Wanted
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.push import PushConsumer
+from jsproto.client.consume.subscribe import Bound, Wanted
 from jsproto.errors import (
     APIError,
     ConfigMismatchError,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.subscription import Subscription
+from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import ConnectionClosedError
 from jsproto.events import SlowConsumer
 from jsproto.wire.encoder import PONG, encode_msg

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from jsproto.client.options import connect_options
-from jsproto.client.session import Session
-from jsproto.client.tokens import SIZE, Tokens
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.tokens import SIZE, Tokens
 from tests.harness import Harness
 
 

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client import push
+from jsproto.client.consume import push
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trustme
 
-from jsproto.client.options import connect_options
-from jsproto.client.subscription import Subscription
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, TLSError
 from jsproto.events import Disconnected
 from jsproto.wire.encoder import PONG, encode_info, encode_msg

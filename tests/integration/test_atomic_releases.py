@@ -17,7 +17,7 @@ from jsproto.api_errors import (
     AtomicPublishUnsupportedHeaderBatchError,
     StreamWrongLastSequenceError,
 )
-from jsproto.client.fast import Message
+from jsproto.client.publish.fast import Message
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, JetStream, connect
@@ -153,7 +153,7 @@ def test_the_first_releases_would_lose_a_member_in_silence(
         with pytest.raises(errors.LocalProtocolError, match="Nats-Expected-Last-Msg-Id is not supported"):
             js.publish_batch(messages)
         assert js.stream_info("S").state.messages == 0
-        monkeypatch.setattr("jsproto.client.atomic.AtomicBatch._check_headers", lambda *_: None)
+        monkeypatch.setattr("jsproto.client.publish.atomic.AtomicBatch._check_headers", lambda *_: None)
         with pytest.raises(errors.RemoteProtocolError, match="3 messages was acknowledged as 3, the last one 2"):
             js.publish_batch(messages)
         assert stored(js) == [b"1", b"3"]
@@ -219,7 +219,7 @@ def test_what_the_client_refuses_the_server_would_refuse_at_the_commit(
     version: str, server_for: ServerFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So nothing is refused that would have worked."""
-    monkeypatch.setattr("jsproto.client.atomic.AtomicBatch._check_headers", lambda *_: None)
+    monkeypatch.setattr("jsproto.client.publish.atomic.AtomicBatch._check_headers", lambda *_: None)
     with connect(server_for(version).url) as nc:
         js = nc.jetstream()
         stream(js)

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from jsproto.client.gets import ReadLevel, direct_message
+from jsproto.client.read.single import ReadLevel, direct_message
 from jsproto.errors import (
     BadRequestError,
     IncompleteBatchError,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.options import connect_options
+from jsproto.client.connection.options import connect_options
+from jsproto.client.consume.message import JSMsg
 from jsproto.errors import MessageNotFoundError, StaleReadError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig

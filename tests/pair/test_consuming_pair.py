@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.subscribe import Wanted
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import Error
 from jsproto.events import StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto.client.direct import DirectBatch
-from jsproto.client.gets import ReadLevel
-from jsproto.client.options import connect_options
-from jsproto.client.snapshot import Snapshot
+from jsproto.client.connection.options import connect_options
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.single import ReadLevel
+from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import (
     Error,
     IncompleteBatchError,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.options import connect_options
-from jsproto.client.session import Session
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
 from jsproto.errors import (
     APIError,
     BatchLostError,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.priority import Priority
-from jsproto.client.pull import PullConsumer
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.events import Connected
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.testing.pair import Pair

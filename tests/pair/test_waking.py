@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from jsproto.client.options import connect_options
+from jsproto.client.connection.options import connect_options
 from jsproto.testing.network import Network, Weather
 from jsproto.testing.pair import Pair
 from tests.server.harness import config

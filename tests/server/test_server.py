@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.fast import FastPublisher
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import APIError, BadSubjectError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.config import StreamConfig, StreamOptions

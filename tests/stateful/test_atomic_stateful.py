@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.atomic import AtomicBatch
+from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.errors import (
     APIError,
     BatchClosedError,

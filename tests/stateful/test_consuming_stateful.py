@@ -16,11 +16,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from jsproto.client.jsmsg import JSMsg
-from jsproto.client.ordered import OrderedConsumer
-from jsproto.client.priority import Priority
-from jsproto.client.pull import Fetch, PullConsumer
-from jsproto.client.subscribe import Wanted
+from jsproto.client.consume.message import JSMsg
+from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.stream import Publication

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.fast import FastPublisher
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import BatchClosedError, Error
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.fast import FastOp, FastReply, parse_fast_reply

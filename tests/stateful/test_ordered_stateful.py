@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.jsmsg import Acker, JSMsg
-from jsproto.client.ordered import OrderedConsumer
+from jsproto.client.consume.message import Acker, JSMsg
+from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.events import OrderedConsumerRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.encoder import encode_msg

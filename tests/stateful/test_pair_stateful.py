@@ -17,9 +17,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.atomic import AtomicBatch
-from jsproto.client.fast import FastPublisher
-from jsproto.client.options import connect_options
+from jsproto.client.connection.options import connect_options
+from jsproto.client.publish.atomic import AtomicBatch
+from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import Error
 from jsproto.events import GapReported
 from jsproto.grammar.acks import PubAck

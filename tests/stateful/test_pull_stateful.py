@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.pull import ANSWER_GRACE, Fetch
+from jsproto.client.consume.pull import ANSWER_GRACE, Fetch
 from jsproto.errors import Error
 from jsproto.timers import Timer
 from tests.client.pulling import Pulling

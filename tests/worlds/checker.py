@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jsproto.client.multi import checked_subjects
+from jsproto.client.read.multi import checked_subjects
 from jsproto.errors import Error, MessageNotFoundError, MessagesDroppedError
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import matches

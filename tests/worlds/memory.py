@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from unittest.mock import patch
 
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
 from jsproto.client.jetstream import JetStream
-from jsproto.client.options import connect_options
-from jsproto.client.session import Session
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import StreamConfig

@@ -10,11 +10,11 @@ Nothing of the drivers is imported here, so that using one never needs another's
 
 import os
 
-from jsproto.client.options import ConnectKeywords as CoreKeywords
+from jsproto.client.connection.options import ConnectKeywords as CoreKeywords
 
 
 class ConnectKeywords(CoreKeywords, total=False):
-    """The keyword arguments of each driver's ``connect()``: of ``jsproto.client.options.ConnectOptions``, and these.
+    """The keyword arguments of each driver's ``connect()``: of ``jsproto.ConnectOptions``, and these.
 
     ``user_credentials`` is the path of a ``.creds`` file, or its content, or a pair of paths: of the JWT and of the
     seed. ``nkeys_seed`` is the path of a file with the seed of a user's nkey, ``nkeys_seed_str`` is the seed itself.

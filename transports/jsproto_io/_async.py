@@ -18,14 +18,14 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeVar, Unpack, cast
 
-from jsproto.client.atomic import MAX_MESSAGES
-from jsproto.client.fast import DEFAULT_FLOW
-from jsproto.client.fast import FastPublisher as CoreFastPublisher
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.connection.subscription import Subscription as CoreSubscription
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.publisher import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES
-from jsproto.client.session import Session
-from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
-from jsproto.client.subscription import Subscription as CoreSubscription
+from jsproto.client.publish.atomic import MAX_MESSAGES
+from jsproto.client.publish.fast import DEFAULT_FLOW
+from jsproto.client.publish.fast import FastPublisher as CoreFastPublisher
+from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES
 from jsproto.errors import (
     ConnectionClosedError,
     LocalProtocolError,

@@ -10,9 +10,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from jsproto.client.direct import IfDropped
-from jsproto.client.gets import ReadLevel
 from jsproto.client.jetstream import JetStream as CoreJetStream
+from jsproto.client.read.direct import IfDropped
+from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point

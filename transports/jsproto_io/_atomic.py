@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from jsproto.client.atomic import AtomicBatch
+from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike

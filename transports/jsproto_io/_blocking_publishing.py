@@ -12,9 +12,9 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from jsproto.client.advisories import BatchAdvisories as CoreBatchAdvisories
 from jsproto.client.jetstream import publish_headers
-from jsproto.client.publisher import AsyncPublisher as CoreAsyncPublisher
+from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
+from jsproto.client.publish.pipelined import AsyncPublisher as CoreAsyncPublisher
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned

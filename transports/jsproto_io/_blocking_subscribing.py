@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
-from jsproto.client.inflow import HEARTBEATS_MISSED
-from jsproto.client.subscribe import Wanted
-from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
+from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket

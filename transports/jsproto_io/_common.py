@@ -19,8 +19,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Final, TypeAlias, overload
 
-from jsproto.client.options import connect_options
-from jsproto.client.session import Session
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 from jsproto.events import (
     CallbackFailed,

@@ -11,8 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from jsproto.client.jsmsg import Delivery
-from jsproto.client.pull import Fetch, PullConsumer
+from jsproto.client.consume.message import Delivery
+from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket

@@ -7,7 +7,7 @@ Rules: files are read when ``connect()`` is called, so that mistakes show there,
 credentials which were renewed meanwhile are used. No error shows a part of them. ``cryptography`` signs; only those who
 have something to sign need it (extra ``nkeys``).
 
-Not here: what is sent of it (``jsproto.client.link``).
+Not here: what is sent of it (``jsproto.client.connection.link``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from jsproto.client.options import ConnectKeywords as CoreKeywords
+from jsproto.client.connection.options import ConnectKeywords as CoreKeywords
 from jsproto.errors import CredentialsError, LocalProtocolError
 from jsproto_io import ConnectKeywords
 

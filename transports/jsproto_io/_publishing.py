@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jsproto.client.advisories import BatchAdvisories
-from jsproto.client.publisher import AsyncPublisher, Failure
+from jsproto.client.publish.advisories import BatchAdvisories
+from jsproto.client.publish.pipelined import AsyncPublisher, Failure
 from jsproto.errors import AsyncPublishError, Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned

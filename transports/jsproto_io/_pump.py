@@ -16,7 +16,7 @@ from functools import partial
 from math import inf
 from time import monotonic
 
-from jsproto.client.session import Session
+from jsproto.client.connection.session import Session
 from jsproto_io import _blocking
 from jsproto_io._blocking import T
 from jsproto_io._common import EventCallback, log_crash

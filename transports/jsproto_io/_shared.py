@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from jsproto.client.direct import DirectBatch
-from jsproto.client.fast import FastPublisher
-from jsproto.client.session import Session
-from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
-from jsproto.client.snapshot import Snapshot
-from jsproto.client.subscription import Subscription
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.subscription import Subscription
+from jsproto.client.publish.fast import FastPublisher
+from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import ConnectionLostError, Error, ForkedError, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import StoredColumns, stored_columns

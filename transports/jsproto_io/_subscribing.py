@@ -9,9 +9,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from jsproto.client.jsmsg import Delivery
-from jsproto.client.ordered import OrderedConsumer
-from jsproto.client.push import PushConsumer
+from jsproto.client.consume.message import Delivery
+from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket

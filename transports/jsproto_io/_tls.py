@@ -4,7 +4,7 @@ Rules: the drivers need to know nothing of it. Nothing here waits or touches a s
 memory, so that whoever may touch the session may touch this. Before TLS is wanted, all is as without it. No error shows
 more than the reason that OpenSSL gives.
 
-Not here: when TLS begins (``jsproto.client.link``).
+Not here: when TLS begins (``jsproto.client.connection.link``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import ssl
 from typing import Any, Final
 
-from jsproto.client.options import ConnectOptions
-from jsproto.client.session import Session
+from jsproto.client.connection.options import ConnectOptions
+from jsproto.client.connection.session import Session
 from jsproto.errors import LocalProtocolError
 
 READ: Final = 65_536  # bytes asked for at once; a record has at most 16384

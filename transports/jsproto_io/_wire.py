@@ -18,8 +18,8 @@ from os import strerror
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
-from jsproto.client.options import Address
-from jsproto.client.session import Session
+from jsproto.client.connection.options import Address
+from jsproto.client.connection.session import Session
 from jsproto_io._common import DIAL_ERRORS, nap, reason
 
 READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then

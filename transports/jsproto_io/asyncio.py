@@ -27,8 +27,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Unpack, cast
 
-from jsproto.client.options import DEFAULT_URL, Address
-from jsproto.client.session import Session
+from jsproto.client.connection.options import DEFAULT_URL, Address
+from jsproto.client.connection.session import Session
 from jsproto_io import ConnectKeywords, _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch

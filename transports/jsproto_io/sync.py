@@ -35,7 +35,7 @@ from math import inf
 from time import monotonic
 from typing import Unpack
 
-from jsproto.client.options import DEFAULT_URL
+from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.errors import ForkedError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import ConnectKeywords

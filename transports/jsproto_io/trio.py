@@ -30,8 +30,8 @@ from typing import TypeVar, Unpack
 
 import trio
 
-from jsproto.client.options import DEFAULT_URL
-from jsproto.client.session import Session
+from jsproto.client.connection.options import DEFAULT_URL
+from jsproto.client.connection.session import Session
 from jsproto_io import ConnectKeywords, _async
 from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
 from jsproto_io._async_atomic import AtomicBatch

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, TypeVar
 
-from jsproto.client.fast import DEFAULT_FLOW
+from jsproto.client.publish.fast import DEFAULT_FLOW
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.fast import MAX_FLOW
 from jsproto.grammar.subjects import check_name, check_subject

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Unpack
 
 from jsproto.api_errors import StreamNotFoundError
-from jsproto.client.fast import NEEDED_VERSION
-from jsproto.client.options import connect_options
+from jsproto.client.connection.options import connect_options
+from jsproto.client.publish.fast import NEEDED_VERSION
 from jsproto.errors import (
     BatchError,
     Error,

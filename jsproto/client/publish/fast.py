@@ -33,7 +33,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
-from jsproto.client.requests import is_no_responders
+from jsproto.client.connection.requests import is_no_responders
 from jsproto.errors import (
     APIError,
     BatchClosedError,

@@ -17,7 +17,7 @@ Rules:
   is nothing more" is believed of those. What the leader has, and no replica shows in time, is taken of the leader.
 * A read that cannot go on is an error, never a short result.
 
-Not here: single gets (``gets``), multi-subject reads (``multi``).
+Not here: single gets (``single``), multi-subject reads (``multi``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from jsproto.client.backlog import NONE, Backlog
-from jsproto.client.gets import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
-from jsproto.client.requests import NO_RESPONDERS, is_no_responders
+from jsproto.client.connection.requests import NO_RESPONDERS, is_no_responders
+from jsproto.client.read.read_buffer import NONE, Backlog
+from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     Error,

@@ -2,7 +2,7 @@
 
 Rules: nobody behind the API is JetStreamNotAvailableError, a "no" of the server an APIError; both in the ticket.
 
-Not here: what is asked (``jetstream``, ``consumers``).
+Not here: what is asked (``jetstream``, ``consume.api``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jsproto.client.session import Session
+from jsproto.client.connection.session import Session
 from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.ticket import Ticket

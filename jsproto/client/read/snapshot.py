@@ -28,9 +28,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.direct import PAGE_BYTES, DirectBatch, is_younger
-from jsproto.client.gets import check_seq
-from jsproto.client.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.client.read.direct import PAGE_BYTES, DirectBatch, is_younger
+from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.client.read.single import check_seq
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
@@ -47,7 +47,7 @@ from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.reading import Reads
+    from jsproto.client.read.api import Reads
     from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.times import Point
 

@@ -24,8 +24,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
-from jsproto.client.fast import Message, parts
-from jsproto.client.requests import is_no_responders
+from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.publish.fast import Message, parts
 from jsproto.errors import (
     ConnectionClosedError,
     Error,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from jsproto.client.requests import Requests
+from jsproto.client.connection.requests import Requests
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from jsproto.client.buffer import check_limits
+from jsproto.client.connection.message_buffer import check_limits
 from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
@@ -20,7 +20,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
-    from jsproto.client.session import Session
+    from jsproto.client.connection.session import Session
 
 DEFAULT_PENDING_MSGS: Final = 512 * 1024
 DEFAULT_PENDING_BYTES: Final = 128 * 1024 * 1024

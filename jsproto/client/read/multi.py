@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from jsproto.client.backlog import NONE, Backlog
-from jsproto.client.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
-from jsproto.client.gets import check_seq
+from jsproto.client.read.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
+from jsproto.client.read.read_buffer import NONE, Backlog
+from jsproto.client.read.single import check_seq
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from jsproto.client.fast import SERVER_IDLE_LIMIT, Message, parts
+from jsproto.client.publish.fast import SERVER_IDLE_LIMIT, Message, parts
 from jsproto.errors import (
     APIError,
     BatchClosedError,

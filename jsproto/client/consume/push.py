@@ -7,7 +7,7 @@ is the subscription. Where there are no heartbeats, as in queue groups, silence 
 the same, after ``LOOK_AFTER`` seconds. The end of a subscription deletes the consumer if the subscription created it
 and has it to itself. That is after everything has been delivered, and dealt with, when it is drained.
 
-Not here: finding or creating the consumer (``subscribe``), the buffer and the statuses (``inflow``).
+Not here: finding or creating the consumer (``subscribe``), the buffer and the statuses (``push_buffer``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.inflow import Inflow
-from jsproto.client.jsmsg import Acker, Delivery
+from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.push_buffer import Inflow
 from jsproto.errors import (
     ConfigMismatchError,
     ConnectionClosedError,
@@ -32,7 +32,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 
 if TYPE_CHECKING:
-    from jsproto.client.consumers import Consumers
+    from jsproto.client.consume.api import Consumers
     from jsproto.grammar.consumer import ConsumerInfo
 
 D = TypeVar("D", bound=Delivery)

@@ -6,7 +6,7 @@ stalled. Silence is noticed after ``patience`` seconds, while there is a link. T
 bytes, but one message always fits. After the end what is buffered can still be taken; then ``readable()`` fails with
 why it ended.
 
-Not here: what a gap, a silence or a full buffer leads to (``push``, ``ordered``), acknowledgements (``jsmsg``).
+Not here: what a gap, a silence or a full buffer leads to (``push``, ``ordered``), acknowledgements (``message``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from jsproto.client.buffer import Buffer, size_of
-from jsproto.client.jsmsg import Acker, Delivery
-from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.connection.message_buffer import Buffer, size_of
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.consume.message import Acker, Delivery
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.headers import last_value, status_line

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
-from jsproto.client.consumers import Consumers
-from jsproto.client.inflow import HEARTBEATS_MISSED
-from jsproto.client.jsmsg import Acker, Delivery
-from jsproto.client.ordered import OrderedConsumer
-from jsproto.client.priority import Priority
-from jsproto.client.push import PushConsumer
+from jsproto.client.consume.api import Consumers
+from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.ordered import OrderedConsumer
+from jsproto.client.consume.priority import Priority
+from jsproto.client.consume.push import PushConsumer
+from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,

@@ -2,7 +2,7 @@
 
 Rules: each is refused with LocalProtocolError, and nothing sent, when it asks for what no server would answer.
 
-Not here: what is sent and how it is checked (``gets``, ``direct``, ``multi``).
+Not here: what is sent and how it is checked (``single``, ``direct``, ``multi``).
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from jsproto.client.direct import PAGE_BYTES, DirectBatch, IfDropped
-from jsproto.client.gets import (
+from jsproto.client.connection.session import Session
+from jsproto.client.read.direct import PAGE_BYTES, DirectBatch, IfDropped
+from jsproto.client.read.multi import LastMessages, checked_few
+from jsproto.client.read.single import (
     ReadLevel,
     direct_data,
     direct_message,
@@ -20,9 +22,7 @@ from jsproto.client.gets import (
     no_direct_get,
     selection,
 )
-from jsproto.client.multi import LastMessages, checked_few
-from jsproto.client.session import Session
-from jsproto.client.snapshot import Snapshot
+from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps

@@ -20,7 +20,7 @@ it is asked for again, and a subject that was written to meanwhile shows its new
 
 What no subscriber can see: that somebody set its consumer forwards before the first message of it arrived.
 
-Not here: finding the stream (``subscribe``), the buffer and flow control (``inflow``).
+Not here: finding the stream (``subscribe``), the buffer and flow control (``push_buffer``).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from jsproto.client.inflow import HEARTBEATS_MISSED, Inflow
-from jsproto.client.jsmsg import Acker, Delivery
-from jsproto.client.requests import is_no_responders
+from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED, Inflow
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,

@@ -19,18 +19,18 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from jsproto.client.direct import PAGE_BYTES, is_younger
-from jsproto.client.gets import check_seq
-from jsproto.client.multi import checked_few
-from jsproto.client.snapshot import Snapshot
+from jsproto.client.read.direct import PAGE_BYTES, is_younger
+from jsproto.client.read.multi import checked_few
+from jsproto.client.read.single import check_seq
+from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import Error, MessageNotFoundError, StreamRecreatedError
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
-    from jsproto.client.consistency import ConsistentSession, SessionLevel
-    from jsproto.client.direct import DirectBatch
+    from jsproto.client.read.consistency import ConsistentSession, SessionLevel
+    from jsproto.client.read.direct import DirectBatch
     from jsproto.grammar.config import StreamInfo
 
 

@@ -22,7 +22,7 @@ from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
-    from jsproto.client.session import Session
+    from jsproto.client.connection.session import Session
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.api import Api, succeeded
-from jsproto.client.jsmsg import DEFAULT_ACK_WAIT, Acker, Delivery
-from jsproto.client.priority import Priority, most_seconds
-from jsproto.client.pull import HEARTBEATS_MISSED, PullConsumer
+from jsproto.client.connection.api import Api, succeeded
+from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, Delivery
+from jsproto.client.consume.priority import Priority, most_seconds
+from jsproto.client.consume.pull import HEARTBEATS_MISSED, PullConsumer
 from jsproto.errors import Error, PushBasedError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause

@@ -32,7 +32,7 @@ leader: two servers that both take themselves for it, where the good one tells h
 the read. Consumers deliver in order but may start late: a message taken from one can be told to the session
 (``observe``).
 
-Not here: the token itself (``grammar.position``), reads of many messages (``session_reads``).
+Not here: the token itself (``grammar.position``), reads of many messages (``consistent_batch``).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from jsproto.client.gets import direct_message, direct_request, leader_message, no_direct_get, selection
-from jsproto.client.requests import is_no_responders
-from jsproto.client.session_reads import SessionBatch, SessionLastMsgs
+from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
+from jsproto.client.read.single import direct_message, direct_request, leader_message, no_direct_get, selection
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -76,8 +76,8 @@ from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
-    from jsproto.client.direct import DirectBatch
     from jsproto.client.jetstream import JetStream
+    from jsproto.client.read.direct import DirectBatch
 
 SessionLevel: TypeAlias = Literal["direct", "leader", "mirror"]
 """Who is asked first; see the module's text."""

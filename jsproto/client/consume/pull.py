@@ -16,8 +16,8 @@ Server facts (section 5): nothing is said of a full ``max_ack_pending``, so a re
 after ``patience``, and forgotten by the server because nobody listens to its inbox any more. A partial request that
 would not wait ends with 404.
 
-Not here: which consumer (``subscribe``), acknowledgements (``jsmsg``), push consumers (``push``), how much a stream of
-messages asks for (``refill``).
+Not here: which consumer (``subscribe``), acknowledgements (``message``), push consumers (``push``), how much a
+stream of messages asks for (``prefetch``).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from jsproto.client.buffer import Buffer, size_of
-from jsproto.client.jsmsg import Acker, Delivery
-from jsproto.client.refill import (
+from jsproto.client.connection.message_buffer import Buffer, size_of
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.prefetch import (
     BATCH_BY_BYTES,
     DEFAULT_EXPIRES,
     DEFAULT_HEARTBEAT,
@@ -38,7 +39,6 @@ from jsproto.client.refill import (
     Limits,
     Refill,
 )
-from jsproto.client.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.errors import (
     ConnectionClosedError,
     ConsumerSilentError,

@@ -30,15 +30,15 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from jsproto.client.buffer import size_of
-from jsproto.client.dialler import Dialler
-from jsproto.client.link import Link
-from jsproto.client.options import Address, ConnectOptions
-from jsproto.client.requests import Requests
-from jsproto.client.runs import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, Encode, Runs
-from jsproto.client.scripts import drain
-from jsproto.client.subscription import Drainable
-from jsproto.client.tokens import Tokens
+from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, Encode, Runs
+from jsproto.client.connection.drain import drain
+from jsproto.client.connection.link import Link
+from jsproto.client.connection.message_buffer import size_of
+from jsproto.client.connection.options import Address, ConnectOptions
+from jsproto.client.connection.requests import Requests
+from jsproto.client.connection.server_pool import Dialler
+from jsproto.client.connection.subscription import Drainable
+from jsproto.client.connection.tokens import Tokens
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,

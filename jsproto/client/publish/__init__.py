@@ -1,0 +1,1 @@
+"""Publishing to streams: many messages under way, fast-ingest batches, atomic batches."""
