@@ -50,6 +50,21 @@ LAYERS: Final = {
     "server": {"base", "grammar", "wire", "rules", "server"},
     "testing": {"base", "grammar", "wire", "rules", "client", "server", "testing"},
 }
+# Inside a role: room -> the rooms and files beside it that it may import at run time. A file not named here stands
+# above all rooms of its role.
+ROOMS: Final = {
+    "client.connection": {"connection"},
+    "client.publish": {"connection", "publish"},
+    "client.consume": {"connection", "consume"},
+    "client.read": {"connection", "read"},
+    "server.store": {"store"},
+    "server.publish": {"store", "publish"},
+    "server.consume": {"store", "publish", "consume"},
+    "server.read": {"store", "publish", "read"},
+    "server.replication": {"store", "publish", "read", "replication"},
+    "server.inlet": {"store", "publish", "consume", "inlet"},
+    "server.api": {"store", "publish", "consume", "read", "replication", "inlet", "api"},
+}
 # And those that it may import besides for annotations alone.
 ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 
@@ -196,6 +211,27 @@ def test_imports_go_down_only(path: Path) -> None:
         and not (found.for_annotations and part(found.module) in ANNOTATIONS.get(here, ()))
     ]
     assert bad == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_what_is_below_them(room: str) -> None:
+    role = room.split(".")[0]
+    bad = [
+        f"{module_name(path)}, line {found.line}: {found.module}"
+        for path in CORE
+        if within(module_name(path), f"jsproto.{room}")
+        for found in imports(path)
+        if within(found.module, f"jsproto.{role}")
+        and not found.for_annotations
+        and found.module.removeprefix(f"jsproto.{role}.").split(".")[0] not in ROOMS[room]
+    ]
+    assert bad == []
+
+
+def test_every_room_has_its_rule() -> None:
+    core = ROOT / "jsproto"
+    folders = {".".join(path.parent.relative_to(core).parts) for path in CORE}
+    assert {folder for folder in folders if "." in folder} == ROOMS.keys() - {"server.inlet"}
 
 
 @pytest.mark.parametrize("path", DRIVERS, ids=module_name)

@@ -8,11 +8,11 @@ answers as, unless told otherwise) are for ``Server``; a ``Backbone`` carries ea
 
 from __future__ import annotations
 
-from jsproto.server.node import REFERENCE, BatchLimits, Release
-from jsproto.server.replicas import Lag
+from jsproto.server.replication.replicas import Lag
 from jsproto.server.server import Backbone, Parcel, Server
 from jsproto.server.session import ServerSession
-from jsproto.server.stream import Stored, Stream
+from jsproto.server.store.context import REFERENCE, BatchLimits, Release
+from jsproto.server.store.stream import Stored, Stream
 
 __all__ = ["REFERENCE", "Backbone", "BatchLimits", "Lag", "Parcel", "Release", "Server", "ServerSession", "Stored",
            "Stream"]  # fmt: skip

@@ -26,14 +26,14 @@ from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.outbox import Conversation
-from jsproto.server.api import JetStreamApi
-from jsproto.server.deliver import Consumer
-from jsproto.server.direct import DirectGet
-from jsproto.server.node import NAME, REFERENCE, BatchLimits, Node, Release
-from jsproto.server.publish import StreamInlet
-from jsproto.server.replicas import Follower
+from jsproto.server.api.streams import JetStreamApi
+from jsproto.server.consume.consumer import Consumer
+from jsproto.server.inlet import StreamInlet
+from jsproto.server.read.direct import DirectGet
+from jsproto.server.replication.replicas import Follower
 from jsproto.server.session import Interest, ServerSession
-from jsproto.server.stream import Stream
+from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Node, Release
+from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg, Pub

@@ -1,4 +1,4 @@
-"""The atomic batch against a scripted server; the bytes are those of released servers."""
+"""The atomic batch against a scripted server, which says the bytes of released ones."""
 
 from __future__ import annotations
 
@@ -439,7 +439,7 @@ def test_nothing_is_done_behind_a_commit() -> None:
 
 @pytest.mark.parametrize("how", ["commit", "commit_eob"])
 def test_a_commit_can_be_asked_for_again(how: str) -> None:
-    """Whoever gave up waiting still gets its acknowledgement, and nothing is sent twice."""
+    """Who gave up waiting still gets the acknowledgement, and nothing is sent twice."""
     batch = opened(3)
     commit: Ticket[PubAck] = getattr(batch, how)()
     assert batch.atomic.ack is None

@@ -11,7 +11,7 @@ from jsproto.client.consume.message import JSMsg
 from jsproto.errors import MessageNotFoundError, StaleReadError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.server.replicas import Lag
+from jsproto.server.replication.replicas import Lag
 from jsproto.testing.network import Network, Weather
 from jsproto.testing.pair import Pair
 

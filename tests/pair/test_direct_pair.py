@@ -21,7 +21,7 @@ from jsproto.errors import (
 from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.stored import StoredMsg, number
-from jsproto.server.replicas import Lag
+from jsproto.server.replication.replicas import Lag
 from jsproto.testing.network import Network, Weather
 from jsproto.testing.pair import Pair
 from tests.server.harness import config

@@ -10,10 +10,10 @@ from jsproto.grammar.headers import status_line
 from jsproto.grammar.jsack import parse_jsack
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.outbox import Conversation
-from jsproto.server.consumer_settings import accept
-from jsproto.server.deliver import Consumer
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.consume.consumer import Consumer
+from jsproto.server.consume.settings import accept
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 from tests.server.harness import Answered, config
 

@@ -14,10 +14,10 @@ from jsproto.grammar.headers import encode_headers, status_line
 from jsproto.grammar.stored import number
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation
-from jsproto.server.node import REFERENCE, BatchLimits, Node, Release
-from jsproto.server.publish import StreamInlet
+from jsproto.server.inlet import StreamInlet
 from jsproto.server.server import Server
-from jsproto.server.stream import Stored, Stream
+from jsproto.server.store.context import REFERENCE, BatchLimits, Node, Release
+from jsproto.server.store.stream import Stored, Stream
 from jsproto.ticket import Ticket
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode_connect, encode_pub, encode_sub

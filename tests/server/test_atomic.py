@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from jsproto.grammar.advisory import parse_batch_abandoned
 from jsproto.grammar.headers import Headers
-from jsproto.server.atomic import AtomicBatches
-from jsproto.server.node import BatchLimits, Node
+from jsproto.server.publish.atomic import AtomicBatches
+from jsproto.server.store.context import BatchLimits, Node
 from jsproto.wire.frames import Msg
 from tests.server.harness import Inlet
 

@@ -9,8 +9,8 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.checks import Staged, check, check_level
-from jsproto.server.stream import Publication
+from jsproto.server.publish.checks import Staged, check, check_level
+from jsproto.server.store.stream import Publication
 from tests.server.harness import Inlet
 
 SEQUENCE = "Nats-Expected-Last-Sequence"

@@ -9,8 +9,8 @@ import pytest
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.server.consumer_settings import accept, check_change
-from jsproto.server.node import Node
+from jsproto.server.consume.settings import accept, check_change
+from jsproto.server.store.context import Node
 from tests.server.harness import config
 
 NODE = Node(b"t")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.server.cursor import Cursor
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.consume.cursor import Cursor
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stream
 from tests.server.harness import config
 
 SUBJECTS = ["s.a", "s.b", "s.a", "s.c", "s.b"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.server.node import ACCOUNT_HASH, Node
+from jsproto.server.store.context import ACCOUNT_HASH, Node
 from jsproto.wire.frames import Msg
 from tests.server.consuming import Shop
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from jsproto.grammar.headers import status_line
-from jsproto.server.direct import FIELDS, MAX_SUBJECTS
+from jsproto.server.read.direct import FIELDS, MAX_SUBJECTS
 from tests.server.harness import Reader
 
 SECOND: Final = 1_000_000_000
@@ -214,7 +214,7 @@ def test_a_bound_beyond_the_end_of_a_stream_on_disk() -> None:
 
 
 def test_a_batch_has_an_end_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.server.direct.MAX_PENDING", 8)
+    monkeypatch.setattr("jsproto.server.read.direct.MAX_PENDING", 8)
     for body in ({"seq": 1, "batch": 9}, {"seq": 1, "batch": 9, "max_bytes": 0}):
         assert filled().read(body) == [1, 2, "204 EOB"]
     assert filled().read({"multi_last": ["s.>"]}) == [4, 5, "204 EOB"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jsproto.errors import APIError
 from jsproto.grammar.acks import Dialect, FlowAck, FlowError, FlowGap, PubAck, parse_flow
-from jsproto.server.fast import FastBatches
-from jsproto.server.node import BatchLimits, Release
+from jsproto.server.publish.fast import FastBatches
+from jsproto.server.store.context import BatchLimits, Release
 from jsproto.wire.frames import Msg
 from tests.server.harness import ADVISORY, Inlet
 

@@ -10,8 +10,8 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.times import parse_timestamp
-from jsproto.server.node import BatchLimits, Node
-from jsproto.server.refusals import _REFUSALS, draft_of, refusal
+from jsproto.server.store.context import BatchLimits, Node
+from jsproto.server.store.refusals import _REFUSALS, draft_of, refusal
 
 TABLE = Path(__file__).parent.parent / "data" / "error_codes.csv"
 

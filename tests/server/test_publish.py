@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import APIError
-from jsproto.server.node import Node
+from jsproto.server.store.context import Node
 from tests.server.harness import Inlet, config
 
 MEMBER = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}

@@ -13,7 +13,7 @@ from hypothesis import given
 from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.replicas import Lag
+from jsproto.server.replication.replicas import Lag
 from jsproto.wire.encoder import encode_pub
 from tests.server.harness import Reader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import APIError
-from jsproto.server.requests import MAX_DEPTH, offset_of, read, without_prefix
+from jsproto.server.api.requests import MAX_DEPTH, offset_of, read, without_prefix
 
 
 def nested(depth: int) -> bytes:

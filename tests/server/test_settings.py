@@ -8,8 +8,8 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
-from jsproto.server.node import Node
-from jsproto.server.settings import DUPLICATE_WINDOW, accept, change
+from jsproto.server.store.context import Node
+from jsproto.server.store.settings import DUPLICATE_WINDOW, accept, change
 
 NODE = Node(b"token")
 

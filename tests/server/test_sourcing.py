@@ -6,9 +6,9 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.headers import Headers, encode_headers
-from jsproto.server.checks import check
-from jsproto.server.sourcing import copied
-from jsproto.server.stream import Publication, Stored
+from jsproto.server.publish.checks import check
+from jsproto.server.replication.sourcing import copied
+from jsproto.server.store.stream import Publication, Stored
 from tests.server.harness import Inlet
 
 OF_THE_PUBLISH = {

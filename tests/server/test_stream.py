@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jsproto.api_errors import StreamStoreFailedError
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stream
 
 SECOND = 1_000_000_000
 

@@ -8,9 +8,9 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
-from jsproto.server.replicas import Lag
-from jsproto.server.stream import Stored
-from jsproto.server.taking import Taking
+from jsproto.server.replication.replicas import Lag
+from jsproto.server.store.origin import Taking
+from jsproto.server.store.stream import Stored
 from tests.server.harness import Reader
 
 

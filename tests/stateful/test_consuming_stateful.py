@@ -23,7 +23,7 @@ from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.server.stream import Publication
+from jsproto.server.store.stream import Publication
 from tests.stateful.test_pair_stateful import Faults
 
 VERSIONS = st.sampled_from([1, 2])

@@ -23,11 +23,11 @@ from jsproto.grammar.acks import encode_error_ack
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.headers import appended, first_value, status_line
 from jsproto.grammar.subjects import check_subject, matches
-from jsproto.server.node import BatchLimits, Node
-from jsproto.server.publish import StreamInlet
-from jsproto.server.settings import accept, change
-from jsproto.server.sourcing import copied
-from jsproto.server.stream import Publication, Stored, Stream
+from jsproto.server.inlet import StreamInlet
+from jsproto.server.replication.sourcing import copied
+from jsproto.server.store.context import BatchLimits, Node
+from jsproto.server.store.settings import accept, change
+from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.frames import Frame, Info, Msg, Pub, Sub
 from tests.server.harness import Answered

@@ -22,10 +22,10 @@ from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.stored import StoredMsg
-from jsproto.server.replicas import Lag
+from jsproto.server.replication.replicas import Lag
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.store.stream import Publication, Stream
 from tests.worlds.checker import (
     Scene,
     Span,
@@ -53,7 +53,7 @@ _SMALL: Final = {
 @contextmanager
 def small_pages() -> Iterator[None]:
     """Client and server with limits of a few subjects, instead of 1,024 and 100,000."""
-    with patch.multiple("jsproto.server.direct", MAX_SUBJECTS=SUBJECTS_AT_ONCE):
+    with patch.multiple("jsproto.server.read.direct", MAX_SUBJECTS=SUBJECTS_AT_ONCE):
         patches = [
             patch.object(module, name, value)
             for key, module in list(sys.modules.items())

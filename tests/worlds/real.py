@@ -18,8 +18,8 @@ from typing import Any, Final, Self
 from jsproto.errors import Error
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.stored import StoredMsg
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stored, Stream
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto_io.sync import JetStream, connect
 from tests.worlds.checker import Scene, Span, WrongAnswerError, check_as_of, check_batch, check_last_of_each, check_one
 from tests.worlds.truth import Life, Message, Witness

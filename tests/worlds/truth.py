@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from jsproto.grammar.subjects import matches
-from jsproto.server.stream import Stored, Stream
+from jsproto.server.store.stream import Stored, Stream
 
 FOR_EVER = 1 << 60
 

@@ -13,9 +13,9 @@ from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.acks import PubAck, encode_error_ack, encode_pub_ack
 from jsproto.grammar.advisory import AbandonReason, BatchAbandoned, batch_abandoned_subject, encode_batch_abandoned
 from jsproto.outbox import Outbox
-from jsproto.server.node import Node
-from jsproto.server.refusals import draft_of
-from jsproto.server.stream import Stream
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import draft_of
+from jsproto.server.store.stream import Stream
 
 
 class Answers:

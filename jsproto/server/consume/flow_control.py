@@ -4,7 +4,7 @@ Rules (nats-server's): half a window of bytes makes the server ask, by a message
 whole window unanswered stalls the delivery. Each answer opens the window twice as wide, up to a limit, and counts what
 had been delivered when the server asked as received. Only the newest subject is listened to.
 
-Not here: the messages (``deliver``).
+Not here: the messages (``consumer``).
 """
 
 from __future__ import annotations

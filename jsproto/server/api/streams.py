@@ -4,7 +4,7 @@ Rules: a request is answered on its reply subject, in nats-server's words and wi
 subject is not looked at. A stream that is created again with the same configuration is found. No two streams take the
 same subject. A mirror is read directly if its origin is, whatever it says, provided that the origin is here.
 
-Not here: what streams do (``publish``), routing, reading without the leader (``replicas``), consumers
+Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
 (``consumers``), limits of accounts, the details of STREAM.INFO.
 """
 
@@ -22,15 +22,8 @@ from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
 from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
-from jsproto.server.checks import check_level, check_open
-from jsproto.server.consumers import ConsumerApi
-from jsproto.server.deliver import Exchange
-from jsproto.server.direct import FIELDS, GetRequest, find
-from jsproto.server.node import NAME, Node
-from jsproto.server.publish import StreamInlet
-from jsproto.server.refusals import refusal
-from jsproto.server.replicas import Copies
-from jsproto.server.requests import (
+from jsproto.server.api.consumers import ConsumerApi
+from jsproto.server.api.requests import (
     Body,
     as_body,
     known,
@@ -43,8 +36,15 @@ from jsproto.server.requests import (
     stream_not_found,
     without_prefix,
 )
-from jsproto.server.settings import accept, origin_of
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.consume.consumer import Exchange
+from jsproto.server.inlet import StreamInlet
+from jsproto.server.publish.checks import check_level, check_open
+from jsproto.server.read.direct import FIELDS, GetRequest, find
+from jsproto.server.replication.replicas import Copies
+from jsproto.server.store.context import NAME, Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.settings import accept, origin_of
+from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
 NAMES_AT_ONCE: Final = 1_024

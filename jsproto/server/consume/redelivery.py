@@ -5,7 +5,7 @@ for all further turns), but never less than a millisecond; then it is queued, ol
 place in the consumer stays that of its first delivery. After the last delivery that is allowed it is given up: it is no
 longer outstanding.
 
-Not here: acknowledgements and floors (``deliver``).
+Not here: acknowledgements and floors (``consumer``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jsproto.server.stream import Stored
+from jsproto.server.store.stream import Stored
 
 SHORTEST_WAIT: Final = 0.001
 """Seconds between two deliveries of a message that nobody answers: time has to pass."""

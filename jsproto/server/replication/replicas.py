@@ -23,12 +23,12 @@ from typing import Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto.outbox import Outbox
-from jsproto.server.direct import DirectGet
-from jsproto.server.node import Node
-from jsproto.server.settings import origin_of
-from jsproto.server.sourcing import copied
-from jsproto.server.stream import Stored, Stream
-from jsproto.server.taking import Taking
+from jsproto.server.read.direct import DirectGet
+from jsproto.server.replication.sourcing import copied
+from jsproto.server.store.context import Node
+from jsproto.server.store.origin import Taking
+from jsproto.server.store.settings import origin_of
+from jsproto.server.store.stream import Stored, Stream
 
 QUEUE: Final = "_sys_"
 """The queue group of everybody who answers Direct Get."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from jsproto.server.stream import Publication, Stored
+from jsproto.server.store.stream import Publication, Stored
 
 _OF_THE_PUBLISH: Final = re.compile(rb"(?<=\r\n)Nats-(?:Batch|Expected)-[^\r\n]*+\r\n")
 _NOTHING: Final = b"NATS/1.0\r\n\r\n"

@@ -3,7 +3,7 @@
 Rules: a body is a JSON object without unknown fields, of bounded depth, whose strings are text; an answer says its type
 first, and an error as nats-server does. What is no subject has no subscriber, so the answer is dropped.
 
-Not here: the verbs (``api``, ``consumers``).
+Not here: the verbs (``streams``, ``consumers``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps, loads, uint64
 from jsproto.grammar.fields import as_integer
 from jsproto.outbox import Outbox
-from jsproto.server.refusals import refusal
+from jsproto.server.store.refusals import refusal
 
 MAX_DEPTH: Final = 32
 """How deep a body may be nested: far more than any request is, far less than what Python may recurse."""

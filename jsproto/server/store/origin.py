@@ -3,7 +3,7 @@
 Rules: a mirror takes what matches its filter, or the source of one of its transforms, from its start on. The first
 transform that matches names the copy. A start at a sequence goes before one at a time.
 
-Not here: what becomes of headers (``sourcing``); transforms that do more than place wildcards
+Not here: what becomes of headers (``replication.sourcing``); transforms that do more than place wildcards
 (``{{partition(...)}}`` and its like): they are refused.
 """
 
@@ -17,10 +17,10 @@ from jsproto.errors import BadSubjectError
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.subjects import check_subject, matches, overlaps
 from jsproto.grammar.times import parse_timestamp
-from jsproto.server.refusals import refusal
+from jsproto.server.store.refusals import refusal
 
 if TYPE_CHECKING:
-    from jsproto.server.stream import Stored
+    from jsproto.server.store.stream import Stored
 
 _PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
 

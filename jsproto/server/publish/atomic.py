@@ -6,7 +6,7 @@ member, is gone, and its id is free at once. Whoever sends a member that fits no
 is silent for too long is dropped with an advisory; so is one with a gap, an unknown end, too many members or too high
 a demand, but not one that fails at its commit.
 
-Not here: the headers (``grammar.batch``), which message is a member (``publish``), replication.
+Not here: the headers (``grammar.batch``), which message is a member (``server.inlet``), replication.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.headers import appended
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.answers import Answers
-from jsproto.server.checks import Staged, check_level, check_open, check_size
-from jsproto.server.node import Node
-from jsproto.server.refusals import refusal
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
+from jsproto.server.publish.replies import Answers
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
 

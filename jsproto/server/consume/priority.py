@@ -7,7 +7,7 @@ or somebody unpins it. Another id is refused: at once while somebody is pinned, 
 ``prioritized``: a lower number goes before, equal ones take turns. A request that is no JSON object has no group, and
 is served all the same; so nats-server does it.
 
-Not here: the requests themselves (``pull_requests``), which configurations are allowed (``consumer_settings``). Like
+Not here: the requests themselves (``pull_requests``), which configurations are allowed (``settings``). Like
 nats-server this pins one client of a consumer, not one of each of its groups.
 """
 
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from jsproto.grammar.consumer import ConsumerConfig, PriorityGroup
 from jsproto.grammar.headers import appended
-from jsproto.server.consumer_advisories import Advisories
-from jsproto.server.node import Node
+from jsproto.server.consume.advisories import Advisories
+from jsproto.server.store.context import Node
 
 if TYPE_CHECKING:
-    from jsproto.server.pull_requests import PullRequest
+    from jsproto.server.consume.pull_requests import PullRequest
 
 LEAST: Final = 9  # the last of the priorities
 _NONE: Final = LEAST + 1  # behind all that have one

@@ -2,7 +2,7 @@
 
 Rules: they go to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
 
-Not here: when they are sent (``deliver``, ``consumers``), sampled acknowledgements.
+Not here: when they are sent (``consumer``, ``api.consumers``), sampled acknowledgements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import NEVER
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Outbox
-from jsproto.server.node import Node
+from jsproto.server.store.context import Node
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY.CONSUMER.{}.{}.{}"
 _ACCOUNT: Final = "$G"  # said in some of them only

@@ -5,7 +5,7 @@ configuration needs. What servers refuse is refused with their error; they accep
 group with heartbeats or flow control, a pull consumer that acknowledges nothing), so it is accepted here. With the ack
 policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (server facts, section 4).
 
-Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``consumers``).
+Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``api.consumers``).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import check_subject, overlaps
-from jsproto.server.node import Node
-from jsproto.server.refusals import refusal
-from jsproto.server.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
 
 ACK_WAIT: Final = 30.0
 INACTIVE_THRESHOLD: Final = 5.0

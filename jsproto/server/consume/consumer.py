@@ -9,7 +9,7 @@ of their subjects count, whatever they say is answered, unless the message was n
 It is a conversation: subscriptions bring it acknowledgements, flow-control answers and pull requests, the stream tells
 it what is stored and removed, and whoever carries it tells (``prompt``) that interest has changed.
 
-Not here: creating and deleting consumers (``consumers``), limits of bits per second, sampling.
+Not here: creating and deleting consumers (``api.consumers``), limits of bits per second, sampling.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto.grammar.durations import format_duration, parse_duration
 from jsproto.grammar.fields import as_integer
 from jsproto.grammar.headers import appended, first_value
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack
@@ -27,17 +28,16 @@ from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Seconds, nanoseconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
-from jsproto.server import statuses
-from jsproto.server.checks import check_level
-from jsproto.server.consumer_advisories import Advisories
-from jsproto.server.cursor import Cursor
-from jsproto.server.durations import format_duration, parse_duration
-from jsproto.server.flow_control import FlowControl
-from jsproto.server.node import ACCOUNT_HASH, NO_DOMAIN, Node
-from jsproto.server.priority import Priorities
-from jsproto.server.pull_requests import BadRequestError, PullRequest, PullRequests, read_request
-from jsproto.server.redelivery import Ledger
-from jsproto.server.stream import Publication, Stored, Stream
+from jsproto.server.consume import statuses
+from jsproto.server.consume.advisories import Advisories
+from jsproto.server.consume.cursor import Cursor
+from jsproto.server.consume.flow_control import FlowControl
+from jsproto.server.consume.priority import Priorities
+from jsproto.server.consume.pull_requests import BadRequestError, PullRequest, PullRequests, read_request
+from jsproto.server.consume.redelivery import Ledger
+from jsproto.server.publish.checks import check_level
+from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, Node
+from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
 _SECOND: Final = 1_000_000_000
@@ -61,7 +61,7 @@ class Exchange(Outbox, Protocol):
 
 
 class Consumer(Conversation):
-    """A consumer of one stream. ``created`` is nanoseconds since 1970; ``config`` is accepted (``consumer_settings``).
+    """A consumer of one stream. ``created`` is nanoseconds since 1970; ``config`` is accepted (``settings``).
 
     Watches its stream. ``close`` ends it.
     """

@@ -23,11 +23,11 @@ from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encod
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.windows import AckPace
-from jsproto.server.answers import Answers
-from jsproto.server.checks import Staged, check_level, check_open, check_size
-from jsproto.server.node import Node
-from jsproto.server.refusals import refusal
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
+from jsproto.server.publish.replies import Answers
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
 

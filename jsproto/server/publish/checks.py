@@ -24,8 +24,8 @@ from jsproto.grammar.batch import (
     REQUIRED_API_LEVEL,
 )
 from jsproto.grammar.headers import without
-from jsproto.server.refusals import refusal
-from jsproto.server.stream import MAX_SEQUENCE, Publication, Stream
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
 
 MAX_HEADER: Final = 65_535
 """Bytes of a header block: servers keep its length in 16 bits."""

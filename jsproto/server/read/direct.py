@@ -10,7 +10,7 @@ before 2.12 count the message itself as pending, one too few at the end of a lim
 behind a subject, and know no ``no_hdr``. The draft (dialect) writes times in its own way, includes the message of the
 moment ``up_to_time``, takes no body behind a subject either, and demands a subject and a start for a batch.
 
-Not here: who is asked (``replicas``), ``STREAM.MSG.GET`` as JSON (``api``), requests in compressed form.
+Not here: who is asked (``replicas``), ``STREAM.MSG.GET`` as JSON (``api.streams``), requests in compressed form.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.bodies import MAX_UINT64, loads, shown
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.answers import Answers
-from jsproto.server.checks import check_level
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stored, Stream
+from jsproto.server.publish.checks import check_level
+from jsproto.server.publish.replies import Answers
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
 MAX_SUBJECTS: Final = 1_024

@@ -4,7 +4,7 @@ Rules: the deliver policy says where it begins, the filters what it takes; ``las
 message of each subject, oldest first, and goes on with what is stored after them. What is removed from the stream is
 never delivered. Told what is stored and removed, it knows at any time how many messages are left.
 
-Not here: whether they may be delivered now (``deliver``), what was delivered (``redelivery``).
+Not here: whether they may be delivered now (``consumer``), what was delivered (``redelivery``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import matches
-from jsproto.server.stream import Stored, Stream
+from jsproto.server.store.stream import Stored, Stream
 
 
 class Cursor:

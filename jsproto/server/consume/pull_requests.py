@@ -5,7 +5,7 @@ expires (408), when the next message has more bytes than it has left (409), when
 was (404), or silently when nobody listens any more. One that asks for too little, or in no JSON at all, asks for one
 message; JSON of the wrong types is refused with the text of Go's decoder.
 
-Not here: the messages (``deliver``), who may not have the next one though it is their turn (``priority``).
+Not here: the messages (``consumer``), who may not have the next one though it is their turn (``priority``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
-from jsproto.server.priority import Priorities, Turn
-from jsproto.server.statuses import NO_MESSAGES, message_too_large, request_timeout, wrong_pin
+from jsproto.server.consume.priority import Priorities, Turn
+from jsproto.server.consume.statuses import NO_MESSAGES, message_too_large, request_timeout, wrong_pin
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {

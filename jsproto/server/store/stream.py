@@ -7,8 +7,8 @@ called.
 
 Followers are told what is stored and removed, whoever did it.
 
-Not here: which messages may be stored (``checks``), acknowledgements (``publish``, ``atomic``, ``fast``), consumers
-(``deliver``), counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
+Not here: which messages may be stored (``publish.checks``), acknowledgements (``server.inlet``), consumers
+(``server.consume``), counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
 from jsproto.grammar.subjects import matches
-from jsproto.server.node import Node
-from jsproto.server.refusals import refusal
-from jsproto.server.settings import accept, change
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.settings import accept, change
 
 MAX_SEQUENCE: Final = 2**64 - 1
 """The last sequence of a stream; nats-server goes on with 0."""

@@ -3,7 +3,7 @@
 Rules: a status is a number and words, those of ``rules.status``; what is left of a pull request, or where a consumer
 stands, goes into headers.
 
-Not here: when they are sent (``deliver``, ``pull_requests``), what clients make of them.
+Not here: when they are sent (``consumer``, ``pull_requests``), what clients make of them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ first sequence on a mirror, another origin; and asynchronous persistence with at
 or switched by an update, be it by leaving it out (server facts, sections 1 and 6). So is every number and text that is
 out of its range. ``allow_direct`` is never forced, but in the draft of ADR-31, where a limit per subject does.
 
-Not here: the many other rules of nats-server (subjects, which are ``api``'s, limits of accounts, names), sealing by an
-update.
+Not here: the many other rules of nats-server (subjects, which are ``api.streams``'s, limits of accounts, names),
+sealing by an update.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Final
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.subjects import check_name
-from jsproto.server.node import Node
-from jsproto.server.refusals import refusal
-from jsproto.server.taking import Taking
+from jsproto.server.store.context import Node
+from jsproto.server.store.origin import Taking
+from jsproto.server.store.refusals import refusal
 
 MAX_REPLICAS: Final = 5
 MAX_DESCRIPTION: Final = 4 * 1024

@@ -1,11 +1,11 @@
 """The JetStream API of the server role, as far as consumers go: create, change, describe, list, pause, delete.
 
-Rules: as in ``api``. A consumer is created by the newer subjects, with its name and its filter, and by the older ones
-(ADR-15); the subject's name wins. An ``action`` says whether it may be there already or must be; without one it is
+Rules: as in ``streams``. A consumer is created by the newer subjects, with its name and its filter, and by the older
+ones (ADR-15); the subject's name wins. An ``action`` says whether it may be there already or must be; without one it is
 created or changed, whatever is there.
 
-Not here: what consumers do (``deliver``), who may have which configuration (``consumer_settings``), pull requests
-(consumers take them), resets.
+Not here: what consumers do (``consume.consumer``), who may have which configuration (``consume.settings``), pull
+requests (consumers take them), resets.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
 from jsproto.grammar.fields import NEVER, as_moment
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
-from jsproto.server.checks import check_level
-from jsproto.server.consumer_advisories import Advisories
-from jsproto.server.consumer_settings import accept, check_change, check_group
-from jsproto.server.deliver import Consumer, Exchange
-from jsproto.server.node import Node
-from jsproto.server.publish import StreamInlet
-from jsproto.server.refusals import refusal
-from jsproto.server.requests import (
+from jsproto.server.api.requests import (
     Body,
     as_body,
     known,
@@ -38,7 +31,14 @@ from jsproto.server.requests import (
     stream_not_found,
     without_prefix,
 )
-from jsproto.server.stream import Publication
+from jsproto.server.consume.advisories import Advisories
+from jsproto.server.consume.consumer import Consumer, Exchange
+from jsproto.server.consume.settings import accept, check_change, check_group
+from jsproto.server.inlet import StreamInlet
+from jsproto.server.publish.checks import check_level
+from jsproto.server.store.context import Node
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.stream import Publication
 from jsproto.wire.frames import Msg
 
 NAMES_AT_ONCE: Final = 1_024

@@ -12,13 +12,13 @@ from jsproto.errors import APIError
 from jsproto.grammar.batch import BATCH_ID
 from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.answers import Answers
-from jsproto.server.atomic import AtomicBatches
-from jsproto.server.checks import check
-from jsproto.server.deliver import Consumer
-from jsproto.server.fast import FastBatches
-from jsproto.server.node import Node
-from jsproto.server.stream import Publication, Stream
+from jsproto.server.consume.consumer import Consumer
+from jsproto.server.publish.atomic import AtomicBatches
+from jsproto.server.publish.checks import check
+from jsproto.server.publish.fast import FastBatches
+from jsproto.server.publish.replies import Answers
+from jsproto.server.store.context import Node
+from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
 _FAST = b".$FI"

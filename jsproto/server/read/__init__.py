@@ -1,0 +1,1 @@
+"""Direct Get: one copy of a stream answers whoever asks for its messages."""
