@@ -71,8 +71,8 @@ ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
 THIRD_PARTY: Final = {
     "jsproto_io/trio.py": {"trio"},
-    "jsproto_io/_trio_link.py": {"trio"},
-    "jsproto_io/_credentials.py": {"cryptography"},
+    "jsproto_io/_aio/trio_link.py": {"trio"},
+    "jsproto_io/_state/credentials.py": {"cryptography"},
     "jsproto_io/cli/": {"typer", "rich", "plotille"},
     "pyspark_jetstream/": {"pyspark", "pyarrow"},
     "pyspark_jetstream/pipelines/": {"py4j", "typer", "rich", "matplotlib"},

@@ -13,7 +13,7 @@ from tests.bench.task import FETCH, FLOW, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto.client.consume.message import Delivery
-    from jsproto_io._async import Connection
+    from jsproto_io._aio.connection import Connection
 
 Connect: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Connection]]"
 AsyncRunner: TypeAlias = Callable[[Connect, Task], Coroutine[Any, Any, None]]

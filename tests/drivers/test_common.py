@@ -24,7 +24,7 @@ from jsproto.events import (
 )
 from jsproto.grammar.config import ServerInfo
 from jsproto.wire.frames import Msg
-from jsproto_io._common import (
+from jsproto_io._state.common import (
     MAX_CHUNK,
     MAX_EVENTS,
     MAX_SLEEP,
@@ -35,7 +35,7 @@ from jsproto_io._common import (
     reason,
     seconds,
 )
-from jsproto_io._shared import MessageBase
+from jsproto_io._state.shared import MessageBase
 
 
 def group(*errors: Exception) -> OSError:
@@ -89,8 +89,8 @@ def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None
 def test_the_buffer_of_a_read_is_used_again() -> None:
     script = """
 import resource, socket
-from jsproto_io._common import new_session
-from jsproto_io._wire import READ_SIZE
+from jsproto_io._state.common import new_session
+from jsproto_io._threads.wire import READ_SIZE
 new_session("nats://localhost", {})
 near, far = socket.socketpair()
 faults = []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jsproto.errors import CredentialsError, LocalProtocolError
-from jsproto_io._common import new_session
-from jsproto_io._credentials import signing
+from jsproto_io._state.common import new_session
+from jsproto_io._state.credentials import signing
 from tests.authority import Key, Operator, credentials, is_signed
 
 USER = Key("user")

@@ -23,8 +23,8 @@ from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, Ti
 from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io import _turns
-from jsproto_io._wire import Wire
+from jsproto_io._threads import turns
+from jsproto_io._threads.wire import Wire
 from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
@@ -276,7 +276,7 @@ def ctrl_c() -> Iterator[None]:
 def test_ctrl_c_during_a_wait_changes_nothing(
     reader_thread: bool, parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_turns, "GRACE", 30.0)  # so who waits first is the pump
+    monkeypatch.setattr(turns, "GRACE", 30.0)  # so who waits first is the pump
     with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
         sub, other = nc.subscribe("a"), nc.subscribe("b")
 
@@ -336,7 +336,7 @@ def strike_sleeping(thread: int, noticed: threading.Event) -> None:
 
 
 def test_ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_turns, "GRACE", 30.0)  # it is the reader's turn only when it is called
+    monkeypatch.setattr(turns, "GRACE", 30.0)  # it is the reader's turn only when it is called
     main = threading.get_ident()
 
     def script(peer: Peer) -> None:
@@ -452,7 +452,7 @@ def test_a_handler_s_timeout_before_bytes_leave_is_none_of_the_socket_s(
         sub = nc.subscribe(subject := unique())
         nc.flush()
         with monkeypatch.context() as patched:
-            patched.setattr("jsproto_io._wire.map", struck, raising=False)
+            patched.setattr("jsproto_io._threads.wire.map", struck, raising=False)
             signal.signal(signal.SIGINT, handler)
             try:
                 with pytest.raises(builtins.TimeoutError):

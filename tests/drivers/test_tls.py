@@ -15,7 +15,7 @@ from jsproto.client.connection.subscription import Subscription
 from jsproto.errors import ConnectionLostError, Error, LocalProtocolError, TLSError
 from jsproto.events import Disconnected
 from jsproto.wire.encoder import PONG, encode_info, encode_msg
-from jsproto_io._tls import SecureSession
+from jsproto_io._state.tls import SecureSession
 from tests.harness import INFO, TOKEN
 
 SECRET = "s3cret"

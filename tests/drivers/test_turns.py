@@ -16,9 +16,8 @@ from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io import _pump, _turns
-from jsproto_io._turns import Turns
-from jsproto_io._wire import Place, Sleeper, look_up
+from jsproto_io._threads.turns import GRACE, Turns
+from jsproto_io._threads.wire import Place, Sleeper, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import serve, unique, until
@@ -127,7 +126,7 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
 
     monkeypatch.setattr(turns, "_relief", Relief())
     assert not turns.stand_by()
-    assert looks == [_turns.GRACE, _turns.GRACE, _turns.GRACE, -1, _turns.GRACE]
+    assert looks == [GRACE, GRACE, GRACE, -1, GRACE]
     assert calls == [4, 5]
 
 
@@ -181,7 +180,7 @@ def test_a_connection_that_is_used_without_waits_is_served(server: Any) -> None:
 
 def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
     """To look up a name may take longer than it may: the reader thread does, though another one is the pump."""
-    monkeypatch.setattr(_turns, "GRACE", 30.0)  # it is its turn only when it is called
+    monkeypatch.setattr("jsproto_io._threads.turns.GRACE", 30.0)  # it is its turn only when it is called
     dialling: list[str] = []
 
     def noted(address: Address) -> list[Place] | Exception:
@@ -195,7 +194,7 @@ def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.serve()
 
     with FakeServer(Peer.handshake, second) as server, connect(server.url) as nc:
-        monkeypatch.setattr(_pump, "look_up", noted)
+        monkeypatch.setattr("jsproto_io._threads.pump.look_up", noted)
         sub = nc.subscribe("a")
         with suppress(Error):  # lost with the link
             nc.flush()
@@ -245,7 +244,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pyte
         return look_up(address)
 
     with FakeServer(Peer.handshake, serve) as server, connect(server.url) as nc:
-        monkeypatch.setattr(_pump, "look_up", slowly)
+        monkeypatch.setattr("jsproto_io._threads.pump.look_up", slowly)
         assert looking.wait(10)
         try:
             with pytest.raises(TimeoutError, match="no answer from a within 0.05 s"):

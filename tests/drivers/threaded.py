@@ -16,14 +16,16 @@ from typing import Any, Self
 from anyio import get_cancelled_exc_class, move_on_after, to_thread
 
 import jsproto_io.asyncio
-from jsproto_io import _async_consuming, _blocking_consuming, sync
+from jsproto_io import sync
+from jsproto_io._aio import consuming as _async_consuming
+from jsproto_io._blocking import consuming
 
 CLOSE_WITHIN = 30.0  # seconds
 _END = object()
 _LIKE: dict[type, type] = {
     getattr(sync, name): getattr(jsproto_io.asyncio, name) for name in sync.__all__ if name != "connect"
 }
-_LIKE[_blocking_consuming.Working] = _async_consuming.Working
+_LIKE[consuming.Working] = _async_consuming.Working
 
 
 async def _run(call: Callable[[], Any]) -> Any:

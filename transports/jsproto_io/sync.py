@@ -11,13 +11,13 @@ lost link, while the application is busy elsewhere. With ``reader_thread=False``
 nothing is read then, so an application that stays away for minutes is cut off by the server. Small messages leave at
 once, unless ``linger`` is given; what the socket does not take at once leaves with the next wait, such as ``flush()``.
 
-How it works. The pump (``_pump``) is the one thread that sleeps in ``select``: one that waits, or the reader thread, a
-moment after the last wait (``_turns``); until then, what lingers may linger as long as that. The reader thread alone
-dials: to look up a name may take longer than anybody wants to wait.
+How it works. The pump (``_threads.pump``) is the one thread that sleeps in ``select``: one that waits, or the reader
+thread, a moment after the last wait (``_threads.turns``). Until then, what lingers may linger as long as that. The
+reader thread alone dials: to look up a name may take longer than anybody wants to wait.
 
-Ctrl-C while waiting, or in the application's own code, changes nothing (``_interrupts``); nor does what any signal's
-handler raises while bytes leave or come. If it strikes in the instant in which a verb changes the state, nobody can
-tell how far that got: the connection then ends with an error.
+Ctrl-C while waiting, or in the application's own code, changes nothing (``_threads.interrupts``); nor does what any
+signal's handler raises while bytes leave or come. If it strikes in the instant in which a verb changes the state,
+nobody can tell how far that got: the connection then ends with an error.
 
 Dropped without being closed, a connection ends with a ResourceWarning, and what was pending is lost. After a fork it
 is the parent's: every verb of the child raises ForkedError.
@@ -39,18 +39,18 @@ from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.errors import ForkedError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io import ConnectKeywords
-from jsproto_io._blocking import FastPublisher, JetStream, Message, Subscription, T
-from jsproto_io._blocking_atomic import AtomicBatch
-from jsproto_io._blocking_consuming import JSMsg, PullMessages, PullSubscription
-from jsproto_io._blocking_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._blocking_reading import BatchReader
-from jsproto_io._blocking_sessions import ConsistentSession
-from jsproto_io._blocking_subscribing import PushSubscription
-from jsproto_io._common import EventCallback, nap, new_session
-from jsproto_io._interrupts import Postponed
-from jsproto_io._pump import Pumped
-from jsproto_io._reader import start_reader
-from jsproto_io._turns import Turns
+from jsproto_io._blocking.atomic import AtomicBatch
+from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
+from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._blocking.publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._blocking.reading import BatchReader
+from jsproto_io._blocking.sessions import ConsistentSession
+from jsproto_io._blocking.subscribing import PushSubscription
+from jsproto_io._state.common import EventCallback, nap, new_session
+from jsproto_io._threads.interrupts import Postponed
+from jsproto_io._threads.pump import Pumped
+from jsproto_io._threads.reader import start_reader
+from jsproto_io._threads.turns import Turns
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",

@@ -32,16 +32,17 @@ import trio
 
 from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.client.connection.session import Session
-from jsproto_io import ConnectKeywords, _async
-from jsproto_io._async import AsyncEvent, FastPublisher, JetStream, Message, Subscription
-from jsproto_io._async_atomic import AtomicBatch
-from jsproto_io._async_consuming import JSMsg, PullMessages, PullSubscription
-from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck
-from jsproto_io._async_reading import BatchReader
-from jsproto_io._async_sessions import ConsistentSession
-from jsproto_io._async_subscribing import PushSubscription
-from jsproto_io._common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
-from jsproto_io._trio_link import Link
+from jsproto_io import ConnectKeywords
+from jsproto_io._aio import connection as facade
+from jsproto_io._aio.atomic import AtomicBatch
+from jsproto_io._aio.connection import AsyncEvent, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._aio.reading import BatchReader
+from jsproto_io._aio.sessions import ConsistentSession
+from jsproto_io._aio.subscribing import PushSubscription
+from jsproto_io._aio.trio_link import Link
+from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
 
 __all__ = [
     "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
@@ -95,7 +96,7 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
         await self._nursery.__aexit__(None, None, None)
 
 
-class Connection(_async.Connection):
+class Connection(facade.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
-from jsproto_io._common import new_session
+from jsproto_io._state.common import new_session
 
 MAX_FILE: Final = 1_048_576  # bytes
 FILES: Final = {"creds": "user_credentials", "tls.ca": "tls_ca", "tls.cert": "tls_cert", "tls.key": "tls_key"}

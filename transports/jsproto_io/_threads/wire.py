@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.client.connection.options import Address
 from jsproto.client.connection.session import Session
-from jsproto_io._common import DIAL_ERRORS, nap, reason
+from jsproto_io._state.common import DIAL_ERRORS, nap, reason
 
 READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
 ROUSED_SIZE: Final = 4_096

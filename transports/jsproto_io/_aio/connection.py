@@ -38,13 +38,13 @@ from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-from jsproto_io._async_atomic import AtomicBatch, collected
-from jsproto_io._async_consuming import Consuming
-from jsproto_io._async_publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
-from jsproto_io._async_reading import Reads
-from jsproto_io._async_sessions import Sessions
-from jsproto_io._async_subscribing import Subscribes
-from jsproto_io._common import (
+from jsproto_io._aio.atomic import AtomicBatch, collected
+from jsproto_io._aio.consuming import Consuming
+from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
+from jsproto_io._aio.reading import Reads
+from jsproto_io._aio.sessions import Sessions
+from jsproto_io._aio.subscribing import Subscribes
+from jsproto_io._state.common import (
     EventCallback,
     OutgoingMessage,
     Timeout,
@@ -53,7 +53,7 @@ from jsproto_io._common import (
     stream_config,
     warn_of_loss,
 )
-from jsproto_io._shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
+from jsproto_io._state.shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 Rules: what is here asks the core, as one input, and returns at once. What is taken from a buffer of the core is stored
 within that input, so that an interrupted or cancelled wait loses no message.
 
-Not here: the verbs that wait (``_blocking`` and ``_async``).
+Not here: the verbs that wait (``_blocking.connection`` and ``_aio.connection``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-from jsproto_io._common import TAKE, EventCallback, EventTeller, OutgoingMessage
-from jsproto_io._forks import know
+from jsproto_io._state.common import TAKE, EventCallback, EventTeller, OutgoingMessage
+from jsproto_io._state.forks import know
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 Rules: it keeps no connection alive: it has one only while something is to be done with it, and not while it sleeps. A
 connection that is dropped without being closed ends the sleep, and the thread closes what is left.
 
-Not here: what the pump does (``sync``), when it is this thread's turn (``_turns``).
+Not here: what the pump does (``sync``), when it is this thread's turn (``_threads.turns``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
 if TYPE_CHECKING:
-    from jsproto_io._turns import Turns
-    from jsproto_io._wire import Sleeper
+    from jsproto_io._threads.turns import Turns
+    from jsproto_io._threads.wire import Sleeper
     from jsproto_io.sync import Connection
 
 

@@ -1,6 +1,6 @@
 """The facade for event loops, continued: consumers, pulling from them, acknowledging their messages.
 
-Rules: as of ``_async``.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from jsproto.client.consume.subscribe import Wanted
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
-from jsproto_io._common import Timeout, seconds
-from jsproto_io._consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
+from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
-    from jsproto_io._async import Connection
+    from jsproto_io._aio.connection import Connection
 
 
 class JSMsg(Delivery):

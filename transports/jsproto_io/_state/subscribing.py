@@ -1,6 +1,6 @@
 """The half of subscribing to consumers that never waits: the same for threads and for event loops.
 
-Rules: as of ``_shared``.
+Rules: as of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
-from jsproto_io._common import TAKE
+from jsproto_io._state.common import TAKE
 
 if TYPE_CHECKING:
-    from jsproto_io._shared import ConnectionBase
+    from jsproto_io._state.shared import ConnectionBase
 
 D = TypeVar("D", bound=Delivery)
 Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]

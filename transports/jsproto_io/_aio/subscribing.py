@@ -1,7 +1,7 @@
 """The facade for event loops, continued: subscribing to consumers that push.
 
-Rules: as of ``_async``. A callback runs in a task of its own, one message at a time, in order; it may be a coroutine
-function.
+Rules: as of ``_aio.connection``. A callback runs in a task of its own, one message at a time, in order; it may be a
+coroutine function.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket
-from jsproto_io._async_consuming import JSMsg
-from jsproto_io._common import Timeout, seconds
-from jsproto_io._subscribing import Pushed, PushSubscriptionBase, is_for_the_program
+from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.subscribing import Pushed, PushSubscriptionBase, is_for_the_program
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream as CoreJetStream
-    from jsproto_io._async import Connection
+    from jsproto_io._aio.connection import Connection
 
 SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
 """The subscription whose callback the present task runs."""

@@ -1,11 +1,11 @@
-"""The facade for threads, continued: atomic batches.
+"""The facade for event loops, continued: atomic batches.
 
-Rules: as of ``_blocking``.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -17,11 +17,11 @@ from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
-from jsproto_io._atomic import AtomicBatchBase
-from jsproto_io._common import OutgoingMessage
+from jsproto_io._state.atomic import AtomicBatchBase
+from jsproto_io._state.common import OutgoingMessage
 
 if TYPE_CHECKING:
-    from jsproto_io._blocking import Connection
+    from jsproto_io._aio.connection import Connection
 
 
 class AtomicBatch(AtomicBatchBase):
@@ -40,15 +40,15 @@ class AtomicBatch(AtomicBatchBase):
         super().__init__(core, connection._orphans)
         self._connection = connection
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.discard()
+        await self.discard()
 
-    def add(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
+    async def add(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
         """Add one message; returns its sequence in the batch. All subjects must be of one stream.
 
         Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``). With nothing sent and no
@@ -58,13 +58,15 @@ class AtomicBatch(AtomicBatchBase):
         """
         verb = partial(self._add_one, subject, payload, headers)
         while (added := self._connection._call(verb, lazily=True)) is None:
-            self._make_room()
+            await self._make_room()
         sequence, answered = added
         if answered is not None:
-            self._connection._wait(answered)
+            await self._connection._wait(answered)
         return sequence
 
-    def commit(self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None) -> PubAck:
+    async def commit(
+        self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None
+    ) -> PubAck:
         """Store the batch and wait for its acknowledgement: ``count`` messages, the last one as ``seq``.
 
         With a ``subject`` this message is the last one of the batch; without, the batch is stored as it is
@@ -74,31 +76,42 @@ class AtomicBatch(AtomicBatchBase):
         nothing.
         """
         verb = partial(self._commit_now, subject, payload, headers)
-        self._connection._make_room()
+        await self._connection._make_room()
         while (committed := self._connection._call(verb)) is None:
-            self._make_room()
-        return self._connection._wait(committed)
+            await self._make_room()
+        return await self._connection._wait(committed)
 
-    def commit_eob(self) -> PubAck:
+    async def commit_eob(self) -> PubAck:
         """Store the batch as it is, without a further message; otherwise as ``commit``.
 
         UnsupportedByServerError before nats-server 2.14, with the batch as it was.
         """
-        return self.commit()
+        return await self.commit()
 
-    def discard(self) -> None:
+    async def discard(self) -> None:
         """Walk away without commit: nothing is stored. Nothing happens when it has ended."""
         self._connection._release(self._core.discard)
 
-    def _make_room(self) -> None:
+    async def _make_room(self) -> None:
         """Wait for the answer to a message of somebody else, who is told what it says, and for the connection."""
-        self._connection._make_room()
+        await self._connection._make_room()
         with suppress(BatchMessageError):
-            self._connection._wait(self._connection._call(lambda now: self._core.ready()))
+            await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
 
 
-def collected(messages: Iterable[OutgoingMessage], most: int | None) -> Sequence[OutgoingMessage]:
+async def collected(
+    messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage], most: int | None
+) -> Sequence[OutgoingMessage]:
     """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
     if isinstance(messages, MessageColumns):
         return messages
-    return list(messages if most is None else islice(messages, max(most, 0) + 1))
+    if not isinstance(messages, AsyncIterable):
+        return list(messages if most is None else islice(messages, max(most, 0) + 1))
+    taken: list[OutgoingMessage] = []
+    async for message in messages:
+        taken.append(message)
+        if most is not None and len(taken) > most:
+            if isinstance(messages, AsyncGenerator):
+                await messages.aclose()  # a loop wants to see the end of those it has begun
+            break
+    return taken

@@ -1,6 +1,6 @@
 """The half of publishing, and of watching batches, that never waits: the same for threads and for event loops.
 
-Rules: as of ``_shared``.
+Rules: as of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._common import MAX_CHUNK, TAKE, OutgoingMessage
+from jsproto_io._state.common import MAX_CHUNK, TAKE, OutgoingMessage
 
 if TYPE_CHECKING:
-    from jsproto_io._shared import ConnectionBase
+    from jsproto_io._state.shared import ConnectionBase
 
 
 class PublishesSome(ABC):

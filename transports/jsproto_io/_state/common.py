@@ -2,7 +2,7 @@
 
 Rules: nothing here knows a loop or a thread library's way to wait, and nothing here decides anything of the protocol.
 
-Not here: the verbs (``_shared``, ``_blocking``, ``_async``), sockets (``sync``, ``asyncio``, ``trio``).
+Not here: the verbs (``_state.shared``, ``_blocking``, ``_aio``), sockets (``sync``, ``asyncio``, ``trio``).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from jsproto.events import (
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io import ConnectKeywords, DurabilityWarning
-from jsproto_io._credentials import signing
-from jsproto_io._tls import SecureSession
+from jsproto_io._state.credentials import signing
+from jsproto_io._state.tls import SecureSession
 
 EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]

@@ -1,16 +1,16 @@
-"""The facade for threads, continued: publishing ahead of the acknowledgements, and watching for abandoned batches.
+"""The facade for event loops, continued: publishing ahead of the acknowledgements, and watching for abandoned batches.
 
-Rules: as of ``_blocking``.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from jsproto.client.jetstream import publish_headers
 from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
@@ -21,11 +21,11 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
-from jsproto_io._publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
+from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._state.publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
 
 if TYPE_CHECKING:
-    from jsproto_io._blocking import Connection
+    from jsproto_io._aio.connection import Connection
 
 
 class PublishesMany(PublishesSome):
@@ -33,7 +33,7 @@ class PublishesMany(PublishesSome):
 
     _connection: Connection
 
-    def publish_many(self, messages: Iterable[OutgoingMessage]) -> int:
+    async def publish_many(self, messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]) -> int:
         """Publish all of ``messages``; returns the sequence of the last one.
 
         Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper than a list of
@@ -41,11 +41,15 @@ class PublishesMany(PublishesSome):
         pulled before is published, and this stays usable; so it does after a message that raises LocalProtocolError:
         those before it are published, ``sequence`` counts them, and up to a chunk of those behind it is lost.
         """
+        if isinstance(messages, AsyncIterable):
+            async for message in messages:
+                await self._publish_chunk([message])
+            return self.sequence
         if isinstance(messages, MessageColumns):
             start = 0
             while start < len(messages):
                 stop = start + min(MAX_CHUNK, self._fitting)
-                self._publish_chunk(messages[start:stop])
+                await self._publish_chunk(messages[start:stop])
                 start = stop
             return self.sequence
         pull = iter(messages)
@@ -57,15 +61,15 @@ class PublishesMany(PublishesSome):
             try:
                 chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
             except BaseException:
-                self._publish_chunk(chunk)
+                await self._publish_chunk(chunk)
                 raise
             took = self._connection._now() - started
-            whole = self._publish_chunk(chunk)
+            whole = await self._publish_chunk(chunk)
             if len(chunk) < wanted:
                 return self.sequence
             size = next_chunk(size, took, whole)
 
-    def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
+    async def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
         """Publish all of ``chunk``; True when its bytes found room at once."""
         whole = True
         while chunk:
@@ -74,11 +78,11 @@ class PublishesMany(PublishesSome):
                 break
             chunk = chunk[taken:]
             whole = whole and not self._connection._session.congested
-            self._make_room()
+            await self._make_room()
         return whole
 
     @abstractmethod
-    def _make_room(self) -> None:
+    async def _make_room(self) -> None:
         """Wait until some of what was not taken may be."""
 
 
@@ -92,7 +96,10 @@ class PendingAck(PendingAckBase):
         super().__init__(ticket)
         self._publisher = publisher  # which is not dropped while anybody waits for its answers
 
-    def result(self, *, timeout: Timeout | None = None) -> PubAck:
+    def __await__(self) -> Generator[Any, Any, PubAck]:
+        return self.result().__await__()
+
+    async def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.
 
         The message's own error if it has failed: APIError (or the subclass that fits), NoStreamResponseError,
@@ -104,7 +111,7 @@ class PendingAck(PendingAckBase):
             return self._ticket.result()
         connection = self._publisher._connection
         connection._call(lambda now: connection._session.flush())
-        return connection._wait(self._ticket, limit)
+        return await connection._wait(self._ticket, limit)
 
 
 class AsyncPublisher(AsyncPublisherBase, PublishesMany):
@@ -121,19 +128,19 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
     def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
         super().__init__(core, connection)
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             if error is None:
-                self.flush()
+                await self.flush()
         finally:
-            self.close()
+            await self.close()
 
-    def publish(
+    async def publish(
         self,
         subject: str,
         payload: bytes = b"",
@@ -158,32 +165,32 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
             limit = seconds(wait_stall, "wait_stall")
             until = None if limit is None else self._connection._now() + limit
             while ticket is None:
-                self._make_room(None if until is None else max(until - self._connection._now(), 0))
+                await self._make_room(None if until is None else max(until - self._connection._now(), 0))
                 ticket = self._connection._call(verb, lazily=True)
         return PendingAck(ticket, self)
 
-    def flush(self, *, timeout: Timeout | None = None) -> None:
+    async def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.
 
         AsyncPublishError when messages of ``publish_many`` have failed since the last flush: it holds them, for another
         try. TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
         """
-        self._wait_for_all(seconds(timeout))
+        await self._wait_for_all(seconds(timeout))
         self._connection._call(self._raise_failures)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop: what waits for an acknowledgement fails with ConnectionClosedError, whether it is stored or not."""
         self._connection._release(self._core.close)
 
-    def _wait_for_all(self, limit: float | None) -> None:
-        self._connection._wait(self._connection._call(lambda now: self._core.answered()), limit)
+    async def _wait_for_all(self, limit: float | None) -> None:
+        await self._connection._wait(self._connection._call(lambda now: self._core.answered()), limit)
 
-    def _make_room(self, limit: float | None = None) -> None:
+    async def _make_room(self, limit: float | None = None) -> None:
         """Wait for the connection, then for the window."""
         connection = self._connection
         ticket = connection._call(self._what_is_full)
         if ticket is not None:
-            connection._wait(ticket, limit)
+            await connection._wait(ticket, limit)
 
 
 class BatchAdvisories(BatchAdvisoriesBase):
@@ -197,24 +204,24 @@ class BatchAdvisories(BatchAdvisoriesBase):
         super().__init__(core, connection._orphans)
         self._connection = connection
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()
 
-    def __iter__(self) -> Iterator[BatchAbandoned]:
+    def __aiter__(self) -> AsyncIterator[BatchAbandoned]:
         return self
 
-    def __next__(self) -> BatchAbandoned:
+    async def __anext__(self) -> BatchAbandoned:
         try:
-            return self.next_advisory()
+            return await self.next_advisory()
         except ConnectionClosedError:
-            raise StopIteration from None
+            raise StopAsyncIteration from None
 
-    def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
+    async def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
         """Take the next advisory, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
 
         TimeoutError. ConnectionClosedError when it was closed and all is taken, ConnectionLostError when the
@@ -228,8 +235,10 @@ class BatchAdvisories(BatchAdvisoriesBase):
             except IndexError:
                 readable = self._connection._call(self._take)
             if readable is not None:
-                self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
+                await self._connection._wait(
+                    readable, None if until is None else max(until - self._connection._now(), 0)
+                )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Watch no more. What has come can still be taken."""
         self._connection._release(lambda now: self._core.close())

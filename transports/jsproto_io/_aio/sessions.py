@@ -1,6 +1,6 @@
 """The facade for event loops, continued: sessions whose reads never fall behind.
 
-Rules: as of ``_async``.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant
-from jsproto_io._async_reading import BatchReader
-from jsproto_io._common import Timeout, seconds
-from jsproto_io._sessions import ConsistentSessionBase
+from jsproto_io._aio.reading import BatchReader
+from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.sessions import ConsistentSessionBase
 
 if TYPE_CHECKING:
-    from jsproto_io._async import Connection
+    from jsproto_io._aio.connection import Connection
 
 
 class Sessions:

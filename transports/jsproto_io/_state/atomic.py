@@ -1,9 +1,9 @@
 """The half of the atomic batch that never waits: the same for threads and for event loops.
 
-Rules: as of ``_shared``. What adds a message also asks, within the same input, for the ticket to wait on: an answer
-that comes in between cannot be missed.
+Rules: as of ``_state.shared``. What adds a message also asks, within the same input, for the ticket to wait on: an
+answer that comes in between cannot be missed.
 
-Not here: the verbs that wait (``_blocking_atomic`` and ``_async_atomic``).
+Not here: the verbs that wait (``_blocking.atomic`` and ``_aio.atomic``).
 """
 
 from __future__ import annotations

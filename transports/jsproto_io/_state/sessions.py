@@ -1,6 +1,6 @@
 """The half of a session that never waits: the same for threads and for event loops.
 
-Rules: as of ``_shared``.
+Rules: as of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.position import SessionToken
 
 if TYPE_CHECKING:
-    from jsproto_io._shared import ConnectionBase
+    from jsproto_io._state.shared import ConnectionBase
 
 
 class ConsistentSessionBase:

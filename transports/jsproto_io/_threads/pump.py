@@ -17,14 +17,14 @@ from math import inf
 from time import monotonic
 
 from jsproto.client.connection.session import Session
-from jsproto_io import _blocking
-from jsproto_io._blocking import T
-from jsproto_io._common import EventCallback, log_crash
-from jsproto_io._turns import Turns
-from jsproto_io._wire import Sleeper, Wire, look_up
+from jsproto_io._blocking import connection as facade
+from jsproto_io._blocking.connection import T
+from jsproto_io._state.common import EventCallback, log_crash
+from jsproto_io._threads.turns import Turns
+from jsproto_io._threads.wire import Sleeper, Wire, look_up
 
 
-class Pumped(_blocking.Connection):
+class Pumped(facade.Connection):
     """The session of a connection, and the socket beneath it."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:

@@ -1,6 +1,6 @@
 """The half of consuming that never waits: the same for threads and for event loops.
 
-Rules: as of ``_shared``. Messages that were taken from the core and reach nobody go back to it.
+Rules: as of ``_state.shared``. Messages that were taken from the core and reach nobody go back to it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
-from jsproto_io._common import Timeout, seconds
+from jsproto_io._state.common import Timeout, seconds
 
 if TYPE_CHECKING:
-    from jsproto_io._shared import ConnectionBase
+    from jsproto_io._state.shared import ConnectionBase
 
 D = TypeVar("D", bound=Delivery)
 

@@ -1,11 +1,11 @@
-"""The facade for threads, continued: reading what streams hold.
+"""The facade for event loops, continued: reading what streams hold.
 
-Rules: as of ``_blocking``.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,12 +16,12 @@ from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
-from jsproto_io._common import Timeout, seconds
-from jsproto_io._sessions import ConsistentSessionBase
-from jsproto_io._shared import BatchReaderBase, StoredBatch
+from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.sessions import ConsistentSessionBase
+from jsproto_io._state.shared import BatchReaderBase, StoredBatch
 
 if TYPE_CHECKING:
-    from jsproto_io._blocking import Connection
+    from jsproto_io._aio.connection import Connection
 
 
 class Reads:
@@ -30,7 +30,7 @@ class Reads:
     _core: CoreJetStream
     _connection: Connection
 
-    def get_msg(
+    async def get_msg(
         self,
         stream: str,
         seq: int | None = None,
@@ -63,18 +63,18 @@ class Reads:
             level=level,
             timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now), limit)
+        return await self._connection._ask(lambda now: verb(now=now), limit)
 
-    def get_last_msg(
+    async def get_last_msg(
         self, stream: str, subject: str, *, level: ReadLevel = "direct", timeout: Timeout | None = None
     ) -> StoredMsg:
         """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
         limit = seconds(timeout, default=self._core.timeout)
-        return self._connection._ask(
+        return await self._connection._ask(
             lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
         )
 
-    def get_data(
+    async def get_data(
         self,
         stream: str,
         seq: int | None = None,
@@ -98,7 +98,7 @@ class Reads:
             start_time=start_time,
             timeout=limit,
         )
-        return self._connection._ask(lambda now: verb(now=now), limit)
+        return await self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_batch(
         self,
@@ -171,7 +171,7 @@ class Reads:
         )
         return BatchReader(self._connection._call(lambda now: verb(now=now)), self._connection)
 
-    def snapshot(
+    async def snapshot(
         self,
         stream: str,
         subjects: str | Iterable[str] = ">",
@@ -201,7 +201,7 @@ class Reads:
             max_bytes=max_bytes,
             timeout=limit,
         )
-        core = self._connection._ask(lambda now: verb(now=now), limit)
+        core = await self._connection._ask(lambda now: verb(now=now), limit)
         return BatchReader(core, self._connection)
 
 
@@ -218,35 +218,29 @@ class BatchReader(BatchReaderBase):
         self._connection = connection
         self._session = session  # which is not dropped while it is read from
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
-    def __exit__(
+    async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        await self.close()
 
-    def __iter__(self) -> Iterator[StoredMsg]:
-        taken = self._taken
-        while True:
-            while taken:
-                try:
-                    message = taken.popleft()
-                except IndexError:  # another thread was quicker
-                    break
-                yield message
-            if not self._more():
-                return
+    def __aiter__(self) -> AsyncIterator[StoredMsg]:
+        return self
 
-    def __next__(self) -> StoredMsg:
+    async def __anext__(self) -> StoredMsg:
         while True:
             try:
                 return self._taken.popleft()
             except IndexError:
-                if not self._more():
-                    raise StopIteration from None
+                readable = self._connection._call(self._take)
+            if readable is not None:
+                await self._connection._wait(readable)
+            elif self._finished:
+                raise StopAsyncIteration
 
-    def columns(self, most: int = 10_000) -> Iterator[StoredColumns]:
+    async def columns(self, most: int = 10_000) -> AsyncIterator[StoredColumns]:
         """The messages as columns instead, up to ``most`` at a time: what has come, at least one, in order.
 
         For whoever wants every field of many messages, such as a table. Use this or the iteration, not both.
@@ -258,15 +252,8 @@ class BatchReader(BatchReaderBase):
             elif found is None:
                 return
             else:
-                self._connection._wait(found)
+                await self._connection._wait(found)
 
-    def _more(self) -> bool:
-        """Take what has come, or wait for it; False at the end."""
-        readable = self._connection._call(self._take)
-        if readable is not None:
-            self._connection._wait(readable)
-        return not self._finished
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stop reading; what was not taken is dropped."""
         self._connection._release(self._close)

@@ -1,0 +1,1 @@
+"""The facade for threads: what an application calls, and parks on, in blocking code."""

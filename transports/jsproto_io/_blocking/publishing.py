@@ -1,0 +1,235 @@
+"""The facade for threads, continued: publishing ahead of the acknowledgements, and watching for abandoned batches.
+
+Rules: as of ``_blocking.connection``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from jsproto.client.jetstream import publish_headers
+from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
+from jsproto.client.publish.pipelined import AsyncPublisher as CoreAsyncPublisher
+from jsproto.errors import ConnectionClosedError
+from jsproto.grammar.acks import PubAck
+from jsproto.grammar.advisory import BatchAbandoned
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.headers import HeadersLike
+from jsproto.ticket import Ticket
+from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._state.publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
+
+if TYPE_CHECKING:
+    from jsproto_io._blocking.connection import Connection
+
+
+class PublishesMany(PublishesSome):
+    """Publishes what an iterable gives, no faster than it is taken."""
+
+    _connection: Connection
+
+    def publish_many(self, messages: Iterable[OutgoingMessage]) -> int:
+        """Publish all of ``messages``; returns the sequence of the last one.
+
+        Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper than a list of
+        those. They are pulled in small chunks, no faster than the server takes them. When ``messages`` raises, what was
+        pulled before is published, and this stays usable; so it does after a message that raises LocalProtocolError:
+        those before it are published, ``sequence`` counts them, and up to a chunk of those behind it is lost.
+        """
+        if isinstance(messages, MessageColumns):
+            start = 0
+            while start < len(messages):
+                stop = start + min(MAX_CHUNK, self._fitting)
+                self._publish_chunk(messages[start:stop])
+                start = stop
+            return self.sequence
+        pull = iter(messages)
+        size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
+        while True:
+            chunk: list[OutgoingMessage] = []
+            wanted = min(size, self._fitting)
+            started = self._connection._now()
+            try:
+                chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
+            except BaseException:
+                self._publish_chunk(chunk)
+                raise
+            took = self._connection._now() - started
+            whole = self._publish_chunk(chunk)
+            if len(chunk) < wanted:
+                return self.sequence
+            size = next_chunk(size, took, whole)
+
+    def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
+        """Publish all of ``chunk``; True when its bytes found room at once."""
+        whole = True
+        while chunk:
+            taken = self._connection._call(partial(self._publish_some, chunk), lazily=True)
+            if taken == len(chunk):
+                break
+            chunk = chunk[taken:]
+            whole = whole and not self._connection._session.congested
+            self._make_room()
+        return whole
+
+    @abstractmethod
+    def _make_room(self) -> None:
+        """Wait until some of what was not taken may be."""
+
+
+class PendingAck(PendingAckBase):
+    """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``.
+
+    Under an event loop it can be awaited.
+    """
+
+    def __init__(self, ticket: Ticket[PubAck], publisher: AsyncPublisher) -> None:
+        super().__init__(ticket)
+        self._publisher = publisher  # which is not dropped while anybody waits for its answers
+
+    def result(self, *, timeout: Timeout | None = None) -> PubAck:
+        """Wait for the acknowledgement.
+
+        The message's own error if it has failed: APIError (or the subclass that fits), NoStreamResponseError,
+        TimeoutError, ConnectionLostError. ``timeout``: seconds, or a timedelta, for this wait alone; it raises
+        TimeoutError too.
+        """
+        limit = seconds(timeout)
+        if self._ticket.done:
+            return self._ticket.result()
+        connection = self._publisher._connection
+        connection._call(lambda now: connection._session.flush())
+        return connection._wait(self._ticket, limit)
+
+
+class AsyncPublisher(AsyncPublisherBase, PublishesMany):
+    """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
+
+    A verb waits while too many messages are without an acknowledgement. What ``publish`` sends reports to the
+    ``PendingAck`` it returns; what ``publish_many`` sends is counted, and kept if it fails. As a context manager it
+    flushes at the end, and so raises AsyncPublishError when a message failed that nobody asked about; after an error
+    of the block's own it only closes.
+    """
+
+    _connection: Connection
+
+    def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
+        super().__init__(core, connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        expected_stream: str | None = None,
+        expected_last_seq: int | None = None,
+        expected_last_subject_seq: int | None = None,
+        wait_stall: Timeout | None = None,
+    ) -> PendingAck:
+        """Publish a message without waiting for its acknowledgement, which is promised.
+
+        The keywords are those of ``JetStream.publish``. ``wait_stall``: how long to wait for room, seconds or a
+        timedelta; TimeoutError, with nothing sent, when there is none by then. LocalProtocolError with nothing sent:
+        BadSubjectError, BadHeaderError, MaxPayloadError.
+        """
+        merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
+        verb = partial(self._publish_one, subject, payload, merged)
+        ticket = self._connection._call(verb, lazily=True)
+        if ticket is None:
+            limit = seconds(wait_stall, "wait_stall")
+            until = None if limit is None else self._connection._now() + limit
+            while ticket is None:
+                self._make_room(None if until is None else max(until - self._connection._now(), 0))
+                ticket = self._connection._call(verb, lazily=True)
+        return PendingAck(ticket, self)
+
+    def flush(self, *, timeout: Timeout | None = None) -> None:
+        """Wait until every message has its acknowledgement or has failed.
+
+        AsyncPublishError when messages of ``publish_many`` have failed since the last flush: it holds them, for another
+        try. TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
+        """
+        self._wait_for_all(seconds(timeout))
+        self._connection._call(self._raise_failures)
+
+    def close(self) -> None:
+        """Stop: what waits for an acknowledgement fails with ConnectionClosedError, whether it is stored or not."""
+        self._connection._release(self._core.close)
+
+    def _wait_for_all(self, limit: float | None) -> None:
+        self._connection._wait(self._connection._call(lambda now: self._core.answered()), limit)
+
+    def _make_room(self, limit: float | None = None) -> None:
+        """Wait for the connection, then for the window."""
+        connection = self._connection
+        ticket = connection._call(self._what_is_full)
+        if ticket is not None:
+            connection._wait(ticket, limit)
+
+
+class BatchAdvisories(BatchAdvisoriesBase):
+    """What the server tells of batches it gave up. Made by ``JetStream.batch_advisories()``.
+
+    Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed; it raises when the connection
+    was lost. As a context manager it closes at the end.
+    """
+
+    def __init__(self, core: CoreBatchAdvisories, connection: Connection) -> None:
+        super().__init__(core, connection._orphans)
+        self._connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[BatchAbandoned]:
+        return self
+
+    def __next__(self) -> BatchAbandoned:
+        try:
+            return self.next_advisory()
+        except ConnectionClosedError:
+            raise StopIteration from None
+
+    def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
+        """Take the next advisory, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+
+        TimeoutError. ConnectionClosedError when it was closed and all is taken, ConnectionLostError when the
+        connection has failed.
+        """
+        limit = seconds(timeout)
+        until = None if limit is None else self._connection._now() + limit
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                readable = self._connection._call(self._take)
+            if readable is not None:
+                self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
+
+    def close(self) -> None:
+        """Watch no more. What has come can still be taken."""
+        self._connection._release(lambda now: self._core.close())

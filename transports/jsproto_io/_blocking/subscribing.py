@@ -1,0 +1,246 @@
+"""The facade for threads, continued: subscribing to consumers that push.
+
+Rules: as of ``_blocking.connection``. A callback runs in a thread of its own, one message at a time, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
+from jsproto.client.consume.subscribe import Wanted
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
+from jsproto.ticket import Ticket
+from jsproto_io._blocking.consuming import JSMsg
+from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.subscribing import Pushed, PushSubscriptionBase
+
+if TYPE_CHECKING:
+    from jsproto.client.jetstream import JetStream as CoreJetStream
+    from jsproto_io._blocking.connection import Connection
+
+MessageCallback: TypeAlias = Callable[[JSMsg], object]
+
+
+class Subscribes:
+    """The verb of JetStream that subscribes."""
+
+    _core: CoreJetStream
+    _connection: Connection
+
+    def subscribe(
+        self,
+        subject: str | None = None,
+        *,
+        queue: str | None = None,
+        durable: str | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        config: ConsumerConfig | None = None,
+        ordered: bool = False,
+        cb: MessageCallback | None = None,
+        manual_ack: bool = False,
+        delete_consumer: bool | None = None,
+        heartbeats_missed: float = HEARTBEATS_MISSED,
+        raw: bool = False,
+        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
+        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+        **options: Unpack[ConsumerOptions],
+    ) -> PushSubscription:
+        """Subscribe to what a consumer pushes; the consumer is found, or created (ADR-15).
+
+        ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
+        ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that must
+        be there. ``queue``: a group whose members share the messages; without a name for the consumer it has the
+        group's. Without all three the consumer is for this subscription alone. ``config``, and ``options``, which are
+        fields of ConsumerConfig with durations in seconds or timedelta, are for a new consumer, and one that is there
+        must have them.
+
+        ``ordered``: every message once and in order, whatever happens, without acknowledgements; a stream that is
+        deleted and made again is read from its first message, and the event StreamRecreated says so. ``cb``: is called
+        with each message, which is acknowledged when it returns unless ``manual_ack``; what it raises is the event
+        CallbackFailed, and the next message is given to it. ``delete_consumer``: whether the end of the subscription
+        deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``: how many
+        intervals of silence are an alarm, the event ConsumerSilent. ``raw``: heartbeats, flow control and other
+        statuses are given out as messages, and nothing is done about them. The limits are those of
+        ``Connection.subscribe``.
+
+        NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for,
+        ConsumerNotFoundError.
+        """
+        if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
+            raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
+        core, connection = self._core, self._connection
+        wanted = Wanted(subject, stream, durable, consumer, queue, options=options, base=config)
+        keywords: dict[str, Any] = {
+            "message_class": JSMsg,
+            "facade": connection,
+            "heartbeats_missed": heartbeats_missed,
+            "pending_msgs_limit": pending_msgs_limit,
+            "pending_bytes_limit": pending_bytes_limit,
+        }
+
+        def ask(now: float) -> Ticket[Any]:
+            if ordered:
+                return core.subscribe_ordered(wanted, now=now, **keywords)
+            return core.subscribe(wanted, now=now, delete_consumer=delete_consumer, raw=raw, **keywords)
+
+        subscription = PushSubscription(connection._ask(ask, core.timeout), core, connection)
+        if cb is not None:
+            subscription._serve(cb, acknowledge=not manual_ack)
+        return subscription
+
+
+class PushSubscription(PushSubscriptionBase):
+    """Messages of a consumer, in the order in which it pushes them. Made by ``JetStream.subscribe()``.
+
+    Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does;
+    it raises when the connection was lost, or the consumer. As a context manager it unsubscribes at the end.
+    """
+
+    _connection: Connection
+
+    def __init__(self, core: Pushed[JSMsg], js: CoreJetStream, connection: Connection) -> None:
+        super().__init__(core)
+        self._js = js
+        self._connection = connection
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.unsubscribe()
+        except Error:
+            if error is None and not self._connection.is_closed:
+                raise
+
+    def __iter__(self) -> Iterator[JSMsg]:
+        self._check_free()
+        return self._messages()
+
+    def _messages(self) -> Iterator[JSMsg]:
+        """What a loop takes: to go on with a generator is cheaper than a call for each message."""
+        while True:
+            try:
+                message = self._taken.popleft()
+            except IndexError:
+                try:
+                    message = self._next(None)
+                except ConnectionClosedError:
+                    return
+            yield message
+
+    def __next__(self) -> JSMsg:
+        try:
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            pass
+        try:
+            return self._next(None)
+        except ConnectionClosedError:
+            raise StopIteration from None
+
+    def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
+        """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+
+        TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
+        the connection has failed, ConsumerNotFoundError when the consumer was deleted, which is noticed by its silence:
+        after the alarm, or 15 s where there are no heartbeats. LocalProtocolError when it has a callback.
+        """
+        self._check_free()
+        try:
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            return self._next(seconds(timeout))
+
+    def _next(self, limit: float | None) -> JSMsg:
+        connection = self._connection
+        until = None if limit is None else connection._now() + limit
+        while True:
+            try:
+                return self._taken.popleft()  # type: ignore[no-any-return]
+            except IndexError:
+                readable = connection._call(self._take)
+            if readable is not None:
+                connection._wait(readable, None if until is None else max(until - connection._now(), 0))
+
+    def ack_many(self, messages: Iterable[JSMsg]) -> int:
+        """Acknowledge all of these that are not settled, in one write; returns how many that were."""
+        wanted = list(messages)
+        return self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted))
+
+    def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
+        """Configuration and state of the consumer. ConsumerNotFoundError."""
+        limit, core = seconds(timeout, default=self._js.timeout), self._core
+        return self._connection._ask(
+            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
+        )
+
+    def unsubscribe(self) -> None:
+        """End it at once, and delete its consumer if that is its own. What has come can still be taken, but
+        a callback gets no more.
+
+        APIError, TimeoutError or ConnectionLostError when the consumer cannot be deleted.
+        """
+        self._stopped = True
+        if not self._connection.is_closed:
+            self._connection._ask(self._core.unsubscribe, self._js.timeout)
+
+    def drain(self) -> None:
+        """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError.
+
+        A consumer of its own is deleted when the last message was dealt with; when it cannot be, the event
+        ConsumerNotDeleted says so. With a callback this waits until that has had the last message, except in the
+        callback itself.
+        """
+        connection = self._connection
+        connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
+        self._callback_ended()
+
+    @property
+    def _is_calling(self) -> bool:
+        """Whether this is called in its callback."""
+        return self._thread is threading.current_thread()
+
+    def _callback_ended(self) -> None:
+        """Wait until the callback has had the last message, unless it is the one who asks."""
+        if self._served is not None and not self._is_calling:
+            self._connection._wait(self._served, self._connection._session.options.timeout)
+
+    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
+        """Call ``callback`` with each message from now on."""
+        self._begin_serving()
+        wanted = acknowledge and self._core.acker.wants_acks
+        self._thread = threading.Thread(target=self._run, args=(callback, wanted), name="jsproto-callback", daemon=True)
+        self._thread.start()
+
+    def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
+        ended: BaseException | None = None
+        session, taken = self._connection._session, self._taken
+        try:
+            while not (self._stopped or session.closed):
+                message = taken.popleft() if taken else self._next(None)
+                try:
+                    callback(message)
+                    if acknowledge:
+                        message.ack()
+                except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
+                    self._fail(error)
+            ended = self._core.error
+        except Error as error:
+            ended = error
+        except BaseException as error:  # of an event's callback, which this thread has called
+            ended = error
+            raise
+        finally:
+            if self._end_serving(ended):
+                self._connection.close()
