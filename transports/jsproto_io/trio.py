@@ -35,8 +35,9 @@ from jsproto.client.connection.session import Session
 from jsproto_io import ConnectKeywords
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
-from jsproto_io._aio.connection import AsyncEvent, FastPublisher, JetStream, Message, Subscription
+from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._aio.engine import AsyncEvent
 from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession

@@ -5,20 +5,16 @@ Rules: as of ``_aio.connection``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from jsproto.client.publish.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto_io._state.atomic import AtomicBatchBase
-from jsproto_io._state.common import OutgoingMessage
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -97,21 +93,3 @@ class AtomicBatch(AtomicBatchBase):
         await self._connection._make_room()
         with suppress(BatchMessageError):
             await self._connection._wait(self._connection._call(lambda now: self._core.ready()))
-
-
-async def collected(
-    messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage], most: int | None
-) -> Sequence[OutgoingMessage]:
-    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
-    if isinstance(messages, MessageColumns):
-        return messages
-    if not isinstance(messages, AsyncIterable):
-        return list(messages if most is None else islice(messages, max(most, 0) + 1))
-    taken: list[OutgoingMessage] = []
-    async for message in messages:
-        taken.append(message)
-        if most is not None and len(taken) > most:
-            if isinstance(messages, AsyncGenerator):
-                await messages.aclose()  # a loop wants to see the end of those it has begun
-            break
-    return taken

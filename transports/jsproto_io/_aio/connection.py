@@ -1,24 +1,21 @@
 """The facade for event loops: what an application calls, and awaits, under asyncio and under trio alike.
 
-Rules: the names, the keywords and the docstrings are those of ``_blocking``; a test compares them. A verb puts one
-input into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a buffer of the
-core is stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do not wait do
-not yield to the loop. A connection belongs to the loop, and so to the thread, in which it was made.
+Rules: ``_blocking``, the facade for threads, is made from this folder by ``python -m tests.tools.generate_blocking``.
+A verb puts one input into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a
+buffer of the core is stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do
+not wait do not yield to the loop. A connection belongs to the loop, and so to the thread, in which it was made.
 
-Not here: moving bytes and parking tasks (``asyncio`` and ``trio``), protocol.
+Not here: how a task waits (``engine``), what is not made but written for both (``extras``), moving bytes (``asyncio``
+and ``trio``), protocol.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self, TypeVar, Unpack, cast
+from typing import Self, TypeVar, Unpack
 
-from jsproto.client.connection.session import Session
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
 from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -38,149 +35,29 @@ from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-from jsproto_io._aio.atomic import AtomicBatch, collected
+from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.consuming import Consuming
+from jsproto_io._aio.engine import Engine
+from jsproto_io._aio.extras import Messages, collected
 from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
 from jsproto_io._aio.subscribing import Subscribes
 from jsproto_io._state.common import (
-    EventCallback,
-    OutgoingMessage,
     Timeout,
-    log_crash,
     seconds,
     stream_config,
     warn_of_loss,
 )
-from jsproto_io._state.shared import ConnectionBase, FastPublisherBase, MessageBase, SubscriptionBase
+from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
 
 
-class AsyncEvent(Protocol):
-    """What the events of asyncio and trio have in common."""
-
-    def set(self) -> None:
-        """Wake whoever waits."""
-
-    async def wait(self) -> object:
-        """Wait until it is set."""
-
-
-class Connection(ConnectionBase):
+class Connection(Engine):
     """A connection to NATS. Made by ``connect()``."""
 
-    def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
-        super().__init__(session, event_cb, now)
-        self._parked: Counter[AsyncEvent] = Counter()
-
-    # -- what a driver provides ----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _new_event(self) -> AsyncEvent:
-        """An event of the loop's library."""
-
-    @abstractmethod
-    async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
-        """Wait until ``event`` is set; False after ``timeout`` seconds."""
-
-    @abstractmethod
-    def _write(self, now: float) -> None:
-        """Write what is due."""
-
-    @abstractmethod
-    def _rearm(self) -> None:
-        """The deadline may have moved; the connection may want to be closed."""
-
-    @abstractmethod
-    def _is_due(self, now: float) -> bool:
-        """Whether what was queued needs the driver now, because of its size or because no timer will see to it."""
-
-    @abstractmethod
-    def _abort(self) -> None:
-        """Close the socket without ceremony."""
-
-    @abstractmethod
-    def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run this beside everything else; it is cancelled when the connection is closed by another task."""
-
-    @abstractmethod
-    def _is_cancelled(self, error: BaseException) -> bool:
-        """Whether ``error``, which was raised in the present task, is the cancellation of that."""
-
-    @abstractmethod
-    async def _close(self) -> None:
-        """See ``close``."""
-
-    # -- inputs, outputs and waits -------------------------------------------------------------------------------------
-
-    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
-        if self._bug is not None:
-            self._refuse()
-        now, drive = self._now(), True
-        try:
-            result = verb(now)
-            drive = not lazily or self._is_due(now)
-        finally:
-            if drive:
-                self._drive()
-        return result
-
-    def _receive(self, verb: Callable[[float], None]) -> None:
-        """The same for what comes from outside: it never raises."""
-        try:
-            self._call(verb)
-        except Exception as bug:
-            self._crash(bug)
-
-    def _drive(self) -> None:
-        """Drain: write, wake, tell, move the timer."""
-        session, now = self._session, self._now()
-        if self._bug is None:
-            try:
-                self._end_orphans()
-                self._write(now)
-                for ticket in session.take_completed():
-                    ticket.wake()
-                self._teller.add(session.events())
-                self._rearm()
-            except Exception as bug:
-                self._crash(bug)
-                raise
-        self._teller.tell()
-
-    async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
-        if not ticket.done:
-            event = cast("AsyncEvent | None", ticket.event)
-            if event is None:
-                ticket.event = event = self._new_event()
-            self._parked[event] += 1
-            try:
-                in_time = await self._sleep(event, timeout)
-            finally:
-                self._parked[event] -= 1
-                if not self._parked[event]:
-                    del self._parked[event]
-            if not ticket.done:
-                if in_time:
-                    self._refuse()
-                raise TimeoutError(f"nothing came within {timeout:g} s")
-        return ticket.result()
-
-    def _crash(self, bug: Exception) -> None:
-        """Nobody can tell how far the state got: fail those who wait, and all who come."""
-        if self._is_disowned:
-            return  # the socket is the parent's
-        if self._bug is None:
-            self._bug = bug
-            log_crash(bug)
-        with suppress(Exception):
-            self._session.abort(f"interrupted by {type(bug).__name__}", self._now())
-        for event in self._parked:
-            event.set()
-        self._abort()
+    # -- inputs and waits ----------------------------------------------------------------------------------------------
 
     async def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
         """The answer; ``limit`` as of ``_call_with_room``, for who tells ``verb`` the same."""
@@ -515,7 +392,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
     ) -> PendingAck:
         """Publish a message without waiting for its acknowledgement, which is promised.
 
-        The keywords are those of ``publish``; the acknowledgement is awaited for the ``timeout`` of ``jetstream()``.
+        The keywords are those of ``publish``; the acknowledgement has the ``timeout`` of ``jetstream()`` to come.
         Waits while ``publish_async_max_pending`` messages are without one; ``wait_stall``: for so long at most,
         seconds or a timedelta, then TimeoutError with nothing sent. A stream of messages is cheaper with
         ``async_publisher()``, cheapest with ``fast_publisher()``.
@@ -629,7 +506,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
 
     async def publish_batch(
         self,
-        messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage],
+        messages: Messages,
         *,
         batch_id: str | None = None,
         max_messages: int | None = MAX_MESSAGES,
@@ -715,7 +592,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
 
     async def abandon(self) -> None:
-        """Walk away: nothing is awaited. What was published may be stored. Nothing happens when it has ended."""
+        """Walk away, and wait for nothing. What was published may be stored. Nothing happens when it has ended."""
         self._connection._release(self._core.abandon)
 
     async def _make_room(self) -> None:

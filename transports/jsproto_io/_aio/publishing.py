@@ -6,7 +6,7 @@ Rules: as of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -21,6 +21,7 @@ from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
+from jsproto_io._aio.extras import Messages
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._state.publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
 
@@ -33,7 +34,7 @@ class PublishesMany(PublishesSome):
 
     _connection: Connection
 
-    async def publish_many(self, messages: Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]) -> int:
+    async def publish_many(self, messages: Messages) -> int:
         """Publish all of ``messages``; returns the sequence of the last one.
 
         Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper than a list of
@@ -41,10 +42,12 @@ class PublishesMany(PublishesSome):
         pulled before is published, and this stays usable; so it does after a message that raises LocalProtocolError:
         those before it are published, ``sequence`` counts them, and up to a chunk of those behind it is lost.
         """
+        # -- for event loops alone
         if isinstance(messages, AsyncIterable):
             async for message in messages:
                 await self._publish_chunk([message])
             return self.sequence
+        # -- for threads as well
         if isinstance(messages, MessageColumns):
             start = 0
             while start < len(messages):
@@ -87,18 +90,18 @@ class PublishesMany(PublishesSome):
 
 
 class PendingAck(PendingAckBase):
-    """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``.
-
-    Under an event loop it can be awaited.
-    """
+    """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``."""
 
     def __init__(self, ticket: Ticket[PubAck], publisher: AsyncPublisher) -> None:
         super().__init__(ticket)
         self._publisher = publisher  # which is not dropped while anybody waits for its answers
 
+    # -- for event loops alone
     def __await__(self) -> Generator[Any, Any, PubAck]:
+        """``result()``."""
         return self.result().__await__()
 
+    # -- for threads as well
     async def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.
 

@@ -16,9 +16,10 @@ from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
+from jsproto_io._aio.extras import BatchIterator
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.sessions import ConsistentSessionBase
-from jsproto_io._state.shared import BatchReaderBase, StoredBatch
+from jsproto_io._state.shared import StoredBatch
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -205,7 +206,7 @@ class Reads:
         return BatchReader(core, self._connection)
 
 
-class BatchReader(BatchReaderBase):
+class BatchReader(BatchIterator):
     """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
 
     Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
@@ -225,20 +226,6 @@ class BatchReader(BatchReaderBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-    def __aiter__(self) -> AsyncIterator[StoredMsg]:
-        return self
-
-    async def __anext__(self) -> StoredMsg:
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take)
-            if readable is not None:
-                await self._connection._wait(readable)
-            elif self._finished:
-                raise StopAsyncIteration
 
     async def columns(self, most: int = 10_000) -> AsyncIterator[StoredColumns]:
         """The messages as columns instead, up to ``most`` at a time: what has come, at least one, in order.

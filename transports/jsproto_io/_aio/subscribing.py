@@ -1,34 +1,28 @@
 """The facade for event loops, continued: subscribing to consumers that push.
 
-Rules: as of ``_aio.connection``. A callback runs in a task of its own, one message at a time, in order; it may be a
-coroutine function.
+Rules: as of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextvars import ContextVar
+from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
 from jsproto.client.consume.subscribe import Wanted
-from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._aio.extras import MessageCallback, PushIterator
 from jsproto_io._state.common import Timeout, seconds
-from jsproto_io._state.subscribing import Pushed, PushSubscriptionBase, is_for_the_program
+from jsproto_io._state.subscribing import Pushed
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream as CoreJetStream
     from jsproto_io._aio.connection import Connection
-
-SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
-"""The subscription whose callback the present task runs."""
-MessageCallback: TypeAlias = Callable[[JSMsg], object]
 
 
 class Subscribes:
@@ -100,14 +94,12 @@ class Subscribes:
         return subscription
 
 
-class PushSubscription(PushSubscriptionBase):
+class PushSubscription(PushIterator):
     """Messages of a consumer, in the order in which it pushes them. Made by ``JetStream.subscribe()``.
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does;
     it raises when the connection was lost, or the consumer. As a context manager it unsubscribes at the end.
     """
-
-    _connection: Connection
 
     def __init__(self, core: Pushed[JSMsg], js: CoreJetStream, connection: Connection) -> None:
         super().__init__(core)
@@ -125,20 +117,6 @@ class PushSubscription(PushSubscriptionBase):
         except Error:
             if error is None and not self._connection.is_closed:
                 raise
-
-    def __aiter__(self) -> AsyncIterator[JSMsg]:
-        self._check_free()
-        return self
-
-    async def __anext__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()  # type: ignore[no-any-return]
-        except IndexError:
-            pass
-        try:
-            return await self._next(None)
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
 
     async def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
         """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
@@ -197,46 +175,7 @@ class PushSubscription(PushSubscriptionBase):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
         await self._callback_ended()
 
-    @property
-    def _is_calling(self) -> bool:
-        """Whether this is called in its callback."""
-        return SERVING.get() is self
-
     async def _callback_ended(self) -> None:
         """Wait until the callback has had the last message, unless it is the one who asks."""
         if self._served is not None and not self._is_calling:
             await self._connection._wait(self._served, self._connection._session.options.timeout)
-
-    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
-        """Call ``callback`` with each message from now on."""
-        self._begin_serving()
-        wanted = acknowledge and self._core.acker.wants_acks
-        self._connection._start_task(lambda: self._run(callback, wanted))
-
-    async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
-        SERVING.set(self)
-        ended: BaseException | None = None
-        session, taken = self._connection._session, self._taken
-        try:
-            while not (self._stopped or session.closed):
-                message = taken.popleft() if taken else await self._next(None)
-                try:
-                    done = callback(message)
-                    if done is not None and inspect.isawaitable(done):
-                        await done
-                    if acknowledge:
-                        await message.ack()
-                except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
-                    if is_for_the_program(error) or self._connection._is_cancelled(error):
-                        raise
-                    self._fail(error)
-            ended = self._core.error
-        except Error as error:
-            ended = error
-        except BaseException as error:
-            ended = error
-            raise
-        finally:
-            closes = self._end_serving(ended)
-        if closes:
-            await self._connection.close()

@@ -1,0 +1,148 @@
+"""How a verb's input reaches the core under an event loop, and how a task waits for its answer.
+
+Rules: one input, then a drain: write, wake, tell, move the timer. A ticket that several tasks wait for has one event.
+What goes wrong in between ends the connection, and everybody who waits is told.
+
+Not here: moving bytes (``asyncio`` and ``trio``), the verbs (``connection``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Protocol, TypeVar, cast
+
+from jsproto.client.connection.session import Session
+from jsproto.errors import TimeoutError
+from jsproto.ticket import Ticket
+from jsproto_io._state.common import EventCallback, log_crash
+from jsproto_io._state.shared import ConnectionBase
+
+T = TypeVar("T")
+
+
+class AsyncEvent(Protocol):
+    """What the events of asyncio and trio have in common."""
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+
+    async def wait(self) -> object:
+        """Wait until it is set."""
+
+
+class Engine(ConnectionBase):
+    """The half of a connection below its verbs."""
+
+    def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
+        super().__init__(session, event_cb, now)
+        self._parked: Counter[AsyncEvent] = Counter()
+
+    # -- what a driver provides ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _new_event(self) -> AsyncEvent:
+        """An event of the loop's library."""
+
+    @abstractmethod
+    async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
+        """Wait until ``event`` is set; False after ``timeout`` seconds."""
+
+    @abstractmethod
+    def _write(self, now: float) -> None:
+        """Write what is due."""
+
+    @abstractmethod
+    def _rearm(self) -> None:
+        """The deadline may have moved; the connection may want to be closed."""
+
+    @abstractmethod
+    def _is_due(self, now: float) -> bool:
+        """Whether what was queued needs the driver now, because of its size or because no timer will see to it."""
+
+    @abstractmethod
+    def _abort(self) -> None:
+        """Close the socket without ceremony."""
+
+    @abstractmethod
+    def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run this beside everything else; it is cancelled when the connection is closed by another task."""
+
+    @abstractmethod
+    def _is_cancelled(self, error: BaseException) -> bool:
+        """Whether ``error``, which was raised in the present task, is the cancellation of that."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """See ``close``."""
+
+    # -- inputs, outputs and waits -------------------------------------------------------------------------------------
+
+    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+        if self._bug is not None:
+            self._refuse()
+        now, drive = self._now(), True
+        try:
+            result = verb(now)
+            drive = not lazily or self._is_due(now)
+        finally:
+            if drive:
+                self._drive()
+        return result
+
+    def _receive(self, verb: Callable[[float], None]) -> None:
+        """The same for what comes from outside: it never raises."""
+        try:
+            self._call(verb)
+        except Exception as bug:
+            self._crash(bug)
+
+    def _drive(self) -> None:
+        """Drain: write, wake, tell, move the timer."""
+        session, now = self._session, self._now()
+        if self._bug is None:
+            try:
+                self._end_orphans()
+                self._write(now)
+                for ticket in session.take_completed():
+                    ticket.wake()
+                self._teller.add(session.events())
+                self._rearm()
+            except Exception as bug:
+                self._crash(bug)
+                raise
+        self._teller.tell()
+
+    async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
+        """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
+        if not ticket.done:
+            event = cast("AsyncEvent | None", ticket.event)
+            if event is None:
+                ticket.event = event = self._new_event()
+            self._parked[event] += 1
+            try:
+                in_time = await self._sleep(event, timeout)
+            finally:
+                self._parked[event] -= 1
+                if not self._parked[event]:
+                    del self._parked[event]
+            if not ticket.done:
+                if in_time:
+                    self._refuse()
+                raise TimeoutError(f"nothing came within {timeout:g} s")
+        return ticket.result()
+
+    def _crash(self, bug: Exception) -> None:
+        """Nobody can tell how far the state got: fail those who wait, and all who come."""
+        if self._is_disowned:
+            return  # the socket is the parent's
+        if self._bug is None:
+            self._bug = bug
+            log_crash(bug)
+        with suppress(Exception):
+            self._session.abort(f"interrupted by {type(bug).__name__}", self._now())
+        for event in self._parked:
+            event.set()
+        self._abort()

@@ -1,0 +1,131 @@
+"""What the facade for event loops does in another way than that for threads, and is written by hand for each.
+
+Rules: the names are those of ``_blocking.extras``. A callback runs in a task of its own, one message at a time, in
+order; it may be a coroutine function.
+
+Not here: what both do in the same way, from which the facade for threads is made.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextvars import ContextVar
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from jsproto.errors import ConnectionClosedError, Error
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.stored import StoredMsg
+from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._state.common import OutgoingMessage
+from jsproto_io._state.shared import BatchReaderBase
+from jsproto_io._state.subscribing import PushSubscriptionBase, is_for_the_program
+
+if TYPE_CHECKING:
+    from jsproto_io._aio.connection import Connection
+
+Messages: TypeAlias = Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]
+MessageCallback: TypeAlias = Callable[[JSMsg], object]
+SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
+"""The subscription whose callback the present task runs."""
+
+
+async def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+    if isinstance(messages, MessageColumns):
+        return messages
+    if not isinstance(messages, AsyncIterable):
+        return list(messages if most is None else islice(messages, max(most, 0) + 1))
+    taken: list[OutgoingMessage] = []
+    async for message in messages:
+        taken.append(message)
+        if most is not None and len(taken) > most:
+            if isinstance(messages, AsyncGenerator):
+                await messages.aclose()  # a loop wants to see the end of those it has begun
+            break
+    return taken
+
+
+class BatchIterator(BatchReaderBase):
+    """Iterates over the messages of a read."""
+
+    _connection: Connection
+
+    def __aiter__(self) -> AsyncIterator[StoredMsg]:
+        return self
+
+    async def __anext__(self) -> StoredMsg:
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                readable = self._connection._call(self._take)
+            if readable is not None:
+                await self._connection._wait(readable)
+            elif self._finished:
+                raise StopAsyncIteration
+
+
+class PushIterator(PushSubscriptionBase):
+    """Iterates over the messages of a subscription, or calls back with them."""
+
+    _connection: Connection
+
+    @abstractmethod
+    async def _next(self, limit: float | None) -> JSMsg:
+        """The next message, within ``limit`` seconds."""
+
+    def __aiter__(self) -> AsyncIterator[JSMsg]:
+        self._check_free()
+        return self
+
+    async def __anext__(self) -> JSMsg:
+        try:
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            pass
+        try:
+            return await self._next(None)
+        except ConnectionClosedError:
+            raise StopAsyncIteration from None
+
+    @property
+    def _is_calling(self) -> bool:
+        """Whether this is called in its callback."""
+        return SERVING.get() is self
+
+    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
+        """Call ``callback`` with each message from now on."""
+        self._begin_serving()
+        wanted = acknowledge and self._core.acker.wants_acks
+        self._connection._start_task(lambda: self._run(callback, wanted))
+
+    async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
+        SERVING.set(self)
+        ended: BaseException | None = None
+        session, taken = self._connection._session, self._taken
+        try:
+            while not (self._stopped or session.closed):
+                message = taken.popleft() if taken else await self._next(None)
+                try:
+                    done = callback(message)
+                    if done is not None and inspect.isawaitable(done):
+                        await done
+                    if acknowledge:
+                        await message.ack()
+                except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
+                    if is_for_the_program(error) or self._connection._is_cancelled(error):
+                        raise
+                    self._fail(error)
+            ended = self._core.error
+        except Error as error:
+            ended = error
+        except BaseException as error:
+            ended = error
+            raise
+        finally:
+            closes = self._end_serving(ended)
+        if closes:
+            await self._connection.close()

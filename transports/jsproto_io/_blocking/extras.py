@@ -1,0 +1,140 @@
+"""What the facade for threads does in another way than that for event loops, and is written by hand for each.
+
+Rules: the names are those of ``_aio.extras``. A loop is a generator, which is cheaper to go on with than a call for
+each message. A callback runs in a thread of its own, one message at a time, in order.
+
+Not here: the rest of the facade, which is made from that for event loops.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+from jsproto.errors import ConnectionClosedError, Error
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.stored import StoredMsg
+from jsproto_io._blocking.consuming import JSMsg
+from jsproto_io._state.common import OutgoingMessage
+from jsproto_io._state.shared import BatchReaderBase
+from jsproto_io._state.subscribing import PushSubscriptionBase
+
+if TYPE_CHECKING:
+    from jsproto_io._blocking.connection import Connection
+
+Messages: TypeAlias = Iterable[OutgoingMessage]
+MessageCallback: TypeAlias = Callable[[JSMsg], object]
+
+
+def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+    if isinstance(messages, MessageColumns):
+        return messages
+    return list(messages if most is None else islice(messages, max(most, 0) + 1))
+
+
+class BatchIterator(BatchReaderBase):
+    """Iterates over the messages of a read."""
+
+    _connection: Connection
+
+    def __iter__(self) -> Iterator[StoredMsg]:
+        taken = self._taken
+        while True:
+            while taken:
+                try:
+                    message = taken.popleft()
+                except IndexError:  # another thread was quicker
+                    break
+                yield message
+            if not self._more():
+                return
+
+    def __next__(self) -> StoredMsg:
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                if not self._more():
+                    raise StopIteration from None
+
+    def _more(self) -> bool:
+        """Take what has come, or wait for it; False at the end."""
+        readable = self._connection._call(self._take)
+        if readable is not None:
+            self._connection._wait(readable)
+        return not self._finished
+
+
+class PushIterator(PushSubscriptionBase):
+    """Iterates over the messages of a subscription, or calls back with them."""
+
+    _connection: Connection
+    _thread: threading.Thread | None = None
+
+    @abstractmethod
+    def _next(self, limit: float | None) -> JSMsg:
+        """The next message, within ``limit`` seconds."""
+
+    def __iter__(self) -> Iterator[JSMsg]:
+        self._check_free()
+        return self._messages()
+
+    def _messages(self) -> Iterator[JSMsg]:
+        """What a loop takes: to go on with a generator is cheaper than a call for each message."""
+        while True:
+            try:
+                message = self._taken.popleft()
+            except IndexError:
+                try:
+                    message = self._next(None)
+                except ConnectionClosedError:
+                    return
+            yield message
+
+    def __next__(self) -> JSMsg:
+        try:
+            return self._taken.popleft()  # type: ignore[no-any-return]
+        except IndexError:
+            pass
+        try:
+            return self._next(None)
+        except ConnectionClosedError:
+            raise StopIteration from None
+
+    @property
+    def _is_calling(self) -> bool:
+        """Whether this is called in its callback."""
+        return self._thread is threading.current_thread()
+
+    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
+        """Call ``callback`` with each message from now on."""
+        self._begin_serving()
+        wanted = acknowledge and self._core.acker.wants_acks
+        self._thread = threading.Thread(target=self._run, args=(callback, wanted), name="jsproto-callback", daemon=True)
+        self._thread.start()
+
+    def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
+        ended: BaseException | None = None
+        session, taken = self._connection._session, self._taken
+        try:
+            while not (self._stopped or session.closed):
+                message = taken.popleft() if taken else self._next(None)
+                try:
+                    callback(message)
+                    if acknowledge:
+                        message.ack()
+                except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
+                    self._fail(error)
+            ended = self._core.error
+        except Error as error:
+            ended = error
+        except BaseException as error:  # of an event's callback, which this thread has called
+            ended = error
+            raise
+        finally:
+            if self._end_serving(ended):
+                self._connection.close()
