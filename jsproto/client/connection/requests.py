@@ -11,12 +11,13 @@ Not here: answers of many messages (``direct``, ``fast``), which have inboxes of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jsproto.errors import Error, NoRespondersError, PermissionsViolationError, TimeoutError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
 from jsproto.outbox import Conversation
+from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
 
 T = TypeVar("T")
-
-NO_RESPONDERS: Final = 503
 
 
 def is_no_responders(message: Msg) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.connection.api import Api, succeeded
+from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, Delivery
 from jsproto.client.consume.priority import Priority, most_seconds
-from jsproto.client.consume.pull import HEARTBEATS_MISSED, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.errors import Error, PushBasedError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause

@@ -31,8 +31,9 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, Delivery
-from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED, Inflow
+from jsproto.client.consume.push_buffer import Inflow
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -59,7 +60,6 @@ from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
-HEARTBEAT: Final = 5.0  # seconds
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
 FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further pause is twice as long
@@ -103,7 +103,7 @@ class OrderedConsumer(Inflow[D]):
         config: ConsumerConfig,
         timeout: float,
         now: float,
-        idle_heartbeat: float = HEARTBEAT,
+        idle_heartbeat: float = DEFAULT_HEARTBEAT,
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **keywords: Any,
     ) -> None:

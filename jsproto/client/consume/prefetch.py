@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 
@@ -22,7 +23,6 @@ RETRY_FOR: Final = 10.0  # seconds
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
 DEFAULT_MAX_MSGS: Final = 500
 DEFAULT_EXPIRES: Final = 30.0  # seconds
-DEFAULT_HEARTBEAT: Final = 5.0  # seconds
 
 
 @dataclass(slots=True, frozen=True)

@@ -29,11 +29,11 @@ from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.connection.message_buffer import Buffer, size_of
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, Delivery
 from jsproto.client.consume.prefetch import (
     BATCH_BY_BYTES,
     DEFAULT_EXPIRES,
-    DEFAULT_HEARTBEAT,
     RETRY_FIRST,
     RETRY_MOST,
     Limits,
@@ -66,7 +66,6 @@ D = TypeVar("D", bound=Delivery)
 
 ANSWER_GRACE: Final = 1.0  # seconds after its expiry until a request counts as not answered at all
 HEARTBEAT_FROM: Final = 10.0  # seconds; requests that wait as long ask for heartbeats by themselves
-HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until it is an alarm (ADR-15)
 MAX_REQUESTS: Final = 512  # kept in the ledger; nats-server's default for waiting requests
 _STREAMS: Final = "streams messages already: close() what messages() returned, or use another subscription"
 _DIFFERS: Final = "streams messages already, with other bounds or times: all that share it must want the same"

@@ -31,7 +31,6 @@ from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=Delivery)
 
-HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until it is an alarm (ADR-15)
 _STATUS: Final = b"NATS/1.0 "  # a header block without status has its first line end before the blank
 _MAX_DIGITS: Final = 20
 

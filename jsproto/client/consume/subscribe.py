@@ -18,11 +18,11 @@ from typing import Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
 from jsproto.client.consume.api import Consumers
+from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, Delivery
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
-from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,
@@ -48,7 +48,6 @@ from jsproto.ticket import Ticket
 
 D = TypeVar("D", bound=Delivery)
 
-DEFAULT_HEARTBEAT: Final = 5.0  # seconds; of consumers that we create and nobody shares
 _SETTLED: Final = frozenset(
     {
         "ack_policy", "ack_wait", "backoff", "deliver_group", "deliver_subject", "durable_name", "filter_subject",

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
+from jsproto.client.read.direct import END_OF_BATCH
 from jsproto.client.read.single import direct_message, direct_request, leader_message, no_direct_get, selection
 from jsproto.errors import (
     APIError,
@@ -87,7 +88,6 @@ TRY_FOR: Final = 0.25  # of a read's time: who has not answered by then is passe
 FIRST_PAUSE: Final = 0.004  # seconds; replicas are usually milliseconds behind
 LONGEST_PAUSE: Final = 0.25
 MAX_DOUBLINGS: Final = 6  # of the pause, until it is the longest
-END_OF_BATCH: Final = 204
 BATCH_READS: Final = "2.11"  # the server that brought the form whose end says up to where it holds
 UNAVAILABLE: Final = 503
 

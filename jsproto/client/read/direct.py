@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from jsproto.client.connection.requests import NO_RESPONDERS, is_no_responders
+from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.read_buffer import NONE, Backlog
 from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
 from jsproto.errors import (
@@ -54,6 +54,7 @@ from jsproto.grammar.stored import END, StoredMsg, answerer, next_sequences, num
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox, RowConversation
+from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, Row

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
-from jsproto.client.consume.push_buffer import HEARTBEATS_MISSED
+from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.subscribe import Wanted
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
