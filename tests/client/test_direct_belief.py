@@ -390,7 +390,7 @@ def test_the_link_is_lost_while_the_leader_is_asked(asked: int) -> None:
     read.requests()
     read.nothing()
     if asked == 2:
-        read.state(last_seq=9)
+        read.state(last_seq=1)
     read.question()
     read.h.lose()
     read.h.connect()

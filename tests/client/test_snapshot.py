@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.read.snapshot import GROUP, Snapshot
+from jsproto.client.read.snapshot import GROUP, TIMES_LISTED, Snapshot
 from jsproto.errors import (
     IncompleteBatchError,
     JetStreamNotAvailableError,
@@ -292,6 +292,82 @@ def test_a_deleted_message_uncovers_an_older_one(subjects: str | list[str]) -> N
     del take.stream.messages[3]
     take.finish()
     assert take.take() == [1, 2]
+
+
+class Overwritten(Stream):
+    """One message of each subject is kept, and each copy is as of a position of its own."""
+
+    def __init__(self, subjects: list[str]) -> None:
+        super().__init__(subjects)
+        self.log = dict(self.messages)
+        self.messages = self.held(self.last_seq)
+
+    def add(self, subject: str) -> None:
+        self.last_seq += 1
+        self.log[self.last_seq] = subject
+        self.messages = self.held(self.last_seq)
+
+    def held(self, position: int) -> dict[int, str]:
+        last = {subject: seq for seq, subject in self.log.items() if seq <= position}
+        return {seq: subject for subject, seq in sorted(last.items(), key=lambda pair: pair[1])}
+
+    def page(
+        self, request: dict[str, Any], applied: int, most: int = 9999, old: bool = False, *, mirrored: bool = False
+    ) -> list[bytes]:
+        now, self.messages = self.messages, self.held(applied)
+        try:
+            return super().page(request, applied, most, old, mirrored=mirrored)
+        finally:
+            self.messages = now
+
+
+def test_a_replica_that_is_behind_the_leader_does_not_end_the_catching_up() -> None:
+    """What the leader gave has a hole where k.1 was overwritten; who comes after it has not come to the newer k.1."""
+    take = Take(stream := Overwritten(["k.1", "k.2"]), "k.*", max_bytes=1)
+    take.answer(most=1)
+    for subject in ("k.1", "k.3"):
+        stream.add(subject)
+    take.answer()
+    for subject in ("k.4", "k.1"):
+        stream.add(subject)
+    for _ in range(999):
+        if take.ticket.done:
+            break
+        if take.direct:
+            take.answer(applied=2 if take.direct[0][1]["seq"] == 3 else 5)
+        take.h.advance(0.05)
+        take.settle()
+    assert take.take() == [2, 4, 5, 6]
+    assert take.read.up_to_seq == 6
+
+
+def test_an_old_leader_does_not_end_the_catching_up() -> None:
+    take = Take(stream := Overwritten(["k.1", "k.2"]), "k.*", max_bytes=1, timeout=1.0)
+    take.answer(most=1)
+    for subject in ("k.1", "j.1", "k.2"):
+        stream.add(subject)
+    take.answer()
+    now = stream.leader
+
+    def old(pub: Any) -> dict[str, Any]:
+        body = now(pub)
+        return body | {"state": body["state"] | {"last_seq": 2}}
+
+    stream.leader = old  # type: ignore[method-assign]
+    while not take.ticket.done:
+        if take.direct:
+            take.answer(applied=2)
+        take.h.advance(0.05)
+        take.settle()
+    with pytest.raises(IncompleteBatchError, match="the leader is at sequence 2"):
+        take.ticket.result()
+
+
+def test_a_server_that_always_finds_too_many() -> None:
+    take = Take(Overwritten(["k.1", "k.2"]), ["k.1", "k.2"])
+    for _ in range(TIMES_LISTED + 1):
+        take.status(TOO_MANY)
+    assert isinstance(take.ticket.error, TooManyResultsError)
 
 
 def test_several_subjects_are_caught_up_without_a_filter() -> None:

@@ -664,6 +664,12 @@ class DirectBatch(RowConversation):
         wanted, by_time = self._page_floor + 1, self._start_time is not None and not self._page_floor
         if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
+        last_seq = info.state.last_seq
+        if last_seq < self._at_least:
+            self._drop_page()
+            self._retry(f"the leader is at sequence {last_seq}, and the read has come from {self._at_least}", now)
+            return
+        self._leader_is_at(last_seq)
         if self._taken is not None:
             self._take_of_leader(self._taken, now)
         elif self._open:
@@ -672,6 +678,10 @@ class DirectBatch(RowConversation):
             self._finish()
         else:
             self._ask_next(now)
+
+    def _leader_is_at(self, last_seq: int) -> None:
+        """What came may have holes where messages up to there were overwritten: so far the read has to come."""
+        self._at_least = last_seq
 
     def _receive_no_next(self, now: float) -> None:
         """The leader has nothing more; where nothing may have been dropped, it may have been so just now."""

@@ -127,6 +127,9 @@ class LastMessages(DirectBatch):
             self._buffer = Backlog()
             self._page_asked += 1
 
+    def _leader_is_at(self, last_seq: int) -> None:
+        """The end of the stream is not the end of this."""
+
     def _page_over(self, header: bytes, now: float) -> None:
         said = number(header, b"Nats-UpTo-Sequence")
         if said is None and self._page_count:

@@ -179,6 +179,7 @@ class Snapshot:
         is_known = not self._at_once
         oldest = _NO_LIMIT  # when the oldest message that was shown was stored
         room = self._page_bytes
+        refused = 0
         groups: deque[Sequence[str]] = deque([self._wanted])
         if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
             groups = deque(self._in_groups((yield from self._names())))
@@ -189,7 +190,8 @@ class Snapshot:
             try:
                 yield from self._wait_for(answer)
             except TooManyResultsError:
-                if self._at_once:
+                refused += 1
+                if self._at_once or refused > TIMES_LISTED:
                     raise
                 groups = deque(self._in_groups((yield from self._names())))
                 continue
