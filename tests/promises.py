@@ -390,7 +390,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVER_REPLICAS + "a_copy_is_what_its_origin_was",
         ),
         promise(
-            "a state that the stream once had, whole; perhaps without what was just written",
+            "what the stream held while it was read, in order; perhaps without what was just written",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
