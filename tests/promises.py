@@ -38,6 +38,7 @@ CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
+CLIENT_SNAPSHOT_DOUBTS: Final = "client/test_snapshot_doubts.py::test_"
 CLI_END_TO_END: Final = "cli/test_end_to_end.py::test_"
 DRIVERS_ATOMIC_FACADE: Final = "drivers/test_atomic_facade.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
@@ -72,6 +73,7 @@ SERVER_REPLICAS: Final = "server/test_replicas.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
 SPARK_TASKS: Final = "spark/test_tasks.py::test_"
+STATEFUL_OVERWRITING: Final = "stateful/test_overwriting_worlds.py::test_"
 STATEFUL_WORLDS: Final = "stateful/test_worlds.py::test_"
 TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
 
@@ -166,8 +168,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
-            "`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself: they leave nothing out that "
-            "is there all the time, whoever answers, or end with a typed error.",
+            "`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself: up to where they end they leave "
+            "nothing out that is there all the time, or fail with a typed error.",
+            STATEFUL_OVERWRITING + "what_was_overwritten_and_what_overwrote_it_are_not_both_missing",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             CLIENT_DIRECT + "whatever_happens_on_the_way_nothing_comes_twice_and_nothing_is_left_out",
             PAIR_DIRECT_PAIR + "messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently",
@@ -205,12 +208,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_READING + "a_snapshot_while_somebody_writes_is_the_state_at_its_sequence",
             INTEGRATION_READING + "a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_written",
             PAIR_DIRECT_PAIR + "a_snapshot_from_copies_that_lag_is_the_leaders_state",
+            STATEFUL_OVERWRITING + "what_was_overwritten_and_what_overwrote_it_are_not_both_missing",
+            CLIENT_SNAPSHOT_DOUBTS + "two_pages_with_a_deletion_between_them_do_not_end_the_catching_up",
+        ),
+        promise(
+            "Subjects outside UTF-8 are a `SnapshotError` where several answers are needed: servers list them under "
+            "another name.",
+            CLIENT_SNAPSHOT_DOUBTS + "a_subject_that_is_not_utf_8_cannot_be_asked_for_by_name",
+        ),
+        promise(
+            "`get_last_msgs_for` with `up_to_seq` or `up_to_time` shows what whoever answers has of then; a `snapshot` "
+            "checks it.",
+            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_SNAPSHOT + "a_replica_that_has_not_come_so_far",
         ),
         promise(
             "With `at` it is exactly as of an earlier sequence or time, or a `SnapshotError`",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             CLIENT_SNAPSHOT + "at_a_sequence",
             CLIENT_SNAPSHOT + "at_a_time",
+            CLIENT_SNAPSHOT_DOUBTS + "a_replica_in_memory_does_not_say_how_far_it_has_come",
         ),
         promise(
             "A connection, and everything made from it, may be used by many threads at once",

@@ -312,10 +312,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_CONSISTENCY + "it_never_reads_backwards",
         ),
         promise(
-            "What replicas have, with no guarantee.",
-            STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
-        ),
-        promise(
             "LocalProtocolError, with nothing sent, for a choice that cannot be.",
             CLIENT_CONSISTENCY + "what_cannot_be_is_refused_before_anything_is_sent",
         ),

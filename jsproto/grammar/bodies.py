@@ -57,6 +57,11 @@ def dumps(body: Mapping[str, Any]) -> bytes:
         raise LocalProtocolError(f"this cannot be written as JSON: {error}") from None
 
 
+def size_in_json(value: str) -> int:
+    """Bytes of ``value`` as ``dumps`` writes it, in quotes."""
+    return len(_ENCODER.encode(value))
+
+
 def escaped(value: str) -> str:
     """``value`` as servers write strings, in quotes: Go's JSON encoder escapes for HTML too, and leaves UTF-8 alone."""
     return json.dumps(value, ensure_ascii=False).translate(_HTML)

@@ -29,8 +29,7 @@ def paired(seed: int = 1, **options: Any) -> Pair:
 
 def read_all(pair: Pair, batch: Any) -> list[int]:
     found: list[int] = []
-    while not batch.finished:
-        messages = batch.pop_many(10, pair.now)
+    while (messages := batch.pop_many(10, pair.now)) or not batch.finished:
         found += [message.seq for message in messages]
         if not messages and not batch.finished:
             pair.run_until(batch.readable())

@@ -143,8 +143,7 @@ class Sessions(RuleBasedStateMachine):
         arguments: tuple[Any, ...] = () if many == "get_batch" else ([">"],)
         batch = getattr(self.sessions[which], many)("S", *arguments, now=self.h.now, timeout=2.0)
         found: list[int] = []
-        while not batch.finished:
-            messages = batch.pop_many(3, self.h.now)
+        while (messages := batch.pop_many(3, self.h.now)) or not batch.finished:
             found += [message.seq for message in messages]
             if not messages and not batch.finished and isinstance(self._wait(batch.readable()), Error):
                 self.floors[which] = max(before, *found, 0)

@@ -244,9 +244,10 @@ class World:
         else:
             deadlines = (self.client.deadline(), self.server.deadline())
             self.now = max(self.now, min(when for when in deadlines if when is not None))
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Send what is to be sent, and do what is due."""
         when = self.server.deadline()
         if when is not None and when <= self.now:
             self.server.handle_timeout(self.now)
@@ -378,7 +379,7 @@ class World:
         else:
             reads = self.js
         ticket = getattr(reads, read.verb)("S", **keywords, now=self.now, timeout=TIMEOUT)
-        self._settle()
+        self.settle()
         while not ticket.done:
             self._tick()
         message: StoredMsg = ticket.result()
@@ -396,7 +397,7 @@ class World:
             keywords["at"] = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=keywords.pop("at_time") // 1000)
         arguments = () if read.verb == "get_batch" else (keywords.pop("subjects"),)
         batch = getattr(reads, read.verb)("S", *arguments, **keywords, now=self.now, timeout=TIMEOUT)
-        self._settle()
+        self.settle()
         if read.verb == "snapshot":
             while not batch.done:
                 self._tick()

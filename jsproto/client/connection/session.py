@@ -79,12 +79,15 @@ class Session:
 
     Inboxes and replies are made of what ``draw()`` gives: 16 characters that nobody can compute from others. The same
     token, with the same inputs, gives the same bytes.
+
+    Attribute: ``now`` (the time that came with the last bytes or timeout; scripts ask what comes next at that time).
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
         if len(token) < MIN_TOKEN:
             raise LocalProtocolError(f"the token needs at least {MIN_TOKEN} random bytes: inboxes are drawn from it")
         self.options = options
+        self.now = 0.0
         self.connected: Ticket[ServerInfo] = Ticket()
         self.error: Error | None = None
         self.closed = False
@@ -150,6 +153,7 @@ class Session:
         link = self._link
         if link is None or self.closed:
             return
+        self.now = now
         routes = self._routes
         frames = link.decoder.feed(data)
         is_open = link.is_open
@@ -211,6 +215,7 @@ class Session:
         """Time has passed. Early, late and repeated calls are harmless."""
         if self.closed:
             return
+        self.now = now
         if self._timers.expired(now):
             self.flush()
         self._dialler.handle_timeout(now)

@@ -78,7 +78,6 @@ from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
-    from jsproto.client.read.direct import DirectBatch
 
 SessionLevel: TypeAlias = Literal["direct", "leader", "mirror"]
 """Who is asked first; see the module's text."""
@@ -135,13 +134,12 @@ class _Read:
 class ConsistentSession(Conversation):
     """Reads that never fall behind what this session has written and read.
 
-    Attributes: ``token`` (what it knows; a value that can be handed on at any time), ``js``, ``level``, ``now`` (when
-    the last answer came).
+    Attributes: ``token`` (what it knows; a value that can be handed on at any time), ``js``, ``level``.
     """
 
     __slots__ = (
         "_count", "_deadlines", "_draw", "_inbox", "_mirrors", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid",
-        "_timeout", "closed", "js", "level", "now", "token",
+        "_timeout", "closed", "js", "level", "token",
     )  # fmt: skip
 
     def __init__(
@@ -164,7 +162,6 @@ class ConsistentSession(Conversation):
         self.level: SessionLevel = _checked(level)
         self._timeout = js.timeout if timeout is None else timeout
         self.closed = False
-        self.now = 0.0
         self._outbox = js.session
         self._inbox = js.session.new_inbox()
         self._draw = js.session.draw
@@ -261,9 +258,11 @@ class ConsistentSession(Conversation):
     ) -> SessionBatch:
         """As ``JetStream.get_batch``; it does not end before this session's token. At level ``direct`` only."""
         self._check_open()
+        self._check_many(level)
+        self.js.need_batches()
         return SessionBatch(
-            self, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes, level=level,
-            timeout=timeout,
+            self, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
+            timeout=self._timeout if timeout is None else timeout,
         )  # fmt: skip
 
     def get_last_msgs_for(
@@ -283,26 +282,6 @@ class ConsistentSession(Conversation):
         limit = self._timeout if timeout is None else timeout
         return SessionLastMsgs(self, stream, subjects, now=now, max_bytes=max_bytes, timeout=limit)
 
-    # -- for reads of many messages ------------------------------------------------------------------------------------
-
-    def direct_batch(
-        self, stream: str, *, now: float, level: SessionLevel | None, seq: int, subject: str | None,
-        batch: int | None, max_bytes: int | None, timeout: float | None,
-    ) -> DirectBatch:  # fmt: skip
-        """What replicas have, with no guarantee."""
-        self._check_many(level)
-        return self.js.get_batch(
-            stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
-            timeout=self._timeout if timeout is None else timeout,
-        )  # fmt: skip
-
-    def next_of_leader(
-        self, stream: str, seq: int, subject: str | None, now: float, timeout: float | None
-    ) -> Ticket[StoredMsg]:
-        """The first message from ``seq`` on that matches ``subject``, as the leader has it; fails as ``get_msg``."""
-        body = dumps({"seq": seq, "next_by_subj": subject or ">"})
-        return self._start(_Read(stream, stream, Phase.STATE, ("", b""), body), now, timeout)
-
     def close(self) -> None:
         """Ask no more: single reads under way fail with ConnectionClosedError. The token can still be taken.
 
@@ -319,7 +298,6 @@ class ConsistentSession(Conversation):
 
     def receive(self, message: Msg, now: float) -> None:
         """An answer, or a part of one."""
-        self.now = now
         read = self._open.get(message.subject[len(self._prefix) :])
         if read is None:
             subject = message.subject.decode("utf-8", "replace")
@@ -348,7 +326,6 @@ class ConsistentSession(Conversation):
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed: ask again, ask others, or give up."""
-        self.now = now
         for read in self._deadlines.due(now):
             if now >= read.until:
                 self._give_up(read)
@@ -365,7 +342,6 @@ class ConsistentSession(Conversation):
 
     def link_lost(self, error: Error, now: float) -> None:
         """No answer will come on this link: ask on the next one, unless the connection has ended."""
-        self.now = now
         ended = self._outbox.closed_error is not None
         for read in list(self._reads):
             if ended:
@@ -376,7 +352,6 @@ class ConsistentSession(Conversation):
 
     def link_restored(self, now: float) -> None:
         """Ask what was under way when the link was lost."""
-        self.now = now
         for read in list(self._reads):
             if read.phase is not Phase.PAUSE and not read.token:
                 self._ask(read, now)

@@ -13,8 +13,9 @@ Rules:
   a filter or a start of its own; its replies name the mirror. Such a page is dropped and asked for again.
 * A page continues one stream: it begins with the last message received, which has to be the same still. Where that
   message is gone, the leader says when the stream was made.
-* An empty answer names nobody, and a replica may be behind another one. So the stream's leader is asked before "there
-  is nothing more" is believed of those. What the leader has, and no replica shows in time, is taken of the leader.
+* An empty answer names nobody. A replica may be behind another one: it has neither what that one showed nor what left a
+  hole there. So "there is nothing more" is believed of whoever showed everything himself, else of the stream's leader.
+* What the leader has, and no replica shows in time, is taken of the leader.
 * A read that cannot go on is an error, never a short result.
 
 Not here: single gets (``single``), multi-subject reads (``multi``).
@@ -80,17 +81,17 @@ _PENDING: Final = b"\r\nNats-Num-Pending: "
 class DirectBatch(RowConversation):
     """One read of a stream from a sequence, or a time, on.
 
-    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received);
-    ``now`` (when something came last).
+    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_draw", "_floor", "_if_dropped", "_inbox",
-        "_instead_of_anchor", "_is_last_look", "_known", "_last_header", "_left", "_open", "_outbox", "_over",
-        "_page_asked", "_page_bytes", "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail",
-        "_question", "_readable", "_ready", "_replies", "_reply", "_sid", "_start", "_start_time", "_strangers",
+        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_draw", "_floor", "_heard", "_if_dropped", "_inbox",
+        "_instead_of_anchor", "_is_last_look", "_last_header", "_left", "_open", "_outbox", "_over", "_page_asked",
+        "_page_bytes", "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail",
+        "_parts", "_question", "_readable", "_ready", "_replies", "_reply", "_sid", "_start", "_start_time",
+        "_strangers",
         "_subject", "_tail", "_taken", "_timeout", "_timers", "_told", "_until", "_vain", "_waiting", "_wants_columns",
-        "error", "finished", "now", "stream",
+        "error", "finished", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -171,7 +172,7 @@ class DirectBatch(RowConversation):
         self._page_floor = self._floor
         self._page_tail: StoredColumns | None = None
         self._page_room = 0
-        self._known = 0  # messages that some replica, or the leader, said were left
+        self._parts = 0  # answers that showed something since the leader said where it is
         self._behind = 0  # how often in a row a replica did not have them
         self._strangers = 0  # how often in a row a mirror answered
         self._until = now + timeout  # somebody who can be believed has to have answered by then
@@ -180,7 +181,7 @@ class DirectBatch(RowConversation):
         self._over: bytes | None = None  # the end of a page that waits for that
         self._reply = b""
         self._told = b""  # the last earlier page whose late messages were reported
-        self.now = now
+        self._heard = now
         self._waiting = False
         self._wants_columns = False  # they have been asked for, and will be again
         self._sid = outbox.subscribe(f"{inbox}.*", self)
@@ -252,7 +253,7 @@ class DirectBatch(RowConversation):
             self._receive_other(message, now)
             return
         header = message.header
-        self.now = now
+        self._heard = now
         if self._over is not None:
             return  # the page waits for the leader, and is whole
         try:
@@ -280,7 +281,7 @@ class DirectBatch(RowConversation):
             self.receive(row.message(0), now)
             start = 1
         if row.subject == self._reply and self._open:
-            self.now = now
+            self._heard = now
             headers, payloads, fields = row.headers, row.payloads, row.fields
             stop = len(headers) - headers[-1].startswith(_STATUS)  # the end of the page continues nothing
             if start or stop < len(headers):
@@ -332,7 +333,7 @@ class DirectBatch(RowConversation):
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
         for timer in self._timers.expired(now):
-            silent_until = self.now + self._timeout
+            silent_until = self._heard + self._timeout
             if timer is Timer.ASK_AGAIN:
                 self._ask(now)
             elif now < silent_until:
@@ -363,7 +364,7 @@ class DirectBatch(RowConversation):
                 self._reply = b""
                 self._timers.clear()
             return
-        lost = IncompleteBatchError(f"the connection was lost: {error}", self.last_seq)
+        lost = self._incomplete(f"the connection was lost: {error}")
         lost.__cause__ = error
         self._fail(lost)
 
@@ -405,7 +406,7 @@ class DirectBatch(RowConversation):
             self._ask_at(now + ASK_AGAIN)
             return
         self._outbox.flush()
-        self.now = now
+        self._heard = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
 
@@ -453,7 +454,7 @@ class DirectBatch(RowConversation):
         """The page broke off: ask for the rest, but not for the second time in a row that nothing came of it."""
         is_vain = not self._page_count or self._buffer is not self._ready
         if self._vain and is_vain:
-            self._fail(IncompleteBatchError(text, self.last_seq))
+            self._fail(self._incomplete(text))
         else:
             self._vain = is_vain
             self._resume(now)
@@ -463,13 +464,17 @@ class DirectBatch(RowConversation):
         if self._question or self._buffer is not self._ready:  # it was not approved
             self._drop_page()
         elif self._page_count:
-            self._known = max(self.num_pending or 0, self._known - self._page_count)
-            if self._left is not None:
-                self._left -= self._page_count
+            self._count_part(self.num_pending or 0)
         if self._left == 0:
             self._finish()
         else:
             self._ask(now)
+
+    def _count_part(self, pending: int) -> None:
+        """A page, or a part of it, has come; ``pending``: how much is left, as its sender said."""
+        self._parts += 1
+        if self._left is not None:
+            self._left -= self._page_count
 
     def _drop_page(self) -> None:
         self._buffer = self._ready
@@ -572,14 +577,14 @@ class DirectBatch(RowConversation):
         pending, count = self._pending(header), self._page_count
         is_full = count == self._page_asked  # a message that came while it was sent may not be counted
         was_open = self._open
+        showed_everything = was_open and self._parts == 0
         self._last_header = header
         self._close_page(now)
         if count:
             self._vain = False
             self._behind = 0
-            if self._left is not None:
-                self._left -= count
-        self._known = max(pending, self._known - count)
+        if was_open:
+            self._count_part(pending)
         if self._left == 0:
             self._finish()
         elif (count and pending) or (is_full and was_open):
@@ -587,10 +592,21 @@ class DirectBatch(RowConversation):
                 self._ask(now)
             else:
                 self._waiting = True
-        elif not was_open or self._known or self._floor < self._at_least:
-            self._ask_whether_over(now)
-        else:
+        elif was_open and self._is_end(showed_everything):
             self._finish()
+        else:
+            self._ask_whether_over(now)
+
+    def _is_end(self, showed_everything: bool) -> bool:
+        """Whether the end that a page names is believed.
+
+        ``showed_everything``: nobody else showed anything, unless the leader was asked after that.
+        """
+        return showed_everything and self._floor >= self._must_reach()
+
+    def _must_reach(self) -> int:
+        """The sequence before which nobody but the leader is believed that there is nothing more."""
+        return self._at_least
 
     def _close_page(self, now: float) -> None:
         """What came of the page is in order, and no more will come of it."""
@@ -619,7 +635,7 @@ class DirectBatch(RowConversation):
             return False
         self._outbox.flush()
         self._question = question
-        self.now = now
+        self._heard = now
         self._timers.set(Timer.PAGE, now + self._timeout)
         self._outbox.rearm(self)
         return True
@@ -636,7 +652,7 @@ class DirectBatch(RowConversation):
         if not self._question or message.subject != self._question:
             self._ignore(message, "a message of an earlier page")
             return
-        self.now = now
+        self._heard = now
         try:
             if is_no_responders(message):
                 raise JetStreamNotAvailableError(self._api.stream_info(self.stream))
@@ -665,11 +681,12 @@ class DirectBatch(RowConversation):
         if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
         last_seq = info.state.last_seq
-        if last_seq < self._at_least:
+        if last_seq < self._must_reach():
             self._drop_page()
-            self._retry(f"the leader is at sequence {last_seq}, and the read has come from {self._at_least}", now)
+            reason = f"the leader is at sequence {last_seq}, and the read has to come to {self._must_reach()}"
+            self._retry(reason, now, self._stale(last_seq))
             return
-        self._leader_is_at(last_seq)
+        self._at_least, self._parts = last_seq, 0
         if self._taken is not None:
             self._take_of_leader(self._taken, now)
         elif self._open:
@@ -679,9 +696,12 @@ class DirectBatch(RowConversation):
         else:
             self._ask_next(now)
 
-    def _leader_is_at(self, last_seq: int) -> None:
-        """What came may have holes where messages up to there were overwritten: so far the read has to come."""
-        self._at_least = last_seq
+    def _stale(self, last_seq: int) -> Error | None:
+        """The error of a read whose leader stays at ``last_seq``, if it has one of its own."""
+        return None
+
+    def _incomplete(self, reason: str) -> IncompleteBatchError:
+        return IncompleteBatchError(reason, self.last_seq)
 
     def _receive_no_next(self, now: float) -> None:
         """The leader has nothing more; where nothing may have been dropped, it may have been so just now."""
@@ -696,7 +716,6 @@ class DirectBatch(RowConversation):
         if message.seq <= self._floor:
             raise RemoteProtocolError(f"message {message.seq} where those after {self._floor} were asked for")
         if self._behind < TIMES_BEHIND:
-            self._known = max(self._known, 1)
             self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
             return
         self._taken = message
@@ -704,11 +723,10 @@ class DirectBatch(RowConversation):
 
     def _take_of_leader(self, message: StoredMsg, now: float) -> None:
         self._keep(StoredColumns(NONE, [message.seq], NONE, [message.data], [message.raw_headers]), 0)
+        self._count_part(0)
         self._close_page(now)
         self._question = b""
-        self._known, self._until = 1, now + self._timeout
-        if self._left is not None:
-            self._left -= 1
+        self._until = now + self._timeout
         if self._left == 0:
             self._finish()
         elif self._has_room:
@@ -716,10 +734,10 @@ class DirectBatch(RowConversation):
         else:
             self._waiting = True
 
-    def _retry(self, reason: str, now: float) -> None:
+    def _retry(self, reason: str, now: float, error: Error | None = None) -> None:
         """Ask again a little later, as long as there is time: replicas are behind, or there is no leader."""
         if now >= self._until:
-            self._fail(IncompleteBatchError(reason, self.last_seq))
+            self._fail(error or self._incomplete(reason))
             return
         self._behind += 1
         if self._behind == 1:

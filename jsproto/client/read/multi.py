@@ -59,7 +59,7 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
 
-    __slots__ = ("_from_seq", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    __slots__ = ("_from_seq", "_known", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
     _NEEDS_POINT = True
 
     def __init__(
@@ -98,6 +98,7 @@ class LastMessages(DirectBatch):
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
         self._from_seq = seq
+        self._known = 0  # messages that some replica, or the leader, said were left
         super().__init__(
             outbox, stream, api=api, inbox=inbox, draw=draw, now=now, batch=batch, page_messages=page_messages,
             page_bytes=page_bytes, timeout=timeout,
@@ -127,14 +128,19 @@ class LastMessages(DirectBatch):
             self._buffer = Backlog()
             self._page_asked += 1
 
-    def _leader_is_at(self, last_seq: int) -> None:
-        """The end of the stream is not the end of this."""
+    def _count_part(self, pending: int) -> None:
+        self._known = max(pending, self._known - self._page_count)
+        super()._count_part(pending)
+
+    def _is_end(self, showed_everything: bool) -> bool:
+        """Whether nobody said that there is more: the end of the stream is not the end of this."""
+        return not self._known
 
     def _page_over(self, header: bytes, now: float) -> None:
         said = number(header, b"Nats-UpTo-Sequence")
         if said is None and self._page_count:
             raise RemoteProtocolError("the end of a page does not say up to which sequence it is", header)
-        if self._up_to_seq is None:
+        if self._up_to_seq is None and self._page_count:  # an end alone names nobody
             self._up_to_seq = said
         if self._witness is not None:
             self._give_but_witness()

@@ -42,6 +42,7 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
+from jsproto.grammar.bodies import size_in_json
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from jsproto.grammar.times import Point
 
 GROUP: Final = MAX_SUBJECTS - 1  # and the witness
-GROUP_BYTES: Final = 256 * 1024  # of subjects in one request
+GROUP_BYTES: Final = 256 * 1024  # of subjects in one request, as JSON; or half of what the server takes
 CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
@@ -60,6 +61,7 @@ _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 TIMES_LISTED: Final = 10  # a list in pages that changes each time is begun no oftener
 _NO_LIMIT: Final = 1 << 62
 _ROLLUP: Final = "Nats-Rollup"
+_NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not UTF-8
 
 
 class Snapshot:
@@ -69,7 +71,7 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_at_once", "_closed", "_js", "_last_seq", "_least", "_listed_at", "_most", "_now", "_page_bytes", "_read",
+        "_at_once", "_began", "_closed", "_js", "_last_seq", "_least", "_listed_at", "_most", "_page_bytes", "_read",
         "_ready", "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
     )  # fmt: skip
 
@@ -107,7 +109,7 @@ class Snapshot:
         self._least = least
         self._page_bytes = page_bytes
         self._timeout = timeout
-        self._now = now
+        self._began = now
         self._closed = False
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
@@ -181,11 +183,11 @@ class Snapshot:
         room = self._page_bytes
         refused = 0
         groups: deque[Sequence[str]] = deque([self._wanted])
-        if len(self._wanted) > MAX_SUBJECTS or sum(map(len, self._wanted)) > GROUP_BYTES:
+        if len(self._wanted) > MAX_SUBJECTS or sum(map(size_in_json, self._wanted)) > self._group_bytes:
             groups = deque(self._in_groups((yield from self._names())))
         while groups:
             group = groups.popleft()
-            most = self._most if shows_one_moment and not moments else None
+            most = self._most if shows_one_moment and not moments and not groups else None
             answer = self._answer(group, least=max([least, *moments]), batch=most, page_bytes=room)
             try:
                 yield from self._wait_for(answer)
@@ -199,14 +201,16 @@ class Snapshot:
                 if self._least and answer.come_to is not None:
                     raise StaleReadError(self.stream, self._least, answer.come_to) from None
                 raise
-            messages = answer.pop_many(_NO_LIMIT, self._now)
+            messages = self._messages_of(answer, group)
             if info is None and messages:
                 oldest = min(oldest, *(each.timestamp for each in messages))
             shown.update((each.subject, each) for each in messages)
             said = answer.up_to_seq
             moments.append(max([least, *moments]) if said is None else said)
             is_known |= said is not None
-            if not messages:  # a witness took all the room, or there is nothing
+            if answer.rest and not messages:  # a witness took all the room
+                if room >= _NO_LIMIT:
+                    raise RemoteProtocolError(f"an answer shows nothing, and says that {answer.rest} are left")
                 room *= 2
             if answer.rest and len(messages) != most:
                 names = group if all(map(_is_name, group)) else (yield from self._names())
@@ -256,6 +260,7 @@ class Snapshot:
             self._give({}, 0)
             return
         witness = yield from self._last_until(up_to)
+        self._check_gap(info, witness[1], up_to)
         names = yield from self._names()
         shown: dict[str, StoredMsg] = {}
         groups = deque(self._in_groups(names) if witness[1] else ())
@@ -273,7 +278,7 @@ class Snapshot:
                 half = len(group) // 2
                 groups.extendleft([group[half:], group[:half]])
                 continue
-            shown.update((each.subject, each) for each in answer.pop_many(_NO_LIMIT, self._now))
+            shown.update((each.subject, each) for each in self._messages_of(answer, group))
         now: StreamInfo = yield self._state()
         if now.created != info.created:
             raise StreamRecreatedError(self.stream)
@@ -282,6 +287,18 @@ class Snapshot:
             [name for name in names if name not in shown], now, first_seqs[0] < first_seqs[1], up_to
         )
         self._give(shown, up_to)
+
+    def _check_gap(self, info: StreamInfo, last: int, up_to: int) -> None:
+        """SnapshotError where a replica may have come to ``last`` only, and show what was overwritten up to ``up_to``.
+
+        Replicas of streams on disk show nothing as of a sequence to which they have not come, those in memory do.
+        """
+        config = info.config
+        forgets = (config.max_msgs_per_subject or 0) > 0 or config.allow_rollup_hdrs
+        if last < up_to and forgets and config.storage == "memory" and (config.num_replicas or 1) > 1:
+            raise SnapshotError(
+                f"message {up_to} is gone, and a replica in memory does not say that it has not come so far", up_to
+            )
 
     def _explain(
         self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
@@ -366,6 +383,10 @@ class Snapshot:
         self._check_open()
         return self._js.subjects(self.stream, None, now=self._now, timeout=self._timeout)
 
+    @property
+    def _now(self) -> float:
+        return max(self._began, self._js.session.now)
+
     def _check_open(self) -> None:
         """IncompleteBatchError, which ends the script, when this was closed."""
         if self._closed:
@@ -385,8 +406,16 @@ class Snapshot:
     def _wait_for(self, read: DirectBatch) -> Generator[Ticket[Any], Any, None]:
         """Wait until there is something of ``read``, or it is over; fails as it does, or when this is closed."""
         yield read.readable()
-        self._now = read.now
         self._check_open()
+
+    def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
+        """What an answer about ``group`` shows; RemoteProtocolError if it is about something else."""
+        messages = answer.pop_many(_NO_LIMIT, self._now)
+        is_asked = _matcher(group)
+        for each in messages:
+            if not is_asked(each.subject):
+                raise RemoteProtocolError(f"the last message of {each.subject}, which was not asked for")
+        return messages
 
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
         """What ``read`` brings next; nothing at its end."""
@@ -425,11 +454,13 @@ class Snapshot:
                 self._listed_at = info.state.last_seq
             names = dict(info.state.subjects or {})
             total = self._total(info, len(names))
+            self._check_names(names)
             whole = True
             last, offset = max(names, default=""), len(names)
             while whole and offset < total:
                 info = yield self._js.subjects(self.stream, pattern, offset - 1, now=self._now, timeout=self._timeout)
                 page = info.state.subjects or {}
+                self._check_names(page)
                 whole = bool(page) and min(page) <= last < max(page)
                 names |= page
                 offset += len(page) - 1
@@ -438,16 +469,30 @@ class Snapshot:
                 return {name: names[name] for name in sorted(names)}
         raise SnapshotError("the list of subjects changes faster than it can be read", self._listed_at or 0)
 
+    def _check_names(self, names: Iterable[str]) -> None:
+        """SnapshotError for a subject that cannot be asked for by the name that it is listed under."""
+        for name in names:
+            if _NOT_UTF_8 in name:
+                raise SnapshotError(
+                    f"{name} is not UTF-8: such a subject cannot be asked for by name, which one answer has no need of",
+                    self._listed_at or 0,
+                )
+
+    @property
+    def _group_bytes(self) -> int:
+        return min(GROUP_BYTES, self._js.session.max_payload // 2)
+
     def _in_groups(self, names: Sequence[str]) -> list[Sequence[str]]:
         """``names`` in groups that one request asks for."""
         groups: list[Sequence[str]] = []
         group: list[str] = []
-        room = GROUP_BYTES
+        most = room = self._group_bytes
         for name in names:
-            room -= len(name)
+            size = size_in_json(name) + 1
+            room -= size
             if group and (room < 0 or len(group) == GROUP):
                 groups.append(group)
-                group, room = [], GROUP_BYTES - len(name)
+                group, room = [], most - size
             group.append(name)
         return [*groups, group] if group else groups
 

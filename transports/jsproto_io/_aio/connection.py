@@ -362,7 +362,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
 
         ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it
         (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
-        to ``subject``.
+        to ``subject``. TimeoutError when no acknowledgement came in time: the message may be stored, or be so later.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(

@@ -148,8 +148,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 
         When nothing has come: ConflictError (ConsumerDeletedError, PullLimitError, MessageSizeError and kin) and
         BadPullError as soon as the server says no, NoRespondersError when there is no such consumer,
-        ConsumerSilentError when heartbeats stay away, TimeoutError when the server does not answer at all. When
-        something has, it is returned, and the error comes next time.
+        ConsumerSilentError when heartbeats stay away, TimeoutError when the server does not answer at all,
+        ConnectionLostError when the connection is lost, or was and is not back within ``timeout``. When something has,
+        it is returned, and the error comes next time.
         """
         limit = seconds(timeout, default=self._timeout)
         verb = self._begin(batch, limit, max_bytes, heartbeat)

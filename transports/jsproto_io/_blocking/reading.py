@@ -124,8 +124,8 @@ class Reads:
 
         No message is left out that is there from beginning to end, up to where the read ends; a replica that lags may
         end it early. Answers of mirrors are not taken for the stream's: MirrorAnswerError when only they come. Where
-        whoever answers has nothing more to show, the stream's leader is asked. StreamRecreatedError when the stream was
-        deleted and made anew between two pages.
+        whoever ends the read has not shown everything himself, the stream's leader is asked. StreamRecreatedError when
+        the stream was deleted and made anew between two pages.
         """
         verb = partial(
             self._core.get_batch,
@@ -190,8 +190,12 @@ class Reads:
 
         ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
         stream still held when the read began: what had been purged, deleted or dropped by then is left out.
-        SnapshotError when a subject may have been overwritten since, or no replica shows that sequence. The stream's
-        leader is asked for its state, and for subjects where more than 1,024 match. Else as ``get_batch``.
+        SnapshotError when a subject may have been overwritten since, by the limits that the stream has now, or no
+        replica shows that sequence.
+
+        The stream's leader is asked for its state, and for subjects where more than one answer is needed: SnapshotError
+        when one of those is not UTF-8. Servers before 2.12 show no single moment in an answer, and the one connected to
+        stands for all of them. ``timeout``: that of each step. Else as ``get_batch``.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
