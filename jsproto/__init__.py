@@ -1,7 +1,7 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
 What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
-``FastPublisher``, ``AtomicBatch``, ``AsyncPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``,
+``FastPublisher``, ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``,
 ``Snapshot`` and ``Subscription``, which speak messages through an ``Outbox`` and so fit into any client. What
 applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
 
@@ -24,7 +24,7 @@ from jsproto.client.jetstream import JetStream
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
-from jsproto.client.publish.pipelined import AsyncPublisher
+from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.client.read.consistency import ConsistentSession
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastMessages
@@ -41,17 +41,17 @@ from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Seconds
-from jsproto.outbox import Conversation, Outbox, RowConversation
+from jsproto.outbox import BulkConversation, Conversation, Outbox
 from jsproto.ticket import Ticket
-from jsproto.wire.frames import Msg, Row
+from jsproto.wire.frames import Msg, MsgRun
 
 __all__ = [
     "APIError",
     "Address",
-    "AsyncPublisher",
     "AtomicBatch",
     "BatchAbandoned",
     "BatchAdvisories",
+    "BulkConversation",
     "ConnectOptions",
     "ConsistentSession",
     "ConsumerConfig",
@@ -68,14 +68,14 @@ __all__ = [
     "LocalProtocolError",
     "MessageColumns",
     "Msg",
+    "MsgRun",
     "OrderedConsumer",
     "Outbox",
+    "PipelinedPublisher",
     "PubAck",
     "PullConsumer",
     "PushConsumer",
     "RemoteProtocolError",
-    "Row",
-    "RowConversation",
     "Seconds",
     "ServerInfo",
     "Session",

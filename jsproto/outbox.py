@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jsproto.events import Event
     from jsproto.grammar.config import ServerInfo
     from jsproto.ticket import Ticket
-    from jsproto.wire.frames import Msg, RawMsg, Row
+    from jsproto.wire.frames import Msg, MsgRun, RawMsg
 
 
 class Conversation:
@@ -52,7 +52,7 @@ class Conversation:
         """A new link carries the subscriptions again."""
 
 
-class RowConversation(Conversation):
+class BulkConversation(Conversation):
     """A conversation that may be given many messages at once: a page that it asked for, say.
 
     Whoever carries its messages need not make rows: then ``receive`` gets them one by one, with the same results.
@@ -60,7 +60,7 @@ class RowConversation(Conversation):
 
     __slots__ = ()
 
-    def receive_row(self, row: Row, now: float) -> None:
+    def receive_run(self, row: MsgRun, now: float) -> None:
         """Messages for one of its subscriptions, as ``receive`` takes them; once it has unsubscribed, no more."""
         raise NotImplementedError
 

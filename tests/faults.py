@@ -15,6 +15,7 @@ from tests.requirements import (
     ACKS,
     ADVISORY,
     ATOMIC,
+    ATOMIC_ENDS,
     BATCH,
     CONFIG,
     FACADE,
@@ -24,7 +25,7 @@ from tests.requirements import (
     SERVER_FAST,
     STATEFUL,
     WINDOWS,
-    Row,
+    Requirement,
     recorded,
     row,
 )
@@ -44,13 +45,13 @@ PAIR_CONSUMING = "pair/test_consuming_pair.py::test_"
 PAIR_STATEFUL = "stateful/test_pair_stateful.py::"
 PERMISSIONS = "client/test_permissions.py::test_"
 PERMISSIONS_FACADE = "drivers/test_permissions.py::test_"
-PUBLISHER = "client/test_publisher.py::test_"
+PUBLISHER = "client/test_pipelined.py::test_"
 PUBLISHING = "drivers/test_publishing.py::test_"
 RECONNECT = "drivers/test_reconnect.py::test_"
 SESSION = "client/test_session.py::test_"
 THREADS = "drivers/test_sync.py::test_"
 
-PEERS: Final[dict[str, tuple[Row, ...]]] = {
+PEERS: Final[dict[str, tuple[Requirement, ...]]] = {
     "nats-py": (
         row(
             "a server's error never reaches the future of publish_async",
@@ -224,7 +225,7 @@ PEERS: Final[dict[str, tuple[Row, ...]]] = {
     ),
 }
 
-SURVEYED: Final[tuple[Row, ...]] = (
+SURVEYED: Final[tuple[Requirement, ...]] = (
     row(
         "the guard of 1000 messages, and how the true limit becomes known",
         ATOMIC + "the_default_size_is_that_of_servers",
@@ -237,7 +238,7 @@ SURVEYED: Final[tuple[Row, ...]] = (
         "a batch that died, by a gap or by silence, takes nothing and says why",
         FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count",
         FAST + "a_batch_that_could_not_be_kept_alive_is_not_trusted",
-        ATOMIC + "a_batch_that_was_silent_for_too_long_is_refused_at_the_next_verb",
+        ATOMIC_ENDS + "a_batch_that_was_silent_for_too_long_is_refused_at_the_next_verb",
         ATOMIC_RELEASES + "a_batch_that_the_server_has_forgotten_is_refused_by_the_client_first",
         IDLING + "a_batch_that_the_server_must_have_forgotten_takes_nothing",
     ),
@@ -253,7 +254,7 @@ SURVEYED: Final[tuple[Row, ...]] = (
         ATOMIC + "nothing_follows_the_first_message_before_it_is_answered",
         ATOMIC + "without_ack_first_messages_flow_at_once",
         ATOMIC + "ack_every_asks_and_waits",
-        ATOMIC + "the_default_timeout_is_that_of_the_context",
+        ATOMIC_ENDS + "the_default_timeout_is_that_of_the_context",
     ),
     row(
         "ids of the caller, and what they may be",
@@ -275,7 +276,7 @@ SURVEYED: Final[tuple[Row, ...]] = (
     ),
 )
 
-REPORTED: Final[dict[int, tuple[Row, ...]]] = {
+REPORTED: Final[dict[int, tuple[Requirement, ...]]] = {
     1: (row("no client for threads", FACADE + "the_main_job", THREADS + "a_connection_works_without_with"),),
     2: (
         row(

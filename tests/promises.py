@@ -28,13 +28,13 @@ ARCHITECTURE: Final = "test_architecture.py::test_"
 CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
 CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
 CLIENT_CONSISTENCY: Final = "client/test_consistency.py::test_"
-CLIENT_DIALLER: Final = "client/test_dialler.py::test_"
+CLIENT_DIALLER: Final = "client/test_server_pool.py::test_"
 CLIENT_DIRECT: Final = "client/test_direct.py::test_"
 CLIENT_DIRECT_BELIEF: Final = "client/test_direct_belief.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
 CLIENT_OPTIONS: Final = "client/test_options.py::test_"
-CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
@@ -73,6 +73,7 @@ SERVER_REPLICAS: Final = "server/test_replicas.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
 SPARK_TASKS: Final = "spark/test_tasks.py::test_"
+SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 STATEFUL_OVERWRITING: Final = "stateful/test_overwriting_worlds.py::test_"
 STATEFUL_WORLDS: Final = "stateful/test_worlds.py::test_"
 TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
@@ -112,7 +113,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "store every row once",
             SPARK_STREAMING + "restarts_at_random_moments",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_TASKS + "twins_and_zombies_store_nothing_twice",
+            SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
         ),
     ),
     "Two commands": (

@@ -8,16 +8,17 @@ from tests.promises import Promise, promise
 
 ARCHITECTURE: Final = "test_architecture.py::test_"
 CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
+CLIENT_ATOMIC_ENDS: Final = "client/test_atomic_ends.py::test_"
 CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
 CLIENT_DIRECT: Final = "client/test_direct.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
 CLIENT_FAST_TOTAL: Final = "client/test_fast_total.py::test_"
-CLIENT_JSMSG: Final = "client/test_jsmsg.py::test_"
+CLIENT_JSMSG: Final = "client/test_message.py::test_"
 CLIENT_KEEPALIVE: Final = "client/test_keepalive.py::test_"
 CLIENT_MEMORY: Final = "client/test_memory.py::test_"
 CLIENT_ORDERED: Final = "client/test_ordered.py::test_"
-CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PULL: Final = "client/test_pull.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
@@ -49,8 +50,8 @@ PAIR_PAIR: Final = "pair/test_pair.py::test_"
 PAIR_PRIORITY_PAIR: Final = "pair/test_priority_pair.py::test_"
 PAIR_WAKING: Final = "pair/test_waking.py::test_"
 README: Final = "test_readme.py::test_"
-RULES_GAPS: Final = "rules/test_gaps.py::test_"
-SERVER_DELIVER: Final = "server/test_deliver.py::test_"
+RULES_GAPS: Final = "rules/test_sequence_gaps.py::test_"
+SERVER_DELIVER: Final = "server/test_consumer.py::test_"
 SERVER_PRIORITY: Final = "server/test_priority.py::test_"
 SERVER_SESSION: Final = "server/test_session.py::test_"
 WIRE_DECODER: Final = "wire/test_decoder.py::test_"
@@ -278,7 +279,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "Late, early and repeated calls of `handle_timeout` are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             PAIR_WAKING + "late_calls_lose_nothing",
-            CLIENT_ATOMIC + "time_that_passes_early_or_twice_is_harmless",
+            CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
         ),
     ),
     "Embedding a conversation in another client": (

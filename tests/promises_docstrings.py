@@ -10,17 +10,18 @@ from typing import Final
 from tests.promises import Promise, promise
 
 CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
+CLIENT_ATOMIC_ENDS: Final = "client/test_atomic_ends.py::test_"
 CLIENT_AT_ONCE: Final = "client/test_at_once.py::test_"
 CLIENT_CONSISTENCY: Final = "client/test_consistency.py::test_"
-CLIENT_DIALLER: Final = "client/test_dialler.py::test_"
+CLIENT_DIALLER: Final = "client/test_server_pool.py::test_"
 CLIENT_DIRECT: Final = "client/test_direct.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_TOTAL: Final = "client/test_fast_total.py::test_"
 CLIENT_JETSTREAM: Final = "client/test_jetstream.py::test_"
-CLIENT_JSMSG: Final = "client/test_jsmsg.py::test_"
+CLIENT_JSMSG: Final = "client/test_message.py::test_"
 CLIENT_MULTI: Final = "client/test_multi.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
-CLIENT_PUBLISHER: Final = "client/test_publisher.py::test_"
+CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PULL: Final = "client/test_pull.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
@@ -53,14 +54,14 @@ NATS_SERVER: Final = "test_nats_server.py::test_"
 PAIR_CONSUMING_PAIR: Final = "pair/test_consuming_pair.py::test_"
 PAIR_PAIR: Final = "pair/test_pair.py::test_"
 PAIR_WAKING: Final = "pair/test_waking.py::test_"
-RULES_WINDOWS: Final = "rules/test_windows.py::test_"
+RULES_WINDOWS: Final = "rules/test_window.py::test_"
 SERVER_ATOMIC: Final = "server/test_atomic.py::test_"
-SERVER_DELIVER: Final = "server/test_deliver.py::test_"
+SERVER_DELIVER: Final = "server/test_consumer.py::test_"
 STATEFUL_WORLDS: Final = "stateful/test_worlds.py::test_"
 TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
-    "jsproto_io.sync:AsyncPublisher": (
+    "jsproto_io.sync:PipelinedPublisher": (
         promise(
             "Wait until every message has its acknowledgement or has failed.",
             CLIENT_PUBLISHER + "every_message_ends_exactly_once",
@@ -108,13 +109,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "then it is not known whether all of it is stored or nothing",
-            CLIENT_ATOMIC + "no_answer_to_a_commit_leaves_open_whether_it_is_stored",
-            CLIENT_ATOMIC + "a_lost_link_with_the_commit_under_way_leaves_open_whether_it_is_stored",
+            CLIENT_ATOMIC_ENDS + "no_answer_to_a_commit_leaves_open_whether_it_is_stored",
+            CLIENT_ATOMIC_ENDS + "a_lost_link_with_the_commit_under_way_leaves_open_whether_it_is_stored",
             DRIVERS_ATOMIC_FACADE + "a_commit_without_an_answer",
         ),
         promise(
             "Walk away without commit: nothing is stored.",
-            CLIENT_ATOMIC + "a_discarded_batch_says_nothing_to_the_server",
+            CLIENT_ATOMIC_ENDS + "a_discarded_batch_says_nothing_to_the_server",
             DRIVERS_ATOMIC_FACADE + "a_batch_without_commit_stores_nothing",
         ),
     ),
@@ -258,7 +259,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             NATS_SERVER + "a_server_that_does_not_heed_sigterm",
         ),
     ),
-    "jsproto:AsyncPublisher": (
+    "jsproto:PipelinedPublisher": (
         promise(
             "Publishes ahead of the acknowledgements by a bounded window.",
             CLIENT_PUBLISHER + "the_window_in_messages",
@@ -285,14 +286,14 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "nothing is stored, the server forgets the batch",
             SERVER_ATOMIC + "a_silent_batch_is_given_up",
-            CLIENT_ATOMIC + "a_discarded_batch_says_nothing_to_the_server",
+            CLIENT_ATOMIC_ENDS + "a_discarded_batch_says_nothing_to_the_server",
         ),
     ),
     "jsproto:BatchAdvisories": (
         promise(
             "Time has passed; early, late and repeated calls are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
-            CLIENT_ATOMIC + "time_that_passes_early_or_twice_is_harmless",
+            CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
         ),
     ),
     "jsproto:ConnectOptions": (
@@ -321,7 +322,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "Never raises, whatever the message holds.",
             FUZZ_CORPUS + "every_input_of_the_corpus_holds",
             CLIENT_FAST_TOTAL + "whatever_happens_in_whatever_order",
-            CLIENT_ATOMIC + "junk_is_told_and_changes_nothing",
+            CLIENT_ATOMIC_ENDS + "junk_is_told_and_changes_nothing",
         ),
     ),
     "jsproto:DirectBatch": (
@@ -448,7 +449,7 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "pyspark_jetstream:DefaultSource": ("``servers`` and ``stream``, always",),
     "jsproto:APIError": ("``err_code`` (what exactly)",),
     "jsproto:ConsumerConfig": ('so here it is ``"explicit"``',),
-    "jsproto:AsyncPublisher": ("fails with why there never will be",),
+    "jsproto:PipelinedPublisher": ("fails with why there never will be",),
     "jsproto:DirectBatch": ("fails with why the read broke off",),
     "jsproto:FastPublisher": ("fails with why the batch ended when there never will be",),
     "jsproto:OrderedConsumer": ("or nothing of it may be received",),

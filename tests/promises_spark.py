@@ -16,6 +16,7 @@ SPARK_SECURITY: Final = "spark/test_security.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
 SPARK_TASKS: Final = "spark/test_tasks.py::test_"
+SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 SPARK_VIEWS: Final = "spark/test_views.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
@@ -53,30 +54,30 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "every row is stored, and stored **again** by each run that is repeated: at least once",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_TASKS + "twins_and_zombies_store_nothing_twice",
-            SPARK_TASKS + "the_server_restarts_under_a_writing_task",
+            SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
+            SPARK_WRITES + "the_server_restarts_under_a_writing_task",
         ),
         promise(
             "A row with a message id of its own is dropped if the stream has seen that within its `duplicate_window`",
             SPARK_SINKS + "a_job_again_with_the_same_ids",
-            SPARK_TASKS + "ids_that_rows_have_already",
+            SPARK_WRITES + "ids_that_rows_have_already",
         ),
         promise(
             "every row once, as long as the repetition comes within the stream's `duplicate_window` (2 minutes, "
             "unless you set it), by message ids that take the place of what `headers` has; costs the server twice "
             "the work",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_TASKS + "twins_and_zombies_store_nothing_twice",
-            SPARK_TASKS + "ids_that_rows_have_already",
-            SPARK_TASKS + "what_a_batch_left_is_sent_in_another",
+            SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
+            SPARK_WRITES + "ids_that_rows_have_already",
+            SPARK_WRITES + "what_a_batch_left_is_sent_in_another",
         ),
         promise(
             "every row once, however late it is repeated: rows are stored in atomic batches, each together with a "
             "marker that says how far its partition has come, and only if that marker has not moved",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_TASKS + "twins_and_zombies_store_nothing_twice",
-            SPARK_TASKS + "markers_that_have_gone",
-            SPARK_TASKS + "a_row_is_counted_over_batches",
+            SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
+            SPARK_WRITES + "markers_that_have_gone",
+            SPARK_WRITES + "a_row_is_counted_over_batches",
         ),
         promise(
             "For a batch write the promise holds within one `save()`: to run a job again as a whole, give "
@@ -147,7 +148,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "`Nats-Batch-...`, which is part of somebody's atomic batch, fails the task",
-            SPARK_TASKS + "headers_that_cannot_be",
+            SPARK_WRITES + "headers_that_cannot_be",
         ),
     ),
     "Programs": (
@@ -177,7 +178,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "`ingest`, `mirror` and `replay` store every row, and on repetition what `--delivery` promises, as in "
             "the table above.",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
-            SPARK_TASKS + "the_server_restarts_under_a_writing_task",
+            SPARK_WRITES + "the_server_restarts_under_a_writing_task",
             SPARK_PIPELINES + "flights_there_and_back",
             SPARK_PIPELINES + "replay_in_order",
         ),
@@ -203,7 +204,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "A server allows 50 for a stream and 1,000 in all; what it refuses beyond that is tried again a few times",
-            SPARK_TASKS + "each_lot_has_its_own_tries",
+            SPARK_WRITES + "each_lot_has_its_own_tries",
             INTEGRATION_ATOMIC_RELEASES + "too_many_batches_at_once",
         ),
         promise(

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
-class Row(NamedTuple):
+class Requirement(NamedTuple):
     """One requirement in a few words, and the tests that show it."""
 
     words: str
     tests: tuple[str, ...]
 
 
-def row(words: str, *tests: str) -> Row:
-    return Row(words, tests)
+def row(words: str, *tests: str) -> Requirement:
+    return Requirement(words, tests)
 
 
 def recorded(scenario: str, release: str = "2.15.1") -> str:
@@ -30,6 +30,7 @@ def recorded(scenario: str, release: str = "2.15.1") -> str:
 ACKS = "grammar/test_acks.py::test_"
 ADVISORY = "grammar/test_advisory.py::test_"
 ATOMIC = "client/test_atomic.py::test_"
+ATOMIC_ENDS = "client/test_atomic_ends.py::test_"
 BATCH = "grammar/test_batch.py::test_"
 CHECKS = "server/test_checks.py::test_"
 CLUSTER = "integration/test_cluster.py::test_"
@@ -44,9 +45,9 @@ SERVER_ATOMIC = "server/test_atomic.py::test_"
 SERVER_FAST = "server/test_fast.py::test_"
 SETTINGS = "server/test_settings.py::test_"
 STATEFUL = "stateful/test_fast_stateful.py::"
-WINDOWS = "rules/test_windows.py::test_"
+WINDOWS = "rules/test_window.py::test_"
 
-SHOWN: Final[dict[int, Row]] = {
+SHOWN: Final[dict[int, Requirement]] = {
     # -- atomic batches ------------------------------------------------------------------------------------------------
     1: row("first message: id, sequence 1, request", ATOMIC + "the_first_message_is_a_request_with_id_and_sequence_1"),
     2: row(
@@ -120,8 +121,8 @@ SHOWN: Final[dict[int, Row]] = {
     ),
     28: row(
         "the client knows the 10 s and fails early",
-        ATOMIC + "a_batch_expires_by_itself",
-        ATOMIC + "a_commit_of_a_batch_that_was_silent_for_too_long_is_refused",
+        ATOMIC_ENDS + "a_batch_expires_by_itself",
+        ATOMIC_ENDS + "a_commit_of_a_batch_that_was_silent_for_too_long_is_refused",
     ),
     29: row("the ack has id, count, last sequence", ACKS + "pub_acks", recorded("atomic-commit1")),
     30: row(
@@ -140,7 +141,7 @@ SHOWN: Final[dict[int, Row]] = {
     34: row(
         "1000 batches at once in a server",
         SERVER_ATOMIC + "the_limits_are_those_of_the_stream_and_of_the_server", recorded("atomic-inflight_total"),
-        "server/test_node.py::test_the_defaults_are_those_of_the_reference",
+        "server/test_context.py::test_the_defaults_are_those_of_the_reference",
     ),
     35: row(
         "1000 messages in a batch",
@@ -165,7 +166,7 @@ SHOWN: Final[dict[int, Row]] = {
         "nothing after a commit or a failure",
         ATOMIC + "nothing_is_done_behind_a_commit", "rules/test_atomic_rules.py::test_nothing_leaves_an_end",
     ),
-    40: row("discard without a word", ATOMIC + "a_discarded_batch_says_nothing_to_the_server"),
+    40: row("discard without a word", ATOMIC_ENDS + "a_discarded_batch_says_nothing_to_the_server"),
     41: row(
         "one call for a list", "client/test_publish_batch.py::test_a_list_is_published_in_one_call",
         "client/test_publish_batch.py::test_a_bad_message_in_a_list_stores_nothing",
@@ -294,7 +295,7 @@ SHOWN: Final[dict[int, Row]] = {
     83: row(
         "error codes, both dialects",
         FAST_SUBJECT + "a_problem_is_the_servers_error_code",
-        "server/test_node.py::test_the_draft_numbers_errors_differently",
+        "server/test_context.py::test_the_draft_numbers_errors_differently",
     ),
     84: row(
         "10211: too many batches",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.requirements import CONFIG, REFUSALS, SETTINGS, Row, row
+from tests.requirements import CONFIG, REFUSALS, SETTINGS, Requirement, row
 from tests.requirements_direct import PAIR, REPLICAS, recorded
 
 CORE = "client/test_consistency.py::test_"
@@ -19,7 +19,7 @@ STALE = "integration/test_stale_reads.py::test_"
 STATEFUL = "stateful/test_consistency_stateful.py::"
 TOKEN = "grammar/test_position.py::test_"
 
-SHOWN: Final[dict[int, Row]] = {
+SHOWN: Final[dict[int, Requirement]] = {
     243: row(
         "persist_mode",
         SETTINGS + "the_persist_mode_stays", recorded("cons-persist_forms"),
@@ -62,7 +62,7 @@ SHOWN: Final[dict[int, Row]] = {
     251: row(
         "reading from the leader, and from an old one",
         CORE + "the_leader_can_be_asked_first", CORE + "an_old_leader_is_not_believed",
-        "client/test_gets.py::test_both_ways_give_the_same_message", "drivers/test_reading.py::test_one_message",
+        "client/test_single.py::test_both_ways_give_the_same_message", "drivers/test_reading.py::test_one_message",
     ),
     252: row(
         "reading from any replica can be stale",
@@ -95,7 +95,7 @@ SHOWN: Final[dict[int, Row]] = {
     ),
     257: row(
         "no linearizable reads: none are pretended",
-        CORE + "a_level_that_is_none", "client/test_gets.py::test_what_no_server_would_answer_is_not_asked",
+        CORE + "a_level_that_is_none", "client/test_single.py::test_what_no_server_would_answer_is_not_asked",
         DRIVERS + "what_no_server_promises_is_not_pretended",
     ),
     258: row("the same for key-value buckets, which are streams", DRIVERS + "the_revisions_of_a_bucket"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.requirements import CONFIG, SETTINGS, Row, row
+from tests.requirements import CONFIG, SETTINGS, Requirement, row
 
 
 def recorded(scenario: str, release: str = "2.15.1") -> str:
@@ -16,7 +16,7 @@ def recorded(scenario: str, release: str = "2.15.1") -> str:
 
 
 CLIENT: Final = "client/test_direct.py::test_"
-GETS: Final = "client/test_gets.py::test_"
+GETS: Final = "client/test_single.py::test_"
 LIKE_REAL_SERVERS: Final = "integration/test_direct_role.py::test_the_role_answers_every_request_as_the_real_server"
 MULTI: Final = "client/test_multi.py::test_"
 PAIR: Final = "pair/test_direct_pair.py::test_"
@@ -28,7 +28,7 @@ SERVER: Final = "server/test_direct.py::test_"
 SNAPSHOT: Final = "client/test_snapshot.py::test_"
 STORED: Final = "grammar/test_stored.py::test_"
 
-SHOWN: Final[dict[int, Row]] = {
+SHOWN: Final[dict[int, Requirement]] = {
     107: row(
         "every peer of a stream answers, one of a queue group",
         REPLICAS + "every_copy_answers_and_chance_says_which", REPLICAS + "the_same_token_gives_the_same_stale_reads",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.requirements import Row, row
+from tests.requirements import Requirement, row
 
-ACKS: Final = "client/test_jsmsg.py::test_"
+ACKS: Final = "client/test_message.py::test_"
 CONSUMERS: Final = "client/test_consumers.py::test_"
 CONSUMING_STATEFUL: Final = "stateful/test_consuming_stateful.py::"
 DRIVER: Final = "drivers/test_subscribing.py::test_"
-GAPS: Final = "rules/test_gaps.py::test_"
+GAPS: Final = "rules/test_sequence_gaps.py::test_"
 JSACK: Final = "grammar/test_jsack.py::test_"
 ORDERED: Final = "client/test_ordered.py::test_"
 PULL: Final = "client/test_pull.py::test_"
@@ -26,7 +26,7 @@ RELEASES: Final = "integration/test_subscribe_releases.py::test_"
 STATUS: Final = "rules/test_status.py::test_"
 WORKFLOW: Final = "client/test_subscribe.py::test_"
 
-SHOWN: Final[dict[int, Row]] = {
+SHOWN: Final[dict[int, Requirement]] = {
     # -- the workflow --------------------------------------------------------------------------------------------------
     180: row(
         "one way to subscribe: push, pull, queue, with a callback or an iterator",

@@ -9,13 +9,13 @@ import pytest
 
 from tests.faults import PEERS, REPORTED, SURVEYED
 from tests.node_ids import check_exist
-from tests.requirements import Row
+from tests.requirements import Requirement
 
-FAULTS: Final[list[Row]] = [*chain(*PEERS.values()), *SURVEYED, *chain(*REPORTED.values())]
+FAULTS: Final[list[Requirement]] = [*chain(*PEERS.values()), *SURVEYED, *chain(*REPORTED.values())]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.words for fault in FAULTS])
-def test_a_fault_names_tests_that_exist(fault: Row) -> None:
+def test_a_fault_names_tests_that_exist(fault: Requirement) -> None:
     check_exist(fault.tests)
 
 

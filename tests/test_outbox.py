@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import ConnectionLostError
-from jsproto.outbox import Conversation, RowConversation
-from jsproto.wire.frames import Msg, Row
+from jsproto.outbox import BulkConversation, Conversation
+from jsproto.wire.frames import Msg, MsgRun
 
 
 def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
@@ -22,4 +22,4 @@ def test_a_conversation_without_timers_that_does_not_care_about_links() -> None:
 
 def test_a_conversation_that_is_given_many_messages_at_once() -> None:
     with pytest.raises(NotImplementedError):
-        RowConversation().receive_row(Row(b"a", b"1", None, [b"", b""], [b"", b""]), 1.0)
+        BulkConversation().receive_run(MsgRun(b"a", b"1", None, [b"", b""], [b"", b""]), 1.0)

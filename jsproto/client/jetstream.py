@@ -17,7 +17,7 @@ from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
-from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, AsyncPublisher
+from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
 from jsproto.client.read.consistency import ConsistentSession, SessionLevel
 from jsproto.client.scripts import change_stream, publish_batch
@@ -129,9 +129,9 @@ class JetStream(Reads, Subscriptions):
         timeout: float | None = None,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
-    ) -> AsyncPublisher:
-        """Publish ahead of the acknowledgements; see ``AsyncPublisher``."""
-        return AsyncPublisher(
+    ) -> PipelinedPublisher:
+        """Publish ahead of the acknowledgements; see ``PipelinedPublisher``."""
+        return PipelinedPublisher(
             self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
             max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw=self.session.draw,
         )  # fmt: skip

@@ -16,8 +16,8 @@ from jsproto.server.consume.consumer import Consumer
 from jsproto.server.publish.atomic import AtomicBatches
 from jsproto.server.publish.checks import check
 from jsproto.server.publish.fast import FastBatches
-from jsproto.server.publish.replies import Answers
-from jsproto.server.store.context import Node
+from jsproto.server.publish.replies import PublishReplies
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
@@ -32,12 +32,12 @@ class StreamInlet(Conversation):
 
     __slots__ = ("_answers", "atomic", "consumers", "fast", "stream")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         self.stream = stream
-        self.atomic = AtomicBatches(stream, node, outbox)
-        self.fast = FastBatches(stream, node, outbox)
+        self.atomic = AtomicBatches(stream, context, outbox)
+        self.fast = FastBatches(stream, context, outbox)
         self.consumers: dict[str, Consumer] = {}
-        self._answers = Answers(stream, node, outbox)
+        self._answers = PublishReplies(stream, context, outbox)
 
     def receive(self, message: Msg, now: float) -> None:
         """A message on one of the stream's subjects."""

@@ -8,7 +8,7 @@ Rules: a message goes to every subscription that matches, to one member of each 
 stream that takes its subject. Nobody there: the publisher is told, if it asked to be. What conversations and streams
 publish is routed after the message that made them do so, at most ``MAX_TURNS`` messages for each input: where they
 feed each other without end, as a consumer that delivers to a stream may, the rest waits for ``handle_timeout``. Between
-links and streams messages may pass a ``Backbone``, where a cluster delays them, and loses them at worst.
+links and streams messages may pass a ``MessageBus``, where a cluster delays them, and loses them at worst.
 
 Not here: other servers, accounts, permissions, storage.
 """
@@ -30,9 +30,9 @@ from jsproto.server.api.streams import JetStreamApi
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
-from jsproto.server.replication.replicas import Follower
+from jsproto.server.replication.replicas import Replica
 from jsproto.server.session import Interest, ServerSession
-from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Node, Release
+from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -44,7 +44,7 @@ MAX_TURNS: Final = 10_000
 
 
 @event
-class Parcel:
+class RoutedMessage:
     """A message on its way.
 
     ``to`` a stream (its name) or a consumer (the id of its subscription), or from one of them to whoever subscribed
@@ -56,17 +56,17 @@ class Parcel:
     inbox: str | None = None
 
 
-class Backbone(Protocol):
+class MessageBus(Protocol):
     """What lies between the links of a server and its streams."""
 
-    def carry(self, parcel: Parcel, now: float) -> None:
+    def carry(self, routed: RoutedMessage, now: float) -> None:
         """Take this."""
 
-    def arrived(self, now: float) -> list[Parcel]:
+    def arrived(self, now: float) -> list[RoutedMessage]:
         """What has arrived since the last call, in the order of arrival."""
 
     def deadline(self) -> float | None:
-        """When the next parcel arrives."""
+        """When the next routed arrives."""
 
 
 class _Local:
@@ -86,7 +86,7 @@ class _Local:
 class Server:
     """One server. ``token`` is its only entropy.
 
-    Attributes: ``node`` (what its streams have in common); ``api`` (creates, changes and deletes streams);
+    Attributes: ``context`` (what its streams have in common); ``api`` (creates, changes and deletes streams);
     ``sessions`` (the live ones); ``leaderless`` (names of streams that nobody leads at the moment); ``choose`` (which
     one of so many in a queue group has its turn; may be replaced).
     """
@@ -102,18 +102,18 @@ class Server:
         epoch: int = 0,
         ack_version: Literal[1, 2] = 1,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
-        backbone: Backbone | None = None,
+        bus: MessageBus | None = None,
     ) -> None:
-        """``max_payload`` in bytes; what is not said here as of ``Node``."""
-        self.node = Node(
+        """``max_payload`` in bytes; what is not said here as of ``ServerContext``."""
+        self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
         self.choose: Callable[[int], int] = self._choose
         self._max_payload = max_payload
-        self._backbone = backbone
-        self._id = self.node.next_id()
+        self._bus = bus
+        self._id = self.context.next_id()
         self._clients = 0
         self._locals: dict[int, _Local] = {}
         self._sids = 0
@@ -123,7 +123,7 @@ class Server:
         self._in_stream = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._events: list[Event] = []
-        self.api = JetStreamApi(self.node, self)
+        self.api = JetStreamApi(self.context, self)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -159,9 +159,9 @@ class Server:
     def handle_timeout(self, now: float) -> None:
         """Time has passed; early, late and repeated calls are harmless."""
         self._now = now
-        if self._backbone is not None:
-            for parcel in self._backbone.arrived(now):
-                self._unpack(parcel)
+        if self._bus is not None:
+            for routed in self._bus.arrived(now):
+                self._unpack(routed)
         for inlet in list(self.api.streams.values()):
             self._in_stream = True
             inlet.handle_timeout(now)
@@ -178,7 +178,7 @@ class Server:
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called."""
         deadlines = [self._now if self._queue else None, self._deadlines.next()]
-        deadlines.append(None if self._backbone is None else self._backbone.deadline())
+        deadlines.append(None if self._bus is None else self._bus.deadline())
         deadlines += [inlet.deadline() for inlet in self.api.streams.values()]
         deadlines += [copies.deadline() for copies in self.api.copies.values()]
         deadlines += [session.deadline() for session in self.sessions]
@@ -194,14 +194,14 @@ class Server:
         """The stream with that name; KeyError when there is none."""
         return self.api.streams[name].stream
 
-    def replicas(self, name: str) -> list[Follower]:
+    def replicas(self, name: str) -> list[Replica]:
         """The copies of a stream besides its leader, as many as its configuration says; set ``lag`` for stale reads.
 
         KeyError when there is no such stream.
         """
         return self.api.copies[name].replicas
 
-    def mirror(self, name: str) -> Follower:
+    def mirror(self, name: str) -> Replica:
         """The mirror with that name on its way behind its origin; KeyError when there is none."""
         mirror = self.api.copies[name].mirror
         if mirror is None:
@@ -227,8 +227,8 @@ class Server:
     def server(self) -> ServerInfo:
         """What INFO says."""
         return ServerInfo(
-            self._id, NAME, self.node.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
-            domain=self.node.domain, api_lvl=self.node.api_level,
+            self._id, NAME, self.context.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
+            domain=self.context.domain, api_lvl=self.context.api_level,
         )  # fmt: skip
 
     @property
@@ -312,8 +312,8 @@ class Server:
 
     def _send(self, inbox: str, message: Msg) -> None:
         """A message from what lives here to whoever subscribes to ``inbox``."""
-        if self._in_stream and self._backbone is not None:
-            self._backbone.carry(Parcel(None, message, inbox), self._now)
+        if self._in_stream and self._bus is not None:
+            self._bus.carry(RoutedMessage(None, message, inbox), self._now)
         else:
             self._route(message, None, inbox)
 
@@ -324,10 +324,10 @@ class Server:
         for name, inlet in self.api.streams.items():
             if name not in self.leaderless and inlet.stream.listens(subject):
                 taken = True
-                if self._backbone is None:
+                if self._bus is None:
                     self._queue.append((inlet, message))
                 else:
-                    self._backbone.carry(Parcel(name, message), self._now)
+                    self._bus.carry(RoutedMessage(name, message), self._now)
         chosen: list[_Local | Interest] = []
         groups: dict[tuple[str, bytes], list[_Local | Interest]] = {}
         for one in self._subscriptions(sender):
@@ -360,8 +360,8 @@ class Server:
                 yield from session.interests.values()
 
     def _deliver_local(self, local: _Local, message: Msg) -> None:
-        if self._backbone is not None and isinstance(local.conversation, Consumer):
-            self._backbone.carry(Parcel(local.sid, message), self._now)
+        if self._bus is not None and isinstance(local.conversation, Consumer):
+            self._bus.carry(RoutedMessage(local.sid, message), self._now)
         else:
             self._put(local, message)
 
@@ -372,15 +372,15 @@ class Server:
         delivered = Msg(message.subject, b"%d" % local.sid, message.reply, message.header, message.payload)
         self._queue.append((local.conversation, delivered))
 
-    def _unpack(self, parcel: Parcel) -> None:
-        if parcel.to is None:
-            self._route(parcel.message, None, parcel.inbox)
-        elif isinstance(parcel.to, int):
-            local = self._locals.get(parcel.to)
+    def _unpack(self, routed: RoutedMessage) -> None:
+        if routed.to is None:
+            self._route(routed.message, None, routed.inbox)
+        elif isinstance(routed.to, int):
+            local = self._locals.get(routed.to)
             if local is not None and not self._is_silent(local.conversation):
-                self._put(local, parcel.message)
-        elif parcel.to in self.api.streams and parcel.to not in self.leaderless:
-            self._queue.append((self.api.streams[parcel.to], parcel.message))
+                self._put(local, routed.message)
+        elif routed.to in self.api.streams and routed.to not in self.leaderless:
+            self._queue.append((self.api.streams[routed.to], routed.message))
 
     def _hand(self, conversation: Conversation, message: Msg | None) -> None:
         """Let a conversation have a message, or its time."""

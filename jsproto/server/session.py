@@ -5,9 +5,9 @@ words and ends the link (``wants_close``); a subject that is none is answered an
 grow is bounded: its messages, lines and subscriptions, and the bytes that it does not read. Whoever drives it writes
 ``data_to_send()`` after every input, then looks at ``wants_close``.
 
-Not here: who gets what is published (``Hub``), authentication, TLS, permissions, routes between servers. Subjects are
-always checked, where nats-server checks those that are published to only if the client is ``pedantic``. As there, a
-client that is not may publish to a subject with wildcards, which is taken as it is.
+Not here: who gets what is published (``SessionHost``), authentication, TLS, permissions, routes between servers.
+Subjects are always checked, where nats-server checks those that are published to only if the client is ``pedantic``. As
+there, a client that is not may publish to a subject with wildcards, which is taken as it is.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n"
 _NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
 
-class Hub(Protocol):
+class SessionHost(Protocol):
     """Where the messages of a session go."""
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
@@ -76,7 +76,7 @@ class ServerSession:
 
     def __init__(
         self,
-        hub: Hub,
+        host: SessionHost,
         info: ServerInfo,
         now: float,
         *,
@@ -95,7 +95,7 @@ class ServerSession:
         self._verbose = False
         self._pedantic = True  # until CONNECT says otherwise
         self._is_before_2_12 = info.version_tuple < (2, 12, 0)
-        self._hub = hub
+        self._host = host
         self._max_subscriptions = max_subscriptions
         self._max_pending = max_pending
         self._ping_interval = ping_interval
@@ -147,7 +147,7 @@ class ServerSession:
         self._pending = 0
         return data
 
-    # -- for the hub ---------------------------------------------------------------------------------------------------
+    # -- for the host --------------------------------------------------------------------------------------------------
 
     def deliver(
         self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes
@@ -221,7 +221,7 @@ class ServerSession:
         except LocalProtocolError:
             self._send_err(b"Invalid Publish Subject")
             return
-        self._hub.publish_from(self, frame, now)
+        self._host.publish_from(self, frame, now)
 
     def _subscribe(self, frame: Sub, now: float) -> None:
         pattern = _text(frame.subject)
@@ -236,7 +236,7 @@ class ServerSession:
             self._send_err(b"maximum subscriptions exceeded")
             return
         self.interests[frame.sid] = Interest(self, frame.sid, pattern, frame.queue)
-        self._hub.changed(self, now)
+        self._host.changed(self, now)
 
     def _unsubscribe(self, frame: Unsub, now: float) -> None:
         interest = self.interests.get(frame.sid)
@@ -246,7 +246,7 @@ class ServerSession:
             interest.limit = frame.max_msgs
         else:
             del self.interests[frame.sid]
-            self._hub.changed(self, now)
+            self._host.changed(self, now)
 
     def _send(self, data: bytes) -> None:
         self._writes.append(data)
@@ -269,7 +269,7 @@ class ServerSession:
         self.phase = LinkPhase.CLOSED
         self.interests.clear()
         self._timers.clear()
-        self._hub.left(self)
+        self._host.left(self)
 
 
 def _text(subject: bytes) -> str:

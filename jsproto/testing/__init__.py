@@ -1,12 +1,12 @@
 """Testing without sockets and clocks: both roles of the library in one process, in simulated time.
 
-``Pair`` is a client and a server, ``Network`` what lies between them, ``Weather`` how that behaves: the same seed and
-the same calls give the same bytes at the same times. ``StuckError``: what a test waits for will never come.
+``Pair`` is a client and a server, ``Network`` what lies between them, ``NetworkConditions`` how that behaves: the same
+seed and the same calls give the same bytes at the same times. ``StuckError``: what a test waits for will never come.
 """
 
 from __future__ import annotations
 
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair, StuckError
 
-__all__ = ["Network", "Pair", "StuckError", "Weather"]
+__all__ = ["Network", "NetworkConditions", "Pair", "StuckError"]

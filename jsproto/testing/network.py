@@ -2,7 +2,7 @@
 
 Rules: a link is a stream of bytes: they keep their order, none is lost while the link lives, and they may be cut
 anywhere. Single messages get lost, doubled and overtaken only behind the socket, between a server's connections and its
-streams (``Interior``), as in a real cluster.
+streams (``ClusterFaults``), as in a real cluster.
 
 Not here: bandwidth; when a link breaks (``Pair`` does that).
 """
@@ -15,13 +15,13 @@ from heapq import heappop, heappush
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
-from jsproto.server.server import Parcel
+from jsproto.server.server import RoutedMessage
 
 _MASK: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class NetworkConditions:
     """How a network behaves. Times are seconds, for one way; ``loss`` and its like are probabilities of 0 to 1.
 
     ``latency`` and up to ``jitter`` more pass on the link, and behind the server's socket each. ``piece`` is the most
@@ -40,11 +40,11 @@ class Weather:
     def __post_init__(self) -> None:
         if not (self.latency >= 0 and self.jitter >= 0 and self.delay >= 0 and self.piece >= 0):
             raise LocalProtocolError("latency, jitter, delay and piece must not be negative")
-        if not all(0 <= chance <= 1 for chance in (self.loss, self.duplication, self.reordering)):
+        if not all(0 <= random <= 1 for random in (self.loss, self.duplication, self.reordering)):
             raise LocalProtocolError("loss, duplication and reordering are probabilities: 0 to 1")
 
 
-class Chance:
+class SplitMix64:
     """Numbers that look random and are the same for the same seed (splitmix64)."""
 
     __slots__ = ("_state",)
@@ -72,18 +72,18 @@ class Chance:
 class Pipe:
     """One direction of a link."""
 
-    __slots__ = ("_chance", "_pieces", "_weather")
+    __slots__ = ("_conditions", "_pieces", "_random")
 
-    def __init__(self, weather: Weather, chance: Chance) -> None:
-        self._weather = weather
-        self._chance = chance
+    def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        self._conditions = conditions
+        self._random = random
         self._pieces: deque[tuple[float, bytes | None]] = deque()
 
     def send(self, data: bytes, now: float) -> None:
         """Bytes that were written."""
-        longest = self._weather.piece
+        longest = self._conditions.piece
         while longest and data:
-            size = 1 + self._chance.number() % longest
+            size = 1 + self._random.number() % longest
             self._put(data[:size], now)
             data = data[size:]
         if data:
@@ -105,73 +105,73 @@ class Pipe:
         return pieces
 
     def _put(self, piece: bytes | None, now: float) -> None:
-        when = now + self._weather.latency + self._weather.jitter * self._chance.fraction()
+        when = now + self._conditions.latency + self._conditions.jitter * self._random.fraction()
         if self._pieces:
             when = max(when, self._pieces[-1][0])
         self._pieces.append((when, piece))
 
 
-class Interior:
-    """The way between a server's connections and its streams: a ``Backbone`` with weather.
+class ClusterFaults:
+    """The way between a server's connections and its streams: a ``MessageBus`` with faults.
 
-    Attributes: ``lost``, ``doubled``, ``overtaken``: how many messages had that fate. ``weather`` can be changed.
+    Attributes: ``lost``, ``doubled``, ``overtaken``: how many messages had that fate. ``conditions`` can be changed.
     """
 
-    __slots__ = ("_chance", "_count", "_latest", "_parcels", "doubled", "lost", "overtaken", "weather")
+    __slots__ = ("_count", "_latest", "_random", "_under_way", "conditions", "doubled", "lost", "overtaken")
 
-    def __init__(self, weather: Weather, chance: Chance) -> None:
-        self.weather = weather
+    def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        self.conditions = conditions
         self.lost = 0
         self.doubled = 0
         self.overtaken = 0
-        self._chance = chance
+        self._random = random
         self._count = 0
         self._latest = {True: 0.0, False: 0.0}  # by direction: to a stream, or back
-        self._parcels: list[tuple[float, int, Parcel]] = []
+        self._under_way: list[tuple[float, int, RoutedMessage]] = []
 
-    def carry(self, parcel: Parcel, now: float) -> None:
+    def carry(self, routed: RoutedMessage, now: float) -> None:
         """Take a message; perhaps it arrives."""
-        weather, chance = self.weather, self._chance
-        if chance.happens(weather.loss):
+        conditions, random = self.conditions, self._random
+        if random.happens(conditions.loss):
             self.lost += 1
             return
-        self._put(parcel, now)
-        if chance.happens(weather.duplication):
+        self._put(routed, now)
+        if random.happens(conditions.duplication):
             self.doubled += 1
-            self._put(parcel, now)
+            self._put(routed, now)
 
-    def arrived(self, now: float) -> list[Parcel]:
+    def arrived(self, now: float) -> list[RoutedMessage]:
         """What has arrived since the last call, in the order of arrival."""
-        parcels: list[Parcel] = []
-        while self._parcels and self._parcels[0][0] <= now:
-            parcels.append(heappop(self._parcels)[2])
-        return parcels
+        arrived: list[RoutedMessage] = []
+        while self._under_way and self._under_way[0][0] <= now:
+            arrived.append(heappop(self._under_way)[2])
+        return arrived
 
     def deadline(self) -> float | None:
         """When the next message arrives."""
-        return self._parcels[0][0] if self._parcels else None
+        return self._under_way[0][0] if self._under_way else None
 
-    def _put(self, parcel: Parcel, now: float) -> None:
-        weather, chance = self.weather, self._chance
-        inwards = parcel.to is not None
-        when = max(now + weather.latency + weather.jitter * chance.fraction(), self._latest[inwards])
-        if chance.happens(weather.reordering):
+    def _put(self, routed: RoutedMessage, now: float) -> None:
+        conditions, random = self.conditions, self._random
+        inwards = routed.to is not None
+        when = max(now + conditions.latency + conditions.jitter * random.fraction(), self._latest[inwards])
+        if random.happens(conditions.reordering):
             self.overtaken += 1
-            when += weather.delay * chance.fraction()
+            when += conditions.delay * random.fraction()
         else:
             self._latest[inwards] = when
         self._count += 1
-        heappush(self._parcels, (when, self._count, parcel))
+        heappush(self._under_way, (when, self._count, routed))
 
 
 class Network:
-    """Everything between a client and the streams of a server. ``interior`` is the ``backbone`` of that server."""
+    """Everything between a client and the streams of a server. ``cluster`` is the ``bus`` of that server."""
 
-    def __init__(self, seed: int = 0, weather: Weather | None = None) -> None:
-        self.weather = weather or Weather()
-        self.interior = Interior(self.weather, Chance(seed ^ _MASK))
-        self._chance = Chance(seed)
+    def __init__(self, seed: int = 0, conditions: NetworkConditions | None = None) -> None:
+        self.conditions = conditions or NetworkConditions()
+        self.cluster = ClusterFaults(self.conditions, SplitMix64(seed ^ _MASK))
+        self._random = SplitMix64(seed)
 
     def link(self) -> tuple[Pipe, Pipe]:
         """A new link: from the client to the server, and back."""
-        return Pipe(self.weather, self._chance), Pipe(self.weather, self._chance)
+        return Pipe(self.conditions, self._random), Pipe(self.conditions, self._random)

@@ -60,12 +60,12 @@ class Pair:
         token: bytes = TOKEN,
         now: float = 0.0,
     ) -> None:
-        """``server``: one of the caller's; it has the backbone that it was made with. ``token``: the client's entropy.
+        """``server``: one of the caller's; it has the bus that it was made with. ``token``: the client's entropy.
 
-        Without one, a server of the current release whose backbone is the network's interior.
+        Without one, a server of the current release whose bus is the network's cluster.
         """
         self.network = network or Network()
-        self.server = server or Server(token=token, backbone=self.network.interior)
+        self.server = server or Server(token=token, bus=self.network.cluster)
         self.client = Session(options or connect_options(), token=token)
         self.now = now
         self.is_reachable = True

@@ -29,7 +29,22 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from jsproto.errors import MAX_QUOTED, RemoteProtocolError
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Row, Sub, Unsub
+from jsproto.wire.frames import (
+    Connect,
+    DeliveryRun,
+    Err,
+    Frame,
+    Info,
+    Msg,
+    MsgRun,
+    Ok,
+    Ping,
+    Pong,
+    Pub,
+    RawMsg,
+    Sub,
+    Unsub,
+)
 from jsproto.wire.limits import CLIENT_LIMITS, MAX_SIZE_DIGITS, SERVER_LIMITS, Limits
 from jsproto.wire.replies import take_replies
 
@@ -84,10 +99,10 @@ class _Head(NamedTuple):
 class Decoder:
     """Reads what the other side sends; ``role`` is ours: a client reads what servers send.
 
-    ``error`` is why nothing can be read any more, None while all is well; its ``data`` is the beginning of
-    the frame that does not fit. ``rows`` may be set: then messages with one beginning come as one ``Row`` where they
-    follow each other, and those of a consumer as one ``Delivered``; how many of them depends on how the bytes are cut.
-    With ``fields``, too, a row of plain replies to Direct Gets has those of its header blocks.
+    ``error`` is why nothing can be read any more, None while all is well; its ``data`` is the beginning of the frame
+    that does not fit. ``rows`` may be set: then messages with one beginning come as one ``MsgRun`` where they follow
+    each other, and those of a consumer as one ``DeliveryRun``; how many of them depends on how the bytes are cut. With
+    ``fields``, too, a row of plain replies to Direct Gets has those of its header blocks.
     """
 
     __slots__ = (
@@ -222,11 +237,11 @@ class Decoder:
             return self._take_deliveries(data, position, frames)  # not what it looked like
         raws = [*zip(subjects, replies, headers, payloads, strict=True)]
         if one_sid:
-            frames.append(Delivered(sids[0], raws, sum(sizes)))
+            frames.append(DeliveryRun(sids[0], raws, sum(sizes)))
         else:
             for sid, row in groupby(zip(sids, raws, sizes, strict=True), itemgetter(0)):
                 _, some, lengths = zip(*row, strict=True)
-                delivered = Delivered(sid, list(some), sum(lengths))
+                delivered = DeliveryRun(sid, list(some), sum(lengths))
                 frames.append(delivered if len(delivered.raws) > 1 else delivered.message(0))
         position = len(data) - left
         return position if len(raws) >= _FEW else self._take_deliveries(data, position, frames)
@@ -264,7 +279,7 @@ class Decoder:
         replies = b"".join([raw[1] for raw in raws])
         if any(blank in replies for blank in (b" ", b"\t", b"\r", b"\n")):
             return position
-        frames.append(Delivered(sid, raws, count * (end - body)))
+        frames.append(DeliveryRun(sid, raws, count * (end - body)))
         return position + count * length
 
     def _take_deliveries(self, data: bytes, position: int, frames: list[Frame]) -> int:
@@ -300,7 +315,7 @@ class Decoder:
                 head = data[position : match.start(5)]
                 position = end + 2
                 if data.startswith(head, position):
-                    row, size = Row(subject, sid, reply, [header], [message.payload]), 0
+                    row, size = MsgRun(subject, sid, reply, [header], [message.payload]), 0
                     if self.fields and self._looks:
                         self._looks -= 1
                         row, size = take_replies(row, head, memoryview(data)[end:], line_limit, max_payload)
@@ -309,7 +324,7 @@ class Decoder:
                         frames[-1:] = [row] if self.rows else row.messages()
         return position
 
-    def _take_row(self, data: bytes, end: int, head: bytes, row: Row) -> int:
+    def _take_row(self, data: bytes, end: int, head: bytes, row: MsgRun) -> int:
         """More messages whose control lines are ``head`` and two sizes. Returns where the first one begins that is not.
 
         ``end`` is where the first message of the row ends, but for CRLF.

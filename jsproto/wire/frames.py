@@ -95,7 +95,7 @@ class Msg:
 
 
 @event
-class Row:
+class MsgRun:
     """``HMSG`` several times in a row, all with one subject, sid and reply: two or more messages at once.
 
     Only a decoder that was asked for rows makes them. ``fields``: what the header blocks say, if they are plain replies
@@ -126,7 +126,7 @@ It is what buffers keep, because the garbage collector leaves such tuples alone.
 
 
 @event
-class Delivered:
+class DeliveryRun:
     """``MSG`` or ``HMSG`` several times in a row, all with one sid and each with an ack reply subject of its own.
 
     Two or more messages; ``size`` is how many bytes their header blocks and payloads have. Only a decoder that was
@@ -147,4 +147,4 @@ class Delivered:
         return Msg(subject, self.sid, reply, header, payload)
 
 
-Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | Row | Delivered
+Frame: TypeAlias = Info | Connect | Ping | Pong | Ok | Err | Pub | Sub | Unsub | Msg | MsgRun | DeliveryRun

@@ -15,7 +15,7 @@ from operator import add
 from typing import Final
 
 from jsproto.grammar.columns import SERVER_PART
-from jsproto.wire.frames import Row
+from jsproto.wire.frames import MsgRun
 from jsproto.wire.limits import MAX_SIZE_DIGITS
 
 _BLOCK: Final = rb"NATS/1\.0\r\n[^\r]++" + SERVER_PART
@@ -27,7 +27,9 @@ _BESIDES: Final = len(b"\r\n" + _VERB + b"\r\n")  # bytes of a message that are 
 _LARGEST: Final = 1_024  # bytes of header block and payload; to look through more costs more than it saves
 
 
-def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, max_payload: int) -> tuple[Row, int]:
+def take_replies(
+    row: MsgRun, head: bytes, text: bytes | memoryview, longest: int, max_payload: int
+) -> tuple[MsgRun, int]:
     """The message of ``row`` and those that follow it in ``text``; and how many bytes of ``text`` these take.
 
     It is ``row`` itself when there are none. ``text`` begins where the payload of the first message ends; ``head`` is
@@ -75,4 +77,4 @@ def take_replies(row: Row, head: bytes, text: bytes | memoryview, longest: int, 
         column.insert(0, value)
     _, _, subjects, sequences, times, _ = columns
     fields = subjects, sequences, times
-    return Row(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind
+    return MsgRun(row.subject, row.sid, row.reply, headers, payloads, fields), len(text) - behind

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tests.bench.task import FETCH, FLOW, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
-    from jsproto.client.consume.message import Delivery
+    from jsproto.client.consume.message import ConsumerMsg
     from jsproto_io._aio.connection import Connection
 
 Connect: TypeAlias = "Callable[[str], AbstractAsyncContextManager[Connection]]"
@@ -184,7 +184,7 @@ def sync_ordered_callback(task: Task) -> None:
         for run in task.runs():
             complete = threading.Event()
 
-            def take(message: Delivery, run: Run = run, complete: threading.Event = complete) -> None:
+            def take(message: ConsumerMsg, run: Run = run, complete: threading.Event = complete) -> None:
                 run.received += 1
                 run.received_bytes += len(message.data)
                 if run.received == run.count:
@@ -317,7 +317,7 @@ async def ordered_callback(connect: Connect, task: Task) -> None:
         for run in task.runs():
             complete = anyio.Event()
 
-            def take(message: Delivery, run: Run = run, complete: anyio.Event = complete) -> None:
+            def take(message: ConsumerMsg, run: Run = run, complete: anyio.Event = complete) -> None:
                 run.received += 1
                 run.received_bytes += len(message.data)
                 if run.received == run.count:

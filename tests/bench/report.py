@@ -6,13 +6,13 @@ import platform
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.bench.series import Row, installed
+from tests.bench.series import ResultRow, installed
 from tests.bench.table import CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, Goal
 
 WIDTH: Final = 22  # of a client's or a job's name
 
 
-def lines(rows: Sequence[Row]) -> Iterator[str]:
+def lines(rows: Sequence[ResultRow]) -> Iterator[str]:
     """The whole report."""
     found = {(row.job, row.client): row for row in rows}
     python = f"{platform.python_implementation()} {platform.python_version()}, {platform.python_compiler()}"
@@ -36,7 +36,7 @@ def lines(rows: Sequence[Row]) -> Iterator[str]:
         yield f"  {verdict:12} {limit.job} under {limit.limit} us{shown}"
 
 
-def job_lines(job: str, found: dict[tuple[str, str], Row]) -> Iterator[str]:
+def job_lines(job: str, found: dict[tuple[str, str], ResultRow]) -> Iterator[str]:
     """One job as a table; each ratio is how many times less CPU, and how many times the rate."""
     mine = [row for row in found.values() if row.job == job]
     others = [*JOBS[job].against, *((job, peer) for peer in PEERS)]
@@ -56,7 +56,7 @@ def aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def core_lines(rows: Sequence[Row]) -> Iterator[str]:
+def core_lines(rows: Sequence[ResultRow]) -> Iterator[str]:
     """The core alone, beside the calibration loop."""
     loop = next((row for row in rows if row.job == "calibration"), None)
     if loop is None:
@@ -70,14 +70,14 @@ def core_lines(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {row.job:{WIDTH}}{row.cpu_us_per_msg:>11.2f}{passes:>11.1f}"
 
 
-def ratio(measure: str, row: Row, other: Row) -> float:
+def ratio(measure: str, row: ResultRow, other: ResultRow) -> float:
     """How many times better ``row`` is than ``other``: less CPU, or a higher rate."""
     if measure == "cpu":
         return other.cpu_us_per_msg / row.cpu_us_per_msg
     return row.msgs_per_s / other.msgs_per_s
 
 
-def goal_line(goal: Goal, found: dict[tuple[str, str], Row]) -> str:
+def goal_line(goal: Goal, found: dict[tuple[str, str], ResultRow]) -> str:
     """A goal, and whether it was met."""
     text = f"{' '.join(goal.ours)} against {' '.join(goal.theirs)}, {goal.measure}: at least {goal.factor:g}x"
     if goal.ours not in found or goal.theirs not in found:

@@ -31,7 +31,7 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """Medians of one client at one job."""
 
     job: str
@@ -84,14 +84,14 @@ def installed(client: str) -> bool:
         return False
 
 
-def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample]) -> Row:
+def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample]) -> ResultRow:
     """The medians of ``samples``, each of ``count`` messages."""
     cpu = median(sample.cpu for sample in samples)
     elapsed = median(sample.elapsed for sample in samples)
-    return Row(job, client, size, round(cpu / count * 1e6, 3), round(count / elapsed))
+    return ResultRow(job, client, size, round(cpu / count * 1e6, 3), round(count / elapsed))
 
 
-def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[Row]:
+def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[ResultRow]:
     """Run the plan against a server of its own."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     until = time.monotonic() + plan.budget
@@ -163,7 +163,7 @@ def run_worker(job: str, client: str, url: str, stream: str, count: int, size: i
     return Sample(**json.loads(done.stdout))
 
 
-def core_rows(count: int, size: int, repeats: int) -> list[Row]:
+def core_rows(count: int, size: int, repeats: int) -> list[ResultRow]:
     """The core alone, in this process, jobs interleaved."""
     samples: dict[str, list[Sample]] = {name: [] for name in CORE}
     for _ in range(repeats):

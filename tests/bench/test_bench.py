@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench import report, series
-from tests.bench.series import BenchError, Plan, Row, rotated, row
+from tests.bench.series import BenchError, Plan, ResultRow, rotated, row
 from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS
 from tests.bench.task import Sample, Task
 
@@ -38,11 +38,11 @@ def test_every_client_begins_in_turn() -> None:
 
 def test_a_row_holds_medians_for_each_message() -> None:
     samples = [Sample(cpu, elapsed, 0, 0) for cpu, elapsed in ((0.2, 1.0), (0.1, 4.0), (9.0, 0.5))]
-    assert row("job", "client", 128, 1_000, samples) == Row("job", "client", 128, 200.0, 1_000)
+    assert row("job", "client", 128, 1_000, samples) == ResultRow("job", "client", 128, 200.0, 1_000)
 
 
 def test_a_ratio_above_one_is_better() -> None:
-    fast, slow = Row("j", "a", 1, 0.5, 9_000), Row("j", "b", 1, 10.0, 3_000)
+    fast, slow = ResultRow("j", "a", 1, 0.5, 9_000), ResultRow("j", "b", 1, 10.0, 3_000)
     assert report.ratio("cpu", fast, slow) == 20.0
     assert report.ratio("rate", fast, slow) == 3.0
 
@@ -50,7 +50,7 @@ def test_a_ratio_above_one_is_better() -> None:
 @pytest.mark.parametrize(("cpu", "verdict"), [(1.0, "met"), (1.01, "missed")])
 def test_goals_are_judged_as_they_are(cpu: float, verdict: str) -> None:
     goal = GOALS[0]
-    rows = [Row(*goal.ours, 128, cpu, 1), Row(*goal.theirs, 128, goal.factor, 1)]
+    rows = [ResultRow(*goal.ours, 128, cpu, 1), ResultRow(*goal.theirs, 128, goal.factor, 1)]
     line = next(line for line in report.lines(rows) if "cpu: at least" in line)
     assert line.split()[0] == verdict
 

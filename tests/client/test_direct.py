@@ -28,7 +28,7 @@ from jsproto.events import UnexpectedMessage
 from jsproto.grammar.columns import _found, stored_columns
 from jsproto.grammar.stored import next_sequences
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Msg, Pub, Row, Unsub
+from jsproto.wire.frames import Msg, MsgRun, Pub, Unsub
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND, STATE, TIME, Stream, read_through
 from tests.harness import Harness
 
@@ -358,8 +358,8 @@ def test_columns_of_what_comes_in_rows() -> None:
 
 
 def test_fields_are_found_on_every_link_once_columns_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[Row] = []
-    monkeypatch.setattr(DirectBatch, "receive_row", lambda self, row, now: rows.append(row))
+    rows: list[MsgRun] = []
+    monkeypatch.setattr(DirectBatch, "receive_run", lambda self, row, now: rows.append(row))
     read = Read(harness=Harness(max_reconnect_attempts=-1))
     sent = b"".join(encode_msg(b"r", b"1", None, stored(seq, last=seq - 1, pending=0), b"") for seq in (1, 2))
     read.h.feed(sent)
@@ -384,11 +384,11 @@ def test_a_row_of_an_earlier_page_changes_nothing() -> None:
     assert read.take() == [1]
     assert [request["seq"] for request in read.requests()] == [2]
     headers = [stored(seq, last=seq - 1, pending=3 - seq) for seq in (2, 3)]
-    read.direct.receive_row(Row(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
+    read.direct.receive_run(MsgRun(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
     assert [type(event) for event in read.h.events()] == [UnexpectedMessage]
     assert read.take() == []
     read.message(2, 0, 1)
-    read.direct.receive_row(Row(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
+    read.direct.receive_run(MsgRun(early, b"1", None, [*headers], [b"x", b"x"]), read.h.now)
     read.status(end(last=2, pending=1))
     assert read.take() == [2]
 
@@ -403,7 +403,7 @@ def test_a_row_of_an_earlier_page_is_not_taken_for_this_one() -> None:
     assert [request["seq"] for request in read.requests()] == [2]
     read.message(2, 0, 8)
     late = [stored(seq, last=seq - 1, pending=9 - seq) for seq in (3, 4)]
-    read.direct.receive_row(Row(early, b"1", None, late, [b"x", b"x"]), read.h.now)
+    read.direct.receive_run(MsgRun(early, b"1", None, late, [b"x", b"x"]), read.h.now)
     assert read.direct.last_seq == 2
     assert [type(event) for event in read.h.events()] == [UnexpectedMessage]
 
@@ -412,7 +412,7 @@ def test_the_read_fails_in_the_middle_of_a_row() -> None:
     read = Read()
     read.requests()
     headers = [stored(1, last=0, pending=9), b"NATS/1.0 408 Bad Request\r\n\r\n", stored(2, last=1, pending=8)]
-    read.direct.receive_row(Row(read.reply, b"1", None, headers, [b"x"] * 3), read.h.now)
+    read.direct.receive_run(MsgRun(read.reply, b"1", None, headers, [b"x"] * 3), read.h.now)
     assert isinstance(read.direct.error, BadRequestError)
     assert read.take() == [1]
     assert read.h.events() == []
@@ -424,7 +424,7 @@ def test_a_row_is_a_sign_of_life() -> None:
     read.message(1, 0, 9)
     read.h.advance(4.0)
     headers = [stored(seq, last=seq - 1, pending=9 - seq) for seq in (2, 3)]
-    read.direct.receive_row(Row(read.reply, b"1", None, headers, [b"x", b"x"]), read.h.now)
+    read.direct.receive_run(MsgRun(read.reply, b"1", None, headers, [b"x", b"x"]), read.h.now)
     read.h.advance(4.0)
     assert read.requests() == []
     read.h.advance(1.1)
@@ -495,7 +495,7 @@ def test_nothing_is_missing_between_sequences_that_rise_by_one(columns: bool) ->
         assert not read.direct.pop_columns(9, read.h.now).seqs
     reply = read.reply
     headers = [stored(seq, last=last, pending=9) for seq, last in ((5, 0), (6, 4), (7, 6), (9, 7))]
-    read.direct.receive_row(Row(reply, b"1", None, headers, [b"x"] * 4), read.h.now)
+    read.direct.receive_run(MsgRun(reply, b"1", None, headers, [b"x"] * 4), read.h.now)
     read.h.deliver(read.reply, b"", stored(10, last=3, pending=9))
     read.h.deliver(read.reply, b"", stored(11, last=3, pending=9).replace(b"Nats-Sequence: ", b"Nats-Sequence:"))
     assert read.take() == [5, 6, 7, 9, 10, 11]
@@ -508,9 +508,9 @@ def test_a_row_is_as_it_was(columns: bool) -> None:
     if columns:
         assert not read.direct.pop_columns(9, read.h.now).seqs
     read.message(1, 0, 9)
-    row = Row(read.reply, b"1", None, [stored(2, last=1, pending=8), stored(4, last=3, pending=8)], [b"a", b"b"])
+    row = MsgRun(read.reply, b"1", None, [stored(2, last=1, pending=8), stored(4, last=3, pending=8)], [b"a", b"b"])
     before = [*row.headers], [*row.payloads]
-    read.direct.receive_row(row, read.h.now)
+    read.direct.receive_run(row, read.h.now)
     assert (row.headers, row.payloads) == before
     assert read.take() == [1, 2]
 

@@ -19,7 +19,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Row
+from jsproto.wire.frames import MsgRun
 from tests.client.replicas import DIRECT, LEADER, NOT_FOUND
 from tests.client.test_direct import Read, end, stored
 from tests.harness import Harness
@@ -476,7 +476,7 @@ def test_the_message_before_a_page_in_a_row_with_it() -> None:
     read = second_page()
     read.requests()
     headers = [stored(2, last=0, pending=9, user="X: mine\r\n"), stored(3, last=2, pending=8), end(last=3, pending=0)]
-    read.direct.receive_row(Row(read.reply, b"1", None, headers, [b"x", b"x", b""]), read.h.now)
+    read.direct.receive_run(MsgRun(read.reply, b"1", None, headers, [b"x", b"x", b""]), read.h.now)
     assert read.take() == [3]
 
 

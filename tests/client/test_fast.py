@@ -30,7 +30,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
-from jsproto.rules.fast import FastPhase
+from jsproto.rules.fast_batch import FastPhase
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Msg, Pub, Sub, Unsub
 from tests.harness import Harness

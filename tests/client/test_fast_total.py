@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from jsproto.errors import ConnectionLostError, Error, MaxPayloadError, PermissionsViolationError
 from jsproto.events import UnexpectedMessage
-from jsproto.rules.fast import ENDED, FastPhase
+from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.wire.encoder import encode_err
 from jsproto.wire.frames import Msg
 from tests.client.test_fast import DISABLED, TOO_BIG, UNKNOWN, WRONG_SEQUENCE, Batch

@@ -18,12 +18,12 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import ServerReportedError
-from jsproto.rules.atomic import AtomicPhase
-from jsproto.rules.fast import FastPhase
+from jsproto.rules.atomic_batch import AtomicPhase
+from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from tests.client import test_atomic, test_fast
 from tests.client.test_direct import Read
-from tests.client.test_publisher import Peer
+from tests.client.test_pipelined import Peer
 from tests.harness import Harness
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.push import DRAIN_TIMEOUT, LOOK_AFTER, PushConsumer
-from jsproto.client.consume.subscribe import Wanted
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import (
     ConfigMismatchError,
     ConflictError,
@@ -50,7 +50,7 @@ class Subscribed:
     ) -> None:  # fmt: skip
         self.h = Pushing(**(session or {}))
         options = {"idle_heartbeat": 1.0} if options is None and queue is None else options or {}
-        wanted = Wanted("s.a", "S", durable="D", queue=queue, options=options)
+        wanted = SubscriptionSpec("s.a", "S", durable="D", queue=queue, options=options)
         ticket = self.h.js.subscribe(wanted, now=self.h.now, message_class=JSMsg, **keywords)
         ((_, _, look),) = self.h.asked()
         if found:
@@ -410,7 +410,7 @@ def test_a_lost_session_ends_it() -> None:
 
 def test_a_link_that_is_lost_before_the_consumer_is_there() -> None:
     h = Pushing(max_reconnect_attempts=9, reconnect_time_wait=0.1)
-    ticket = h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg)
+    ticket = h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg)
     h.lose()
     assert isinstance(ticket.error, ConnectionLostError)
     h.connect()
@@ -438,10 +438,10 @@ def test_the_buffer_is_bounded_by_both_limits(sizes: list[int], most: int, most_
 
 def test_no_buffer_at_all_is_a_mistake() -> None:
     h = Pushing()
-    h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg)
+    h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg)
     impossible: list[dict[str, Any]] = [{"pending_msgs_limit": 0}, {"pending_bytes_limit": 0}]
     for limits in impossible:
-        ticket = h.js.subscribe(Wanted("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
+        ticket = h.js.subscribe(SubscriptionSpec("s.a", "S"), now=h.now, message_class=JSMsg, **limits)
         assert isinstance(ticket.error, LocalProtocolError)
 
 
@@ -570,7 +570,7 @@ def test_a_link_that_is_lost_ends_a_drain() -> None:
 
 def test_drainable_is_an_interface() -> None:
     from jsproto.client.connection.subscription import Drainable
-    from jsproto.client.consume.push_buffer import Inflow
+    from jsproto.client.consume.push_buffer import PushBuffer
 
     drainable: Any = Drainable()
     assert isinstance(drainable, Conversation)
@@ -578,10 +578,10 @@ def test_drainable_is_an_interface() -> None:
         with pytest.raises(NotImplementedError):
             getattr(drainable, verb)(*arguments)
     s = Subscribed()
-    for verb in ("_look", "_broken", "_silent", "_refused"):
+    for verb in ("_inspect", "_broken", "_silent", "_refused"):
         with pytest.raises(NotImplementedError):
-            getattr(Inflow, verb)(s.push, None, 0.0)
-    Inflow._handle_timer(s.push, Timer.DRAINED, 0.0)
+            getattr(PushBuffer, verb)(s.push, None, 0.0)
+    PushBuffer._handle_timer(s.push, Timer.DRAINED, 0.0)
 
 
 def test_unsubscribing_in_the_middle_of_a_drain() -> None:

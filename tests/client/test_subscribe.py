@@ -10,7 +10,7 @@ from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNotFoundError
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
-from jsproto.client.consume.subscribe import Bound, Wanted
+from jsproto.client.consume.subscribe import BoundConsumer, SubscriptionSpec
 from jsproto.errors import (
     APIError,
     ConfigMismatchError,
@@ -44,7 +44,7 @@ class Workflow:
     def __init__(self, subject: str | None = "s.a", **keywords: Any) -> None:
         self.h = Pushing()
         how = {name: keywords.pop(name) for name in ("delete_consumer", "raw") if name in keywords}
-        wanted = Wanted(subject, **{"stream": "S", **keywords})
+        wanted = SubscriptionSpec(subject, **{"stream": "S", **keywords})
         self.ticket: Ticket[Any]
         if wanted.pull:
             self.ticket = self.h.js.bind_pull(wanted, now=self.h.now)
@@ -264,7 +264,7 @@ def test_a_pull_consumer_is_found_or_created() -> None:
     flow.expect("STREAM.NAMES", {"streams": ["S"]})
     flow.expect("CONSUMER.INFO.S.D", info("D", {"ack_policy": "explicit"}))
     bound = flow.ticket.result()
-    assert isinstance(bound, Bound)
+    assert isinstance(bound, BoundConsumer)
     assert (bound.info.name, bound.created) == ("D", False)
     flow = Workflow(pull=True, consumer="D")  # for a pull consumer a name is no promise that it is there
     flow.expect("CONSUMER.INFO.S.D", NOT_FOUND)
@@ -337,7 +337,7 @@ def test_a_place_in_a_priority_group_must_be_there() -> None:
 )
 def test_what_cannot_be_is_refused_at_once(keywords: dict[str, Any], words: str) -> None:
     with pytest.raises(LocalProtocolError, match=words):
-        Wanted(**{"subject": "a", **keywords})
+        SubscriptionSpec(**{"subject": "a", **keywords})
 
 
 @pytest.mark.parametrize(
@@ -353,13 +353,13 @@ def test_what_cannot_be_is_refused_at_once(keywords: dict[str, Any], words: str)
 def test_what_an_ordered_consumer_cannot_have(keywords: dict[str, Any], words: str) -> None:
     h = Pushing()
     with pytest.raises(LocalProtocolError, match=words):
-        h.js.subscribe_ordered(Wanted("s.a", "S", **keywords), now=h.now, message_class=JSMsg)
+        h.js.subscribe_ordered(SubscriptionSpec("s.a", "S", **keywords), now=h.now, message_class=JSMsg)
     assert h.sent() == []
 
 
 def test_an_ordered_consumer_finds_its_stream() -> None:
     h = Pushing()
-    ticket = h.js.subscribe_ordered(Wanted("s.>"), now=h.now, message_class=JSMsg)
+    ticket = h.js.subscribe_ordered(SubscriptionSpec("s.>"), now=h.now, message_class=JSMsg)
     ((what, body, names),) = h.asked()
     assert (what, body) == ("STREAM.NAMES", {"subject": "s.>"})
     h.reply_to(names, {"streams": ["S"]})

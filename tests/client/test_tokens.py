@@ -36,7 +36,7 @@ def test_tokens_have_nothing_in_common_with_each_other_or_with_the_entropy() -> 
 
 
 def shared(subjects: list[str]) -> int:
-    """How many characters the last tokens of two subjects begin with alike, at most."""
+    """How many characters the last tokens of two subjects have in common, at most."""
     ends = sorted(subject.rpartition(".")[2] for subject in subjects)
     return max(
         next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(one))

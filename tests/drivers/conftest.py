@@ -25,7 +25,7 @@ Connect = Callable[..., AbstractAsyncContextManager[Any]]
 
 DRIVERS: dict[str, Connect] = {
     "sync": threaded.connect,
-    "sync-pumped": partial(threaded.connect, reader_thread=False),
+    "sync-no-reader": partial(threaded.connect, reader_thread=False),
     "asyncio": jsproto_io.asyncio.connect,
     "trio": jsproto_io.trio.connect,
 }

@@ -29,8 +29,8 @@ from jsproto_io._state.common import (
     MAX_EVENTS,
     MAX_SLEEP,
     SLOW_PULL,
-    EventTeller,
-    nap,
+    EventDispatcher,
+    clamp_sleep,
     next_chunk,
     reason,
     seconds,
@@ -71,7 +71,7 @@ def test_timeouts() -> None:
 
 
 def test_naps_are_bounded() -> None:
-    assert [nap(wanted) for wanted in (float("-inf"), -1, 0.25, float("inf"))] == [0, 0, 0.25, MAX_SLEEP]
+    assert [clamp_sleep(wanted) for wanted in (float("-inf"), -1, 0.25, float("inf"))] == [0, 0, 0.25, MAX_SLEEP]
 
 
 def test_chunks_grow_while_they_are_quick_and_shrink_when_they_are_not() -> None:
@@ -90,7 +90,7 @@ def test_the_buffer_of_a_read_is_used_again() -> None:
     script = """
 import resource, socket
 from jsproto_io._state.common import new_session
-from jsproto_io._threads.wire import READ_SIZE
+from jsproto_io._threads.sockets import READ_SIZE
 new_session("nats://localhost", {})
 near, far = socket.socketpair()
 faults = []
@@ -106,8 +106,8 @@ print(faults[-1] - faults[0])
 
 def test_events_are_logged_without_what_is_secret(caplog: pytest.LogCaptureFixture) -> None:
     server = ServerInfo.from_json(b'{"version":"2.15.1","max_payload":1,"nonce":"SECRET","headers":true}')
-    teller = EventTeller(None)
-    teller.add(
+    dispatcher = EventDispatcher(None)
+    dispatcher.add(
         [
             Connected("nats://h:4222", server),
             FlowRateChanged("batch", 0, 500, 0),
@@ -117,7 +117,7 @@ def test_events_are_logged_without_what_is_secret(caplog: pytest.LogCaptureFixtu
         ]
     )
     with caplog.at_level(logging.DEBUG, "jsproto_io"):
-        teller.tell()
+        dispatcher.dispatch()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("DEBUG", "Connected(url='nats://h:4222', version='2.15.1')"),
         ("DEBUG", "FlowRateChanged(batch_id='batch', sequence=0, msgs=500, previous=0)"),
@@ -134,13 +134,13 @@ def test_a_callback_that_drives_gets_later_events_later() -> None:
         assert isinstance(event, ServerReportedError)
         seen.append(f"begin {event.text}")
         if event.text == "one":
-            teller.add([ServerReportedError("three", False)])
-            teller.tell()  # as a verb in the callback would
+            dispatcher.add([ServerReportedError("three", False)])
+            dispatcher.dispatch()  # as a verb in the callback would
         seen.append(f"end {event.text}")
 
-    teller = EventTeller(callback)
-    teller.add([ServerReportedError("one", False), ServerReportedError("two", False)])
-    teller.tell()
+    dispatcher = EventDispatcher(callback)
+    dispatcher.add([ServerReportedError("one", False), ServerReportedError("two", False)])
+    dispatcher.dispatch()
     assert seen == ["begin one", "end one", "begin two", "end two", "begin three", "end three"]
 
 
@@ -151,24 +151,24 @@ def test_a_callback_that_raises_is_logged_and_not_called_less(caplog: pytest.Log
         calls.append(event)
         raise ZeroDivisionError("the application's own")
 
-    teller = EventTeller(callback)
-    teller.add([Disconnected(None), Disconnected(None)])
-    teller.tell()
+    dispatcher = EventDispatcher(callback)
+    dispatcher.add([Disconnected(None), Disconnected(None)])
+    dispatcher.dispatch()
     assert len(calls) == 2
     assert caplog.text.count("ZeroDivisionError: the application's own") == 2
 
 
 def test_a_slow_callback_does_not_make_events_pile_up() -> None:
     told: list[Event] = []
-    teller = EventTeller(told.append)
-    teller.add(FlowRateChanged("b", n, 1, 1) for n in range(MAX_EVENTS + 5))
-    teller.tell()
+    dispatcher = EventDispatcher(told.append)
+    dispatcher.add(FlowRateChanged("b", n, 1, 1) for n in range(MAX_EVENTS + 5))
+    dispatcher.dispatch()
     assert len(told) == 1 + MAX_EVENTS
     assert told[0] == EventsDropped(5)
     assert told[1] == FlowRateChanged("b", 5, 1, 1)
     assert told[-1] == FlowRateChanged("b", MAX_EVENTS + 4, 1, 1)
-    teller.add([GapReported("b", 1, 2)])
-    teller.tell()
+    dispatcher.add([GapReported("b", 1, 2)])
+    dispatcher.dispatch()
     assert told[1 + MAX_EVENTS :] == [GapReported("b", 1, 2)]  # what was dropped is told once
 
 
@@ -180,12 +180,12 @@ def test_a_slow_callback_is_told_how_many_events_it_missed() -> None:
         told.append(event)
         if len(told) == 1:
             for n in range(3):
-                teller.add(GapReported("b", n, m) for m in range(MAX_EVENTS))
-                teller.tell()
+                dispatcher.add(GapReported("b", n, m) for m in range(MAX_EVENTS))
+                dispatcher.dispatch()
 
-    teller = EventTeller(slow)
-    teller.add([GapReported("first", 0, 0)])
-    teller.tell()
+    dispatcher = EventDispatcher(slow)
+    dispatcher.add([GapReported("first", 0, 0)])
+    dispatcher.dispatch()
     assert told[1] == EventsDropped(2 * MAX_EVENTS)
     assert told[2:] == [GapReported("b", 2, m) for m in range(MAX_EVENTS)]
     dropped = sum(event.count for event in told if isinstance(event, EventsDropped))

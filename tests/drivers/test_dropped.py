@@ -89,7 +89,7 @@ KINDS: dict[str, Callable[[Any, Any, str], Any]] = {
 
 
 async def opened(js: Any, name: str) -> Any:
-    session = js.session()
+    session = js.consistent_session()
     await session.get_last_msg(name, f"{name}.a")
     return session
 
@@ -143,7 +143,7 @@ async def test_what_is_read_from_keeps_what_it_is_read_through(server: Any, conn
 
 
 async def reading(js: Any, name: str) -> Any:
-    session = js.session()
+    session = js.consistent_session()
     ack = await session.publish(f"{name}.other", b"")
     reader = session.get_batch(name, subject=f"{name}.a")
     assert ack.seq == 11

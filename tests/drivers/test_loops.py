@@ -174,13 +174,13 @@ class Transport:
 
 
 async def test_others_have_their_turn_while_a_task_publishes_without_end(connect: Any) -> None:
-    turns = 0
+    leadership = 0
 
     async def take_turns() -> None:
-        nonlocal turns
+        nonlocal leadership
         while True:
             await anyio.lowlevel.checkpoint()
-            turns += 1
+            leadership += 1
 
     with FakeServer(serve) as server, anyio.fail_after(30):
         async with connect(server.url) as nc, anyio.create_task_group() as tasks:
@@ -191,7 +191,7 @@ async def test_others_have_their_turn_while_a_task_publishes_without_end(connect
             tasks.start_soon(take_turns)
             for _ in range(100):
                 await nc.publish("a", bytes(100_000))
-            assert turns
+            assert leadership
             tasks.cancel_scope.cancel()
 
 

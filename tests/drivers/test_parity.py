@@ -15,7 +15,7 @@ import jsproto_io.trio
 from tests.tools import generate_blocking
 
 CLASSES = (
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
+    "PipelinedPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
     "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
     "PushSubscription", "Subscription",
 )  # fmt: skip

@@ -162,7 +162,7 @@ async def test_columns(server: Any, connect: Connect) -> None:
         assert len(found) == 990
         assert reader.last_seq == 1_000
         assert [columns async for columns in js.get_batch(name, subject="nowhere").columns()] == []
-        async with js.session() as session:
+        async with js.consistent_session() as session:
             session_pieces = [columns async for columns in session.get_batch(name, seq=11).columns(most=64)]
         assert [seq for columns in session_pieces for seq in columns.seqs] == [message.seq for message in messages]
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
-        async with js.session(timeout=timedelta(seconds=5)) as session:
+        async with js.consistent_session(timeout=timedelta(seconds=5)) as session:
             for number in range(2):
                 await session.publish(f"{name}.{number}", b"%d" % number, msg_id=str(number))
             ack = await session.publish(f"{name}.2", b"2", msg_id="2")
@@ -55,7 +55,7 @@ async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None
             token = session.token.to_bytes()
         with pytest.raises(ConnectionClosedError):
             await session.get_msg(name, 1)
-        async with js.session(token=token, timeout=0.05) as other:  # as another process would
+        async with js.consistent_session(token=token, timeout=0.05) as other:  # as another process would
             assert other.token == SessionToken({name: (3, 3), "U": (1, 0)})
             other.observe(name, 4)
             with pytest.raises(StaleReadError) as found:
@@ -70,7 +70,7 @@ async def test_a_session_on_a_real_server(server: Any, connect: Connect) -> None
 async def test_batches_are_recorded_by_their_acknowledgements(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True, allow_batched=True)
-        async with js.session() as session:
+        async with js.consistent_session() as session:
             session.record(await js.publish_batch([(f"{name}.a", b"1"), (f"{name}.a", b"2")]))
             assert session.token[name].written == 2
             async with js.fast_publisher() as batch:
@@ -84,10 +84,10 @@ async def test_what_a_session_refuses(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js = nc.jetstream()
         with pytest.raises(BadTokenError):
-            js.session(token=b"junk")
+            js.consistent_session(token=b"junk")
         with pytest.raises(LocalProtocolError):
-            js.session(level="follower")
-        async with js.session() as session:
+            js.consistent_session(level="follower")
+        async with js.consistent_session() as session:
             for bad in ({"seq": 0}, {}, {"seq": 1, "level": "mirror"}):
                 with pytest.raises(LocalProtocolError):
                     await session.get_msg("S", **bad)
@@ -109,8 +109,8 @@ async def test_what_no_server_promises_is_not_pretended(server: Any, connect: Co
             await js.get_last_msg(name, f"{name}.a", **level)
         of_a_session = "'direct', 'leader' or 'mirror', not 'linearizable'"
         with pytest.raises(LocalProtocolError, match=of_a_session):
-            js.session(**level)
-        async with js.session() as session:
+            js.consistent_session(**level)
+        async with js.consistent_session() as session:
             with pytest.raises(LocalProtocolError, match=of_a_session):
                 await session.get_msg(name, 1, **level)
             with pytest.raises(LocalProtocolError, match=of_a_session):
@@ -129,7 +129,7 @@ async def test_the_revisions_of_a_bucket(server: Any, connect: Connect) -> None:
         await js.create_stream(
             bucket, subjects=[f"$KV.{name}.>"], storage="memory", allow_direct=True, max_msgs_per_subject=1
         )
-        async with js.session() as session:
+        async with js.consistent_session() as session:
             for number in range(3):
                 ack = await session.publish(key, b"%d" % number)
                 for level in ("direct", "leader"):
@@ -142,7 +142,7 @@ async def test_a_mirror_can_be_asked(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
         await js.create_stream(f"{name}M", mirror={"name": name}, storage="memory", allow_direct=True)
-        async with js.session(level="mirror", mirrors={name: f"{name}M"}) as session:
+        async with js.consistent_session(level="mirror", mirrors={name: f"{name}M"}) as session:
             for number in range(20):
                 ack = await session.publish(f"{name}.a", b"%d" % number)
                 assert (await session.get_last_msg(name, f"{name}.a")).seq == ack.seq
@@ -156,7 +156,7 @@ async def test_a_lagging_replica_shows_in_plain_reads_only(connect: Connect) -> 
         async with connect(server.url, max_reconnect_attempts=0) as nc:
             js = nc.jetstream()
             assert (await js.get_last_msg("S", "s.a")).seq == 1
-            async with js.session(token=SessionToken({"S": (2, 0)})) as session:
+            async with js.consistent_session(token=SessionToken({"S": (2, 0)})) as session:
                 assert (await session.get_last_msg("S", "s.a")).seq == 2
                 assert [m.seq for m in await read_all(session.get_batch("S"))] == [1, 2]
             assert "leader" in replicas.asked

@@ -90,7 +90,7 @@ async def test_many_take_what_is_pushed(server: Any, connect: Connect) -> None:
 async def test_many_read_what_they_wrote_in_one_session(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
-        async with js.session() as session:
+        async with js.consistent_session() as session:
 
             async def write_and_read(number: int) -> None:
                 for _ in range(EACH):

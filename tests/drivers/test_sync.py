@@ -23,13 +23,13 @@ from jsproto.errors import ConnectionClosedError, ConnectionLostError, Error, Ti
 from jsproto.events import Connected, Event, ServerInfoChanged
 from jsproto.wire.encoder import PONG
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io._threads import turns
-from jsproto_io._threads.wire import Wire
+from jsproto_io._threads import leadership
+from jsproto_io._threads.sockets import TcpSocket
 from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
 
-MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "pumped"])
+MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no-reader"])
 
 
 def unique() -> str:
@@ -47,8 +47,8 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def waiting(nc: Connection, threads: list[threading.Thread]) -> bool:
-    """Whether all of ``threads`` do, one of them perhaps as the pump."""
-    return {thread.ident for thread in threads} <= {nc._turns.pump, *nc._turns.parked}
+    """Whether all of ``threads`` do, one of them perhaps as the leader."""
+    return {thread.ident for thread in threads} <= {nc._leadership.leader, *nc._leadership.parked}
 
 
 def serve(peer: Peer) -> None:
@@ -131,9 +131,9 @@ def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
             return data
 
         first = pool.submit(ask, "first")
-        until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > 0)
+        until(lambda: nc._leadership.leader is not None and nc._poller.asleep_until > 0)
         second = pool.submit(ask, "second")
-        until(lambda: len(nc._turns.parked) == 1)
+        until(lambda: len(nc._leadership.parked) == 1)
         parked.set()
         assert first.result(10) == b"first"
         assert second.result(10) == b"second"
@@ -145,25 +145,25 @@ def test_what_another_thread_ends_is_heard_of_at_once(server: Any, reader_thread
         subscription = nc.subscribe(unique())
         nc.flush()
         waiting = pool.submit(list, subscription)
-        until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > monotonic() + 5)
+        until(lambda: nc._leadership.leader is not None and nc._poller.asleep_until > monotonic() + 5)
         subscription.unsubscribe()
         assert waiting.result(2) == []
 
 
 def test_the_reader_is_roused_once_for_a_linger(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(server.url, linger=30) as nc:
-        roused: list[bool] = []
-        rouse = nc._sleeper.rouse
+        woken: list[bool] = []
+        wakeup = nc._poller.wakeup
 
         def counted() -> None:
-            roused.append(True)
-            rouse()
+            woken.append(True)
+            wakeup()
 
-        monkeypatch.setattr(nc._sleeper, "rouse", counted)
-        until(lambda: nc._sleeper.asleep_until > 0)
+        monkeypatch.setattr(nc._poller, "wakeup", counted)
+        until(lambda: nc._poller.asleep_until > 0)
         for _ in range(100):
             nc.publish("a", b"x")
-        assert len(roused) <= 1
+        assert len(woken) <= 1
         assert nc.flush() > 0
 
 
@@ -272,29 +272,29 @@ def ctrl_c() -> Iterator[None]:
 
 
 @MODES
-@pytest.mark.parametrize("parked", [False, True], ids=["pump", "parked"])
+@pytest.mark.parametrize("parked", [False, True], ids=["leader", "parked"])
 def test_ctrl_c_during_a_wait_changes_nothing(
     reader_thread: bool, parked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "GRACE", 30.0)  # so who waits first is the pump
+    monkeypatch.setattr(leadership, "GRACE", 30.0)  # so who waits first is the leader
     with FakeServer(serve) as server, connect(server.url, reader_thread=reader_thread) as nc:
         sub, other = nc.subscribe("a"), nc.subscribe("b")
 
         def strike() -> None:
-            until(lambda: len(nc._turns.parked) == parked and nc._sleeper.asleep_until > 0)
+            until(lambda: len(nc._leadership.parked) == parked and nc._poller.asleep_until > 0)
             strike_sleeping(threading.main_thread().ident or 0, noticed)
 
         noticed = threading.Event()
         with ThreadPoolExecutor(2) as pool:
             if parked:
                 pool.submit(list, other)
-                until(lambda: nc._turns.pump is not None and nc._sleeper.asleep_until > 0)
+                until(lambda: nc._leadership.leader is not None and nc._poller.asleep_until > 0)
             struck = pool.submit(strike)
             with pytest.raises(KeyboardInterrupt):
                 sub.next_msg()
             noticed.set()
             struck.result()
-            assert not nc._turns.parked
+            assert not nc._leadership.parked
             assert nc.flush() >= 0
             nc.close()
 
@@ -336,16 +336,16 @@ def strike_sleeping(thread: int, noticed: threading.Event) -> None:
 
 
 def test_ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "GRACE", 30.0)  # it is the reader's turn only when it is called
+    monkeypatch.setattr(leadership, "GRACE", 30.0)  # it is the reader's turn only when it is called
     main = threading.get_ident()
 
     def script(peer: Peer) -> None:
         peer.handshake()
         peer.expect(Sub)
-        until(lambda: nc._turns.pump == main and nc._sleeper.asleep_until > 0)
+        until(lambda: nc._leadership.leader == main and nc._poller.asleep_until > 0)
 
     def strike() -> None:
-        until(lambda: main in nc._turns.parked and nc._turns.pump == nc._turns.reader)
+        until(lambda: main in nc._leadership.parked and nc._leadership.leader == nc._leadership.reader)
         strike_sleeping(main, noticed)
 
     noticed = threading.Event()
@@ -379,7 +379,7 @@ def test_ctrl_c_ends_the_wait_of_a_callback_in_a_wait() -> None:
         peer.serve()
 
     def strike() -> None:
-        until(lambda: nested.is_set() and nc._sleeper.asleep_until > 0)
+        until(lambda: nested.is_set() and nc._poller.asleep_until > 0)
         strike_sleeping(main, noticed)
 
     noticed = threading.Event()
@@ -420,7 +420,7 @@ def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
         subject = unique()
         sub = nc.subscribe(subject)
         nc.flush()
-        wire = nc._sleeper.wire
+        wire = nc._poller.wire
         assert wire is not None
 
         def publish_on() -> None:
@@ -452,7 +452,7 @@ def test_a_handler_s_timeout_before_bytes_leave_is_none_of_the_socket_s(
         sub = nc.subscribe(subject := unique())
         nc.flush()
         with monkeypatch.context() as patched:
-            patched.setattr("jsproto_io._threads.wire.map", struck, raising=False)
+            patched.setattr("jsproto_io._threads.sockets.map", struck, raising=False)
             signal.signal(signal.SIGINT, handler)
             try:
                 with pytest.raises(builtins.TimeoutError):
@@ -478,7 +478,7 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
     with connect(server.url, reader_thread=reader_thread) as nc:
         sub = nc.subscribe(subject := unique())
         nc.flush()
-        wire: Any = nc._sleeper.wire
+        wire: Any = nc._poller.wire
         wire.received = Struck()
 
         def publish_on() -> None:
@@ -496,12 +496,12 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
 def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def struck(wire: Wire) -> None:
+    def struck(wire: TcpSocket) -> None:
         wire._selector.unregister(wire._socket)  # as modify() does then
         raise OfAHandler
 
     with connect(server.url, reader_thread=False) as nc:
-        monkeypatch.setattr(Wire, "watch", struck)
+        monkeypatch.setattr(TcpSocket, "watch", struck)
         with pytest.raises(OfAHandler):
             nc.flush()
         with pytest.raises(ConnectionLostError):
@@ -511,11 +511,11 @@ def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
 def test_a_handler_that_raises_again_and_again_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def struck(wire: Wire) -> None:
+    def struck(wire: TcpSocket) -> None:
         raise OfAHandler
 
     with connect(server.url, reader_thread=False) as nc:
-        monkeypatch.setattr(Wire, "send", struck)
+        monkeypatch.setattr(TcpSocket, "send", struck)
         with pytest.raises(OfAHandler):
             nc.flush()
         with pytest.raises(ConnectionLostError):
@@ -527,13 +527,13 @@ def handlers(server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Con
     """A connection, and the handlers of Ctrl-C that are seen while it waits."""
     with connect(server.url, reader_thread=False) as nc:
         seen: set[object] = set()
-        pump = nc._pump
+        leader = nc._lead
 
         def watched(until: float) -> None:
             seen.add(signal.getsignal(signal.SIGINT))
-            pump(until)
+            leader(until)
 
-        monkeypatch.setattr(nc, "_pump", watched)
+        monkeypatch.setattr(nc, "_lead", watched)
         yield nc, seen
 
 
@@ -565,13 +565,13 @@ def test_a_handler_that_was_set_during_a_wait_stays(
     def mine(number: int, frame: object) -> None: ...
 
     seen.clear()
-    pump = nc._pump
+    leader = nc._lead
 
     def changing(until: float) -> None:
-        pump(until)
+        leader(until)
         signal.signal(signal.SIGINT, mine)
 
-    monkeypatch.setattr(nc, "_pump", changing)
+    monkeypatch.setattr(nc, "_lead", changing)
     try:
         nc.flush()
         assert signal.getsignal(signal.SIGINT) is mine
@@ -676,7 +676,7 @@ def test_a_defect_found_by_close_leaves_nothing_open(
 
         monkeypatch.setattr(nc._session, "data_to_send", bug)
         nc.close()
-        assert nc._sleeper.wire is None
+        assert nc._poller.wire is None
         nc.close()
     assert caplog.text.count("ZeroDivisionError: a defect") == 1
 

@@ -25,7 +25,7 @@ def use(nc: Connection) -> None:
     nc.jetstream().account_info()  # and so there is a cycle that only the garbage collector ends
     nc.publish("a")
     nc.flush()
-    until(lambda: nc._thread is None or nc._sleeper.asleep_until > 0)
+    until(lambda: nc._thread is None or nc._poller.asleep_until > 0)
 
 
 def drop(url: str, then: Callable[[Connection], object], **options: Any) -> None:

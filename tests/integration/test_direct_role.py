@@ -110,7 +110,7 @@ class Both:
         (ack,) = self.real.ask(publish, 1)
         stored = self.real_message(json.loads(ack.payload)["seq"])
         self.stamps.append(parse_timestamp(stored["time"]))
-        self.role.server.node.epoch = self.stamps[-1]
+        self.role.server.context.epoch = self.stamps[-1]
         self.role.ask(publish)
 
     def real_message(self, seq: int) -> dict[str, Any]:

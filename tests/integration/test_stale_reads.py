@@ -70,7 +70,7 @@ def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Clus
         writer, plain = near.jetstream(timeout=20), far.jetstream(timeout=20)
         stale = 0
         missed = MISSED
-        with writer.session() as writes, plain.session() as reads:
+        with writer.consistent_session() as writes, plain.consistent_session() as reads:
             for number in range(PAIRS):
                 subject = f"s.key.{number % 7}"
                 if number % ROUND == 0 and stale < ENOUGH:
@@ -107,7 +107,7 @@ def test_batches_of_a_session_do_not_end_early(cluster: Cluster) -> None:
                 reader.get_msg("B", ack.seq)
                 short -= 1
             short += 1
-            with reader.session() as session:
+            with reader.consistent_session() as session:
                 session.record(ack)
                 assert [m.seq for m in session.get_batch("B", seq=ack.seq - 5)] == [*range(ack.seq - 5, ack.seq + 1)]
                 keys = {m.subject: m.seq for m in session.get_last_msgs_for("B", ["b.key.*"])}

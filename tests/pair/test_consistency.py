@@ -12,10 +12,10 @@ from jsproto.errors import MessageNotFoundError, StaleReadError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.replication.replicas import Lag
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 
-ROUGH = Weather(latency=0.01, jitter=0.02, piece=50)
+ROUGH = NetworkConditions(latency=0.01, jitter=0.02, piece=50)
 NEVER = float("inf")
 
 

@@ -1,4 +1,4 @@
-"""Consumers of the server role over a network: in bad weather, without a leader; the client sends plain messages."""
+"""Consumers of the server role over a network: in bad conditions, without a leader; the client sends plain messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.jsack import jsack_sequences
 from jsproto.outbox import Conversation
 from jsproto.server.server import Server
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import TOKEN, Pair
 from jsproto.wire.frames import Msg
 from tests.server.harness import config
 
-STORMY = Weather(latency=0.001, jitter=0.003, loss=0.1, duplication=0.05, reordering=0.1)
+STORMY = NetworkConditions(latency=0.001, jitter=0.003, loss=0.1, duplication=0.05, reordering=0.1)
 
 
 class Reader(Conversation):
@@ -45,17 +45,22 @@ class Reader(Conversation):
 
 
 def pair_with(
-    weather: Weather, *, seed: int = 1, messages: int = 0, ack_version: Literal[1, 2] = 1, domain: str | None = None
+    conditions: NetworkConditions,
+    *,
+    seed: int = 1,
+    messages: int = 0,
+    ack_version: Literal[1, 2] = 1,
+    domain: str | None = None,
 ) -> Pair:
-    network = Network(seed, Weather())
-    server = Server(token=TOKEN, backbone=network.interior, domain=domain, ack_version=ack_version)
+    network = Network(seed, NetworkConditions())
+    server = Server(token=TOKEN, bus=network.cluster, domain=domain, ack_version=ack_version)
     pair = Pair(network=network, server=server)
     server.add_stream(config(), 0.0)
     for number in range(messages):
         server.publish("s.a", b"%d" % number)
     server.api.consumers.create("S", ConsumerConfig.from_options(durable_name="C", ack_wait=2.0), 0.0)
     pair.connect()
-    network.interior.weather = weather
+    network.cluster.conditions = conditions
     return pair
 
 
@@ -75,11 +80,11 @@ def test_every_message_arrives_until_it_is_acknowledged(
             break
     assert set(reader.seqs) == set(range(1, 101))
     assert (consumer.info(pair.now).num_pending, consumer.info(pair.now).ack_floor.stream_seq) == (0, 100)
-    assert pair.network.interior.lost > 0
+    assert pair.network.cluster.lost > 0
 
 
 def test_a_consumer_without_a_leader_is_not_there() -> None:
-    pair = pair_with(Weather(), messages=3)
+    pair = pair_with(NetworkConditions(), messages=3)
     reader = Reader(pair, 9)
     reader.pull()
     pair.advance(0.5)
@@ -101,18 +106,18 @@ def test_a_consumer_without_a_leader_is_not_there() -> None:
 
 
 def test_what_is_under_way_to_a_consumer_that_is_gone_is_lost() -> None:
-    pair = pair_with(Weather(latency=0.1), messages=1)
+    pair = pair_with(NetworkConditions(latency=0.1), messages=1)
     reader = Reader(pair, 1)
     reader.pull()
     pair.exchange()
-    assert pair.network.interior.deadline() is not None
+    assert pair.network.cluster.deadline() is not None
     pair.server.api.consumers.delete("S", "C", pair.now)
     pair.advance(1.0)
     assert (reader.seqs, reader.statuses) == ([], [])
 
 
 def test_a_push_consumer_follows_who_listens() -> None:
-    pair = pair_with(Weather(), messages=2)
+    pair = pair_with(NetworkConditions(), messages=2)
     options = ConsumerConfig.from_options(durable_name="P", deliver_subject="in", ack_policy="none")
     consumer = pair.server.api.consumers.create("S", options, pair.now)
     pair.advance(1.0)

@@ -1,4 +1,4 @@
-"""Both roles consume: fetches with acknowledgements, and an ordered consumer, in bad weather."""
+"""Both roles consume: fetches with acknowledgements, and an ordered consumer, in bad conditions."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Literal
 import pytest
 
 from jsproto.client.consume.message import JSMsg
-from jsproto.client.consume.subscribe import Wanted
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import Error
 from jsproto.events import StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import TOKEN, Pair
 from tests.server.harness import config
 
-STORMY = Weather(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)
+STORMY = NetworkConditions(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)
 MESSAGES = 200
 
 
 def stormy_pair(seed: int, ack_version: Literal[1, 2]) -> Pair:
     """A server with 200 messages in stream S, and a client; the storm begins once they are linked."""
-    network = Network(seed, Weather())
-    server = Server(token=TOKEN, backbone=network.interior, ack_version=ack_version)
+    network = Network(seed, NetworkConditions())
+    server = Server(token=TOKEN, bus=network.cluster, ack_version=ack_version)
     pair = Pair(network=network, server=server)
     server.add_stream(config(), 0.0)
     for number in range(MESSAGES):
         server.publish("s.a", b"%d" % number)
     pair.connect()
-    network.interior.weather = STORMY
+    network.cluster.conditions = STORMY
     return pair
 
 
@@ -63,7 +63,7 @@ def test_fetching_and_acknowledging_loses_nothing(seed: int, ack_version: Litera
 @pytest.mark.parametrize("seed", range(3))
 def test_an_ordered_consumer_reads_each_message_once_and_in_order(seed: int, ack_version: Literal[1, 2]) -> None:
     pair = stormy_pair(seed, ack_version)
-    wanted = Wanted("s.a", stream="S", options={"idle_heartbeat": 0.5})
+    wanted = SubscriptionSpec("s.a", stream="S", options={"idle_heartbeat": 0.5})
     ordered = pair.run_until(pair.js.subscribe_ordered(wanted, now=pair.now, message_class=JSMsg))
     read: list[bytes] = []
     for step in range(1_000):
@@ -74,18 +74,18 @@ def test_an_ordered_consumer_reads_each_message_once_and_in_order(seed: int, ack
             break
         pair.advance(0.25)
     assert read == [b"%d" % number for number in range(MESSAGES)]
-    assert pair.network.interior.lost > 0
+    assert pair.network.cluster.lost > 0
 
 
 @pytest.mark.parametrize("ack_version", [1, 2])
 @pytest.mark.parametrize("count", [0, 5, MESSAGES, MESSAGES + 50])
 def test_an_ordered_consumer_reads_a_stream_that_is_made_again(count: int, ack_version: Literal[1, 2]) -> None:
     pair = stormy_pair(1, ack_version)
-    wanted = Wanted("s.a", stream="S", options={"idle_heartbeat": 0.5})
-    pair.network.interior.weather = Weather()
+    wanted = SubscriptionSpec("s.a", stream="S", options={"idle_heartbeat": 0.5})
+    pair.network.cluster.conditions = NetworkConditions()
     ordered = pair.run_until(pair.js.subscribe_ordered(wanted, now=pair.now, message_class=JSMsg))
     pair.run_until(pair.client.ping(pair.now))  # nothing is asked any more
-    pair.network.interior.weather = STORMY
+    pair.network.cluster.conditions = STORMY
     read: list[bytes] = []
     for _ in range(1_000):
         read += [message.data for message in ordered.pop_many(50, pair.now)]
@@ -93,12 +93,12 @@ def test_an_ordered_consumer_reads_a_stream_that_is_made_again(count: int, ack_v
             break
         pair.advance(0.25)
     assert read == [b"%d" % number for number in range(len(read))]
-    pair.network.interior.weather = Weather()
+    pair.network.cluster.conditions = NetworkConditions()
     pair.run_until(pair.js.delete_stream("S", now=pair.now))
     pair.run_until(pair.js.create_stream(config(), now=pair.now))
     for number in range(count):
         pair.server.publish("s.a", b"again %d" % number)
-    pair.network.interior.weather = STORMY
+    pair.network.cluster.conditions = STORMY
     again: list[bytes] = []
     for _ in range(1_000):
         taken = [message.data for message in ordered.pop_many(50, pair.now)]

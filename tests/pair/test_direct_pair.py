@@ -1,4 +1,4 @@
-"""Direct Get between both roles: pages, bad weather behind the socket, lost links, copies that lag."""
+"""Direct Get between both roles: pages, bad conditions behind the socket, lost links, copies that lag."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from jsproto.grammar.api import decode_response
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.stored import StoredMsg, number
 from jsproto.server.replication.replicas import Lag
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.server.harness import config
 
 COUNT: Final = 120
 LEVELS: Final[tuple[ReadLevel, ...]] = ("direct", "leader")
-ROUGH: Final = Weather(latency=0.01, jitter=0.02, piece=50)
+ROUGH: Final = NetworkConditions(latency=0.01, jitter=0.02, piece=50)
 
 
-def filled(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pair:
+def filled(conditions: NetworkConditions | None = None, seed: int = 1, **options: Any) -> Pair:
     """A pair whose stream S in memory has ``COUNT`` messages, the numbers from 1 on."""
     pair = Pair(connect_options(max_reconnect_attempts=-1), network=Network(seed, ROUGH))
     changes: StreamOptions = {"allow_direct": True, **options}  # type: ignore[typeddict-item]
@@ -41,7 +41,7 @@ def filled(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pai
         pair.server.publish(f"s.{sequence % 3}", b"%d" % sequence)
     pair.server.handle_timeout(pair.now)
     pair.run(lambda: pair.server.stream("S").last_seq == COUNT)
-    pair.network.interior.weather = weather or ROUGH
+    pair.network.cluster.conditions = conditions or ROUGH
     return pair
 
 
@@ -76,8 +76,8 @@ def test_reading_page_by_page_over_deleted_messages() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently(seed: int) -> None:
     """Everything comes, once and in order; or the beginning of it, and an error."""
-    weather = Weather(latency=0.001, jitter=0.003, loss=0.03, duplication=0.03, reordering=0.03)
-    pair = filled(weather, seed)
+    conditions = NetworkConditions(latency=0.001, jitter=0.003, loss=0.03, duplication=0.03, reordering=0.03)
+    pair = filled(conditions, seed)
     try:
         messages = read(pair, pair.js.get_batch("S", now=pair.now, timeout=1.0))
     except (IncompleteBatchError, StatusError) as error:
@@ -85,8 +85,8 @@ def test_messages_that_get_lost_doubled_and_overtaken_are_never_missing_silently
     else:
         assert len(messages) == COUNT
     assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
-    assert pair.network.interior.lost
-    assert pair.network.interior.doubled
+    assert pair.network.cluster.lost
+    assert pair.network.cluster.doubled
 
 
 def test_a_link_that_is_lost_in_the_middle_of_a_page() -> None:

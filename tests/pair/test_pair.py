@@ -1,4 +1,4 @@
-"""The client role and the server role against each other, in simulated time: every verb, bad weather, lost links."""
+"""The client role and the server role against each other, in simulated time: every verb, bad conditions, lost links."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from jsproto.events import Connected, Disconnected, MessageRefused
 from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation
 from jsproto.server.server import Server
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair, StuckError
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from tests.server.harness import config
 
-FAR = Weather(latency=0.01)
-ROUGH = Weather(latency=0.01, jitter=0.02, piece=50)
-STORMY = Weather(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
+FAR = NetworkConditions(latency=0.01)
+ROUGH = NetworkConditions(latency=0.01, jitter=0.02, piece=50)
+STORMY = NetworkConditions(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
 
 
-def connected(weather: Weather | None = None, seed: int = 1, **options: Any) -> Pair:
-    pair = Pair(connect_options(**options), network=Network(seed, weather))
+def connected(conditions: NetworkConditions | None = None, seed: int = 1, **options: Any) -> Pair:
+    pair = Pair(connect_options(**options), network=Network(seed, conditions))
     pair.server.add_stream(config(), 0.0)
     pair.connect()
     return pair
@@ -47,7 +47,7 @@ def stored(pair: Pair) -> list[bytes]:
 
 
 def test_connecting_takes_the_time_of_the_way() -> None:
-    pair = connected(Weather(latency=0.5))
+    pair = connected(NetworkConditions(latency=0.5))
     assert pair.now == 1.5  # INFO, then CONNECT and PING, then PONG
     assert pair.is_linked
     assert pair.client.server is not None
@@ -180,8 +180,8 @@ def test_publishing_ahead_of_acknowledgements_in_bad_weather() -> None:
     assert all(isinstance(error, TimeoutError) for _, error in failures)
     failed = {message[1] for message, _ in failures}
     assert {payload for _, payload in messages} - failed <= set(stored(pair))
-    assert pair.network.interior.lost
-    assert pair.network.interior.doubled
+    assert pair.network.cluster.lost
+    assert pair.network.cluster.doubled
 
 
 def test_the_same_seed_gives_the_same_times_and_messages() -> None:
@@ -248,7 +248,7 @@ def test_the_client_closes_and_what_it_wrote_still_arrives() -> None:
 
 
 def test_the_server_closes() -> None:
-    pair = connected(Weather(latency=0.1), max_reconnect_attempts=0)
+    pair = connected(NetworkConditions(latency=0.1), max_reconnect_attempts=0)
     (session,) = pair.server.sessions
     session.receive_data(b"JUNK\r\n", pair.now)
     pair.run(lambda: pair.client.closed)
@@ -258,7 +258,7 @@ def test_the_server_closes() -> None:
 
 
 def test_both_close_at_once() -> None:
-    pair = connected(Weather(latency=0.1))
+    pair = connected(NetworkConditions(latency=0.1))
     (session,) = pair.server.sessions
     session.receive_data(b"JUNK\r\n", pair.now)
     pair.client.close(pair.now)
@@ -272,7 +272,7 @@ def test_both_close_at_once() -> None:
 
 
 def test_waiting_is_bounded() -> None:
-    pair = connected(Weather(latency=0.01))
+    pair = connected(NetworkConditions(latency=0.01))
     never: Ticket[None] = Ticket()
     with pytest.raises(StuckError):
         pair.run_until(never, steps=10)
@@ -306,7 +306,7 @@ def test_time_passes_with_nothing_to_do() -> None:
 
 
 def test_keep_alive_on_both_sides() -> None:
-    pair = connected(Weather(latency=0.1), ping_interval=30.0)
+    pair = connected(NetworkConditions(latency=0.1), ping_interval=30.0)
     pair.advance(1000.0)
     assert pair.is_linked
     assert isinstance(pair.client, Session)

@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 
 from jsproto.client.connection.options import connect_options
-from jsproto.testing.network import Network, Weather
+from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.pair import Pair
 from tests.server.harness import config
 
-STORMY: Final = Weather(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
+STORMY: Final = NetworkConditions(latency=0.001, jitter=0.003, piece=200, loss=0.02, duplication=0.02, reordering=0.02)
 COUNT: Final = 200
 
 
@@ -48,7 +48,7 @@ def run(kind: type[Pair], seed: int) -> tuple[float, list[str], list[bytes], lis
             pair.run_until(batch.ready())
     pair.run_until(batch.commit(pair.now))
     pair.advance(300)  # keep-alive
-    pair.network.interior.weather = Weather()  # what is lost again and again would end the read
+    pair.network.cluster.conditions = NetworkConditions()  # what is lost again and again would end the read
     reader = pair.js.get_batch("S", now=pair.now)
     read: list[int] = []
     more = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto.rules.atomic import ATOMIC, ENDED, AtomicPhase, AtomicStep
+from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 
 
 def test_nothing_leaves_an_end() -> None:

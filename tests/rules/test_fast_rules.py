@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto.rules.fast import ENDED, FAST, FastPhase, FastStep
+from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
 
 
 def test_nothing_leaves_an_end() -> None:

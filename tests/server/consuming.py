@@ -12,7 +12,7 @@ from jsproto.grammar.subjects import check_subject, matches
 from jsproto.outbox import Conversation
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.consume.settings import accept
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 from tests.server.harness import Answered, config
@@ -62,15 +62,15 @@ class Shop:
         *,
         messages: int = 0,
         stream: dict[str, Any] | None = None,
-        node: Node | None = None,
+        context: ServerContext | None = None,
         subject: str = "s.a",
         **options: Any,
     ) -> None:
-        self.node = node or Node(b"token")
+        self.context = context or ServerContext(b"token")
         self.now = 100.0
         self.post = Post()
         wanted: Any = stream or {}
-        self.stream = Stream(config(wanted), self.node, self.now)
+        self.stream = Stream(config(wanted), self.context, self.now)
         self.gone: list[Consumer] = []
         self.store(*[subject] * messages)
         self.consumer = self.another("C", **options)
@@ -78,10 +78,10 @@ class Shop:
     def another(self, name: str, **options: Any) -> Consumer:
         """A consumer of the same stream."""
         accepted = accept(
-            ConsumerConfig.from_options(durable_name=name, **options), self.stream.config, self.node
+            ConsumerConfig.from_options(durable_name=name, **options), self.stream.config, self.context
         )  # fmt: skip
         consumer = Consumer(
-            name, accepted, self.stream, self.node, self.post, self.now, prefixes=["$JS.API."],
+            name, accepted, self.stream, self.context, self.post, self.now, prefixes=["$JS.API."],
             forget=self.gone.append,
         )  # fmt: skip
         self.settle()

@@ -16,7 +16,7 @@ from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.server import Server
-from jsproto.server.store.context import REFERENCE, BatchLimits, Node, Release
+from jsproto.server.store.context import REFERENCE, BatchLimits, Release, ServerContext
 from jsproto.server.store.stream import Stored, Stream
 from jsproto.ticket import Ticket
 from jsproto.wire.decoder import Decoder
@@ -78,15 +78,15 @@ class Inlet:
         limits: BatchLimits | None = None,
         dialect: Dialect = "released",
         release: Release = REFERENCE,
-        node: Node | None = None,
+        context: ServerContext | None = None,
         **options: Any,
     ) -> None:
-        self.node = node or Node(b"token", limits or BatchLimits(), dialect=dialect, release=release)
+        self.context = context or ServerContext(b"token", limits or BatchLimits(), dialect=dialect, release=release)
         self.now = 100.0
         self.outbox = Answered()
         wanted: Any = options
-        self.stream = Stream(config(wanted), self.node, self.now)
-        self.inlet = StreamInlet(self.stream, self.node, self.outbox)
+        self.stream = Stream(config(wanted), self.context, self.now)
+        self.inlet = StreamInlet(self.stream, self.context, self.outbox)
 
     def publish(
         self,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsproto.grammar.advisory import parse_batch_abandoned
 from jsproto.grammar.headers import Headers
 from jsproto.server.publish.atomic import AtomicBatches
-from jsproto.server.store.context import BatchLimits, Node
+from jsproto.server.store.context import BatchLimits, ServerContext
 from jsproto.wire.frames import Msg
 from tests.server.harness import Inlet
 
@@ -41,10 +41,10 @@ def header(inlet: Inlet, seq: int) -> dict[str, str]:
 def test_nothing_is_stored_before_the_commit() -> None:
     inlet = opened(2)
     assert len(inlet.stream) == 0
-    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == 1
+    assert len(inlet.inlet.atomic) == inlet.context.atomic_open == 1
     assert inlet.publish(payload=b"3", headers=member(3, "1")) == [{"seq": 3, "batch": "b1", "count": 3}]
     assert inlet.payloads == [b"1", b"2", b"3"]
-    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == 0
+    assert len(inlet.inlet.atomic) == inlet.context.atomic_open == 0
     assert header(inlet, 2) == member(2)
     assert header(inlet, 3) == member(3, "1")
 
@@ -139,7 +139,7 @@ def test_the_limits_are_those_of_the_stream_and_of_the_server() -> None:
     limits = BatchLimits(atomic_per_stream=1, atomic_total=2)
     inlet = opened(1, limits=limits)
     assert inlet.publish(headers=member(1, batch="b2")) == [10210]
-    other, third = Inlet(node=inlet.node), Inlet(node=inlet.node)
+    other, third = Inlet(context=inlet.context), Inlet(context=inlet.context)
     assert other.publish(headers=member(1)) == STAGED
     assert third.publish(headers=member(1, "1")) == [10210]
     other.publish(headers=member(2, "1"))
@@ -156,7 +156,7 @@ def test_a_stream_that_does_not_acknowledge() -> None:
 
 def test_messages_that_are_no_members_are_not_looked_at() -> None:
     inlet = Inlet()
-    batches = AtomicBatches(inlet.stream, inlet.node, inlet.outbox)
+    batches = AtomicBatches(inlet.stream, inlet.context, inlet.outbox)
     batches.receive(Msg(b"s.a", b"", b"r", None, b""), 1.0)
     assert inlet.answers() == []
 
@@ -178,11 +178,11 @@ def test_a_message_that_comes_too_late_finds_nothing_even_if_nobody_woke_the_ser
     inlet = opened(1)
     inlet.now += 10.0
     assert inlet.publish(headers=member(2, "1")) == ["timeout b1", 10176]
-    assert inlet.node.atomic_open == 0
+    assert inlet.context.atomic_open == 0
 
 
 def test_the_advisory() -> None:
-    inlet = opened(1, node=Node(b"token", domain="hub", epoch=1_000_000_000))
+    inlet = opened(1, context=ServerContext(b"token", domain="hub", epoch=1_000_000_000))
     inlet.now = 150.0
     inlet.inlet.handle_timeout(150.0)
     ((_, payload),) = inlet.outbox.answers
@@ -202,7 +202,7 @@ def test_the_advisory_of_the_draft() -> None:
 def test_batches_are_forgotten_without_a_word() -> None:
     inlet = opened(1)
     inlet.inlet.atomic.forget()
-    assert (inlet.inlet.deadline(), inlet.node.atomic_open, inlet.answers()) == (None, 0, [])
+    assert (inlet.inlet.deadline(), inlet.context.atomic_open, inlet.answers()) == (None, 0, [])
     assert inlet.publish(headers=member(2)) == [10176]
 
 
@@ -230,4 +230,4 @@ def test_a_batch_is_stored_whole_or_not_at_all(messages: list[tuple[str, int, st
         stored += model.pop(batch)
         assert answers == [{"seq": len(stored), "batch": batch, "count": len(staged)}]
     assert inlet.payloads == [b"%d" % number for number in stored]
-    assert len(inlet.inlet.atomic) == inlet.node.atomic_open == len(model)
+    assert len(inlet.inlet.atomic) == inlet.context.atomic_open == len(model)

@@ -10,15 +10,15 @@ from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.consume.settings import accept, check_change
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from tests.server.harness import config
 
-NODE = Node(b"t")
+CONTEXT = ServerContext(b"t")
 
 
 def accepted(body: dict[str, Any], stream: StreamConfig | None = None) -> dict[str, Any]:
     """What is said back, without metadata."""
-    said = accept(ConsumerConfig.from_json(body), stream or config(), NODE).to_json()
+    said = accept(ConsumerConfig.from_json(body), stream or config(), CONTEXT).to_json()
     del said["metadata"]
     return said
 
@@ -67,7 +67,7 @@ def test_what_is_said_back(asked: dict[str, Any], said: dict[str, Any]) -> None:
      ({"deliver_subject": "d", "ack_policy": "flow_control"}, "4")],
 )  # fmt: skip
 def test_the_api_level_that_is_needed(asked: dict[str, Any], level: str) -> None:
-    metadata = accept(ConsumerConfig.from_json(asked), config(), NODE).metadata
+    metadata = accept(ConsumerConfig.from_json(asked), config(), CONTEXT).metadata
     assert metadata == {"_nats.level": "5", "_nats.req.level": level, "_nats.ver": "2.15.1"}
 
 
@@ -149,13 +149,13 @@ def test_a_work_queue_wants_every_message_acknowledged(asked: dict[str, Any], co
     ],
 )
 def test_what_cannot_be_changed(before: dict[str, Any], after: dict[str, Any], words: str) -> None:
-    old = accept(ConsumerConfig.from_json(before), config(), NODE)
-    new = accept(ConsumerConfig.from_json(before | after), config(), NODE)
+    old = accept(ConsumerConfig.from_json(before), config(), CONTEXT)
+    new = accept(ConsumerConfig.from_json(before | after), config(), CONTEXT)
     with pytest.raises(APIError, match=words):
         check_change(old, new, is_bound=True)
 
 
 def test_what_can_be_changed() -> None:
-    old = accept(ConsumerConfig.from_json({"deliver_subject": "d"}), config(), NODE)
-    new = accept(ConsumerConfig.from_json({"deliver_subject": "e", "max_deliver": 5}), config(), NODE)
+    old = accept(ConsumerConfig.from_json({"deliver_subject": "d"}), config(), CONTEXT)
+    new = accept(ConsumerConfig.from_json({"deliver_subject": "e", "max_deliver": 5}), config(), CONTEXT)
     check_change(old, new, is_bound=False)

@@ -8,7 +8,7 @@ import pytest
 
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.consume.cursor import Cursor
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from tests.server.harness import config
 
@@ -17,7 +17,7 @@ SUBJECTS = ["s.a", "s.b", "s.a", "s.c", "s.b"]
 
 def stream() -> Stream:
     """Five messages, stored at 1 s to 5 s of the year 1970."""
-    made = Stream(config(), Node(b"t"), 0.0)
+    made = Stream(config(), ServerContext(b"t"), 0.0)
     for number, subject in enumerate(SUBJECTS, 1):
         made.append(Publication(subject.encode(), None, b"x"), float(number))
     return made

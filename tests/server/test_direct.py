@@ -318,7 +318,7 @@ def test_a_message_in_json() -> None:
     told = {"subject": "s.a", "seq": 1, "hdrs": "TkFUUy8xLjANCkE6IGINCg0K", "time": "1970-01-01T00:00:00Z"}
     assert reader.api("STREAM.MSG.GET.S", {"seq": 1}) == {"message": told}
     assert "hdrs" not in reader.api("STREAM.MSG.GET.S", {"seq": 1, "no_hdr": True})["message"]
-    reader.server.node.release = OLD
+    reader.server.context.release = OLD
     assert "hdrs" in reader.api("STREAM.MSG.GET.S", {"seq": 1, "no_hdr": True})["message"]
 
 

@@ -143,7 +143,7 @@ def test_a_silent_batch_is_forgotten_without_a_word() -> None:
     batch = Publisher(limits=BatchLimits(idle=0.3))
     batch.send(1)
     assert batch.inlet.advance(1.0) == []
-    assert batch.inlet.node.fast_open == 0
+    assert batch.inlet.context.fast_open == 0
     batch.send(1)
     batch.inlet.now += 0.3
     assert batch.send(2) == [10208]
@@ -213,7 +213,7 @@ def test_the_limits_are_those_of_the_stream_and_of_the_server() -> None:
     one = Publisher(limits=limits)
     one.send(1)
     assert Publisher(one.inlet, batch="c").send(1) == [10211]
-    other, third = Publisher(Inlet(node=one.inlet.node)), Publisher(Inlet(node=one.inlet.node))
+    other, third = Publisher(Inlet(context=one.inlet.context)), Publisher(Inlet(context=one.inlet.context))
     assert other.send(1) == [("ack", 0, 10)]
     assert third.send(1) == [10211]
     other.send(2, EOB)
@@ -227,7 +227,7 @@ def test_switched_off_and_sealed() -> None:
 
 def test_messages_that_are_no_fast_ingest_are_not_looked_at() -> None:
     inlet = Inlet()
-    batches = FastBatches(inlet.stream, inlet.node, inlet.outbox)
+    batches = FastBatches(inlet.stream, inlet.context, inlet.outbox)
     batches.receive(Msg(b"s.a", b"", b"reply", None, b""), 1.0)
     batches.receive(Msg(b"s.a", b"", None, None, b""), 1.0)
     assert inlet.answers() == []
@@ -307,7 +307,7 @@ def test_releases_before_2_14_3_leave_a_failing_commit_alone() -> None:
     batch = Publisher(release=OLD)
     batch.run(1, 2)
     assert batch.send(3, COMMIT, WRONG) == [("err", 3, 10071)]
-    assert batch.inlet.node.fast_open == 0
+    assert batch.inlet.context.fast_open == 0
     assert Publisher(release=OLD, gap="fail").send(1, COMMIT, WRONG) == []
     assert Publisher(release=OLD, gap="fail").send(1, headers=WRONG) == [("ack", 0, 10), 10071]
     batch = Publisher(release=OLD)
@@ -361,4 +361,4 @@ def test_what_is_acknowledged_is_stored(
                 assert isinstance(answer, FlowGap | FlowError | APIError)
         terminal = bool(said) and isinstance(parse_flow(said[-1][1]), PubAck)
         assert not terminal or len(inlet.inlet.fast) == 0
-        assert inlet.node.fast_open == len(inlet.inlet.fast) <= 1
+        assert inlet.context.fast_open == len(inlet.inlet.fast) <= 1

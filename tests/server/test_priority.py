@@ -84,7 +84,7 @@ def test_the_first_client_to_be_served_is_pinned() -> None:
     assert p.ask("B", 3) == []
     assert p.arrive() == ["PINNED", "A: x by pin 0"]
     assert p.arrive() == ["A: x by pin 0"]
-    pinned = PriorityGroup("g", p.pins[0].decode(), p.node.timestamp(p.now))
+    pinned = PriorityGroup("g", p.pins[0].decode(), p.context.timestamp(p.now))
     assert p.consumer.info(p.now).priority_groups == [pinned]
     assert p.ask("A", 1, 0) == []
     assert p.arrive() == ["A: x by pin 0"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jsproto.errors import APIError
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from tests.server.harness import Inlet, config
 
 MEMBER = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"}
@@ -36,7 +36,7 @@ def test_a_message_that_is_refused() -> None:
 
 
 def test_a_domain_is_told() -> None:
-    inlet = Inlet(node=Node(b"t", domain="hub"))
+    inlet = Inlet(context=ServerContext(b"t", domain="hub"))
     assert inlet.publish() == [{"domain": "hub", "seq": 1}]
 
 
@@ -108,8 +108,8 @@ def test_a_new_leader_has_no_atomic_batches() -> None:
 
 
 def test_a_stream_that_is_deleted_has_no_batches() -> None:
-    inlet = Inlet(node=Node(b"t", epoch=5))
+    inlet = Inlet(context=ServerContext(b"t", epoch=5))
     inlet.publish(headers=MEMBER)
     inlet.publish(reply="in.b.10.ok.1.0.$FI")
     inlet.inlet.close(inlet.now)
-    assert (inlet.node.fast_open, inlet.node.atomic_open, inlet.inlet.deadline()) == (0, 0, None)
+    assert (inlet.context.fast_open, inlet.context.atomic_open, inlet.inlet.deadline()) == (0, 0, None)

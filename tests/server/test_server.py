@@ -12,7 +12,7 @@ from jsproto.errors import APIError, BadSubjectError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.outbox import Conversation
-from jsproto.server.server import Parcel, Server
+from jsproto.server.server import RoutedMessage, Server
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import encode_pub, encode_sub
 from jsproto.wire.frames import Msg
@@ -198,16 +198,16 @@ def test_a_stream_without_a_leader_takes_nothing() -> None:
 
 
 class Shelf:
-    """A backbone that keeps everything until a test lets it go."""
+    """A bus that keeps everything until a test lets it go."""
 
     def __init__(self) -> None:
-        self.parcels: list[Parcel] = []
-        self.due: list[Parcel] = []
+        self.parcels: list[RoutedMessage] = []
+        self.due: list[RoutedMessage] = []
 
-    def carry(self, parcel: Parcel, now: float) -> None:
-        self.parcels.append(parcel)
+    def carry(self, routed: RoutedMessage, now: float) -> None:
+        self.parcels.append(routed)
 
-    def arrived(self, now: float) -> list[Parcel]:
+    def arrived(self, now: float) -> list[RoutedMessage]:
         due, self.due = self.due, []
         return due
 
@@ -217,23 +217,23 @@ class Shelf:
 
 def test_messages_to_and_from_streams_pass_the_backbone() -> None:
     shelf = Shelf()
-    server = Server(token=b"t", backbone=shelf)
+    server = Server(token=b"t", bus=shelf)
     stream = server.add_stream(config(), 0.0)
     ear = Ear(server)
     server.subscribe("r", ear)
     server.publish("s.a", b"x", b"r")
-    (parcel,) = shelf.parcels
-    assert (parcel.to, len(stream), server.deadline()) == ("S", 0, None)
-    shelf.due = [parcel, parcel]
+    (routed,) = shelf.parcels
+    assert (routed.to, len(stream), server.deadline()) == ("S", 0, None)
+    shelf.due = [routed, routed]
     assert server.deadline() == 0.0
     server.handle_timeout(0.0)
     assert (len(stream), ear.heard) == (2, [])
     shelf.due = shelf.parcels[1:]
-    assert [parcel.to for parcel in shelf.due] == [None, None]
+    assert [routed.to for routed in shelf.due] == [None, None]
     server.handle_timeout(0.0)
     assert len(ear.heard) == 2
     server.lose_leader("S")
-    shelf.due = [parcel, Parcel("T", parcel.message)]
+    shelf.due = [routed, RoutedMessage("T", routed.message)]
     server.handle_timeout(0.0)
     assert len(stream) == 2
 

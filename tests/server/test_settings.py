@@ -8,14 +8,14 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamConfig
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.settings import DUPLICATE_WINDOW, accept, change
 
-NODE = Node(b"token")
+CONTEXT = ServerContext(b"token")
 
 
 def accepted(**fields: Any) -> StreamConfig:
-    return accept(StreamConfig("S", **fields), NODE)
+    return accept(StreamConfig("S", **fields), CONTEXT)
 
 
 def test_a_stream_without_subjects_listens_to_its_name() -> None:
@@ -87,32 +87,32 @@ def test_what_is_refused(fields: dict[str, Any], code: int, err_code: int, words
 def test_no_time_is_negative(name: str) -> None:
     config = StreamConfig.from_json({"name": "S", "subjects": ["s"], name: -1})
     with pytest.raises(APIError, match="negative") as caught:
-        accept(config, NODE)
+        accept(config, CONTEXT)
     assert caught.value.err_code == 10052
 
 
 def test_the_persist_mode_stays() -> None:
     old = accepted(persist_mode="async")
-    assert change(old, StreamConfig("S", persist_mode="async", allow_batched=True), NODE).allow_batched
+    assert change(old, StreamConfig("S", persist_mode="async", allow_batched=True), CONTEXT).allow_batched
     with pytest.raises(APIError, match="can not change persist mode"):
-        change(old, StreamConfig("S"), NODE)
+        change(old, StreamConfig("S"), CONTEXT)
 
 
 @pytest.mark.parametrize("mode", [None, "", "default", "async"])
 def test_leaving_the_persist_mode_out_is_a_change_of_an_asynchronous_stream(mode: Any) -> None:
     for old, can_change in ((accepted(persist_mode="async"), mode == "async"), (accepted(), mode != "async")):
         if can_change:
-            assert change(old, StreamConfig("S", persist_mode=mode), NODE).persist_mode == old.persist_mode
+            assert change(old, StreamConfig("S", persist_mode=mode), CONTEXT).persist_mode == old.persist_mode
         else:
             with pytest.raises(APIError, match="can not change persist mode") as caught:
-                change(old, StreamConfig("S", persist_mode=mode), NODE)
+                change(old, StreamConfig("S", persist_mode=mode), CONTEXT)
             assert (caught.value.code, caught.value.err_code) == (500, 10052)
 
 
 def test_scaling_up_is_for_streams_that_persist_at_once() -> None:
-    assert change(accepted(), StreamConfig("S", num_replicas=3), NODE).num_replicas == 3
+    assert change(accepted(), StreamConfig("S", num_replicas=3), CONTEXT).num_replicas == 3
     with pytest.raises(APIError, match="replicated streams"):
-        change(accepted(persist_mode="async"), StreamConfig("S", persist_mode="async", num_replicas=3), NODE)
+        change(accepted(persist_mode="async"), StreamConfig("S", persist_mode="async", num_replicas=3), CONTEXT)
 
 
 def test_an_asynchronous_stream_takes_fast_ingest() -> None:
@@ -124,23 +124,23 @@ def test_an_asynchronous_stream_takes_fast_ingest() -> None:
 def test_reading_directly_is_never_forced_but_in_the_draft(asked: bool | None, told: bool) -> None:
     for limit in (None, -1, 1):
         config = StreamConfig("S", max_msgs_per_subject=limit, allow_direct=asked)
-        assert accept(config, NODE).allow_direct is told
-        assert accept(config, Node(b"token", dialect="draft")).allow_direct is (told or limit == 1)
+        assert accept(config, CONTEXT).allow_direct is told
+        assert accept(config, ServerContext(b"token", dialect="draft")).allow_direct is (told or limit == 1)
 
 
 @pytest.mark.parametrize(
     ("release", "level"), [((2, 11, 11), 1), ((2, 12, 0), 2), ((2, 12, 8), 3), ((2, 14, 0), 4), ((2, 15, 1), 5)]
 )
 def test_what_a_release_does_not_know(release: tuple[int, int, int], level: int) -> None:
-    node = Node(b"token", release=release)
-    assert node.api_level == level
+    context = ServerContext(b"token", release=release)
+    assert context.api_level == level
     fields: dict[str, int] = {"allow_atomic": 2, "persist_mode": 2, "allow_batched": 4}
     for name, needed in fields.items():
         config = StreamConfig("S", **{name: "async" if name == "persist_mode" else True})  # type: ignore[arg-type]
         if level >= needed:
-            assert getattr(accept(config, node), name)
+            assert getattr(accept(config, context), name)
         elif level == 1:
-            assert getattr(accept(config, node), name) is None
+            assert getattr(accept(config, context), name) is None
         else:
             with pytest.raises(APIError, match=f'json: unknown field "{name}"'):
-                accept(config, node)
+                accept(config, context)

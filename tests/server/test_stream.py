@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsproto.api_errors import StreamStoreFailedError
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 
 SECOND = 1_000_000_000
@@ -19,7 +19,9 @@ SECOND = 1_000_000_000
 
 def stream(**fields: Any) -> Stream:
     return Stream(
-        StreamConfig("S", **{"subjects": ["s.>"], "storage": "memory", **fields}), Node(b"t", epoch=SECOND), 1.0
+        StreamConfig("S", **{"subjects": ["s.>"], "storage": "memory", **fields}),
+        ServerContext(b"t", epoch=SECOND),
+        1.0,
     )
 
 

@@ -19,6 +19,8 @@ from jsproto_io.sync import Connection, JetStream, connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_jetstream import JetStreamDataSource
+
 ROOT = Path(__file__).resolve().parents[2]
 Made = Callable[..., str]
 
@@ -133,3 +135,13 @@ def started(writer: Any) -> Any:
         error = query.exception()
         if error is None or "failed to connect back" not in str(error):
             return query
+
+
+@pytest.fixture
+def source(server: NatsServer) -> Callable[..., JetStreamDataSource]:
+    """A data source for a stream of ``server``, as Spark makes it of options."""
+    from pyspark_jetstream import JetStreamDataSource
+
+    return lambda stream, **options: JetStreamDataSource(
+        {"servers": server.url, "stream": stream, **{name: str(value) for name, value in options.items()}}
+    )

@@ -22,7 +22,7 @@ from tests.spark.conftest import data_of, fill, started
 from tests.spark.failing import ROW, Failing
 
 ROWS: Final = 20_000
-LOT: Final = 100  # rows of an Arrow batch: by default a task would store all of its rows at once
+CHUNK: Final = 100  # rows of an Arrow batch: by default a task would store all of its rows at once
 SOON: Final = 0.05  # seconds
 
 
@@ -76,7 +76,7 @@ def check_copies(stored: Counter[int], delivery: str, faults: str, batches: int)
         assert twice == 0
     elif "commit" in faults:  # all of that micro-batch, and what a failed task had stored
         a_batch = ROWS // batches
-        assert a_batch <= twice <= a_batch + faults.count("@") * (ROW + 2 * LOT)
+        assert a_batch <= twice <= a_batch + faults.count("@") * (ROW + 2 * CHUNK)
     return twice
 
 
@@ -84,7 +84,7 @@ def check_copies(stored: Counter[int], delivery: str, faults: str, batches: int)
 def small_lots(spark: SparkSession) -> Iterator[None]:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
-    spark.conf.set(name, LOT)
+    spark.conf.set(name, CHUNK)
     try:
         yield
     finally:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.grammar.columns import MessageColumns
-from jsproto.wire.runs import encode_run, line
+from jsproto.wire.bulk_encoder import encode_run, pub_head
 from pyspark_jetstream import messages as module
-from pyspark_jetstream.messages import Lot, RowMessages
+from pyspark_jetstream.messages import Chunk, RowMessages
 from tests.client.test_fast import Batch
 from tests.harness import Harness
 
@@ -24,7 +24,7 @@ PAYLOADS = st.sampled_from([b"", b"%d", b"\0\r\n", b"x" * 70]) | st.sampled_from
 
 
 @st.composite
-def lots(draw: st.DrawFn) -> tuple[Lot, MessageColumns]:
+def chunks(draw: st.DrawFn) -> tuple[Chunk, MessageColumns]:
     """The same rows in chunks of Arrow's, each a slice of something larger, and in lists."""
     alike = draw(st.booleans())
     chunks = draw(st.lists(st.lists(st.tuples(SUBJECTS, PAYLOADS), max_size=12), min_size=1, max_size=4))
@@ -39,13 +39,13 @@ def lots(draw: st.DrawFn) -> tuple[Lot, MessageColumns]:
     data = pa.chunked_array(
         [pa.array([b"?", *(payload for _, payload in chunk), b"?"], pa.binary())[1:-1] for chunk in chunks]
     )
-    return Lot(arrow, data, longest), MessageColumns(subjects, payloads)
+    return Chunk(arrow, data, longest), MessageColumns(subjects, payloads)
 
 
 def encoded(messages: MessageColumns, reply: tuple[bytes, bytes], first: int) -> bytes:
     if not messages:
         return b""
-    lines = [line(subject.encode()) for subject in messages.subjects]
+    lines = [pub_head(subject.encode()) for subject in messages.subjects]
     return b"".join(encode_run(reply, first, lines, [*map(len, messages.payloads)], messages.payloads))
 
 
@@ -53,7 +53,7 @@ PLACES = st.integers(-50, 50) | st.none()
 
 
 @given(
-    lots(),
+    chunks(),
     st.lists(
         st.tuples(
             PLACES, PLACES, st.sampled_from(REPLIES), st.sampled_from([1, 6, 95, 996, 10**18 - 2]),
@@ -65,10 +65,10 @@ PLACES = st.integers(-50, 50) | st.none()
     st.sampled_from([1, 100, 2_000, 2**20]),
 )  # fmt: skip
 def test_rows_are_encoded_as_lists_of_them(
-    lot: tuple[Lot, MessageColumns], asked: list[Any], block_rows: int, block_bytes: int
+    chunk: tuple[Chunk, MessageColumns], asked: list[Any], block_rows: int, block_bytes: int
 ) -> None:
     """However they are sliced, whatever they were encoded for before, and wherever a block ends."""
-    arrow, plain = lot
+    arrow, plain = chunk
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_ROWS", block_rows)
         patch.setattr(module, "BLOCK_BYTES", block_bytes)
@@ -88,9 +88,9 @@ def test_rows_are_encoded_as_lists_of_them(
                 assert rows.encoded(reply, first, arrow.longest - 1, most) == (0, b"")
 
 
-@given(lots())
-def test_rows_are_a_sequence_of_pairs(lot: tuple[Lot, MessageColumns]) -> None:
-    rows, plain = lot[0].messages, lot[1]
+@given(chunks())
+def test_rows_are_a_sequence_of_pairs(chunk: tuple[Chunk, MessageColumns]) -> None:
+    rows, plain = chunk[0].messages, chunk[1]
     assert len(rows) == len(plain)
     assert [*rows] == [*plain]
     assert [*rows.subjects] == [*plain.subjects]
@@ -106,22 +106,22 @@ def test_rows_are_a_sequence_of_pairs(lot: tuple[Lot, MessageColumns]) -> None:
 
 def test_a_block_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks: list[int] = []
-    encode = Lot._encode
+    encode = Chunk._encode
 
-    def counted(lot: Lot, start: int, *others: Any) -> None:
+    def counted(chunk: Chunk, start: int, *others: Any) -> None:
         blocks.append(start)
-        encode(lot, start, *others)
+        encode(chunk, start, *others)
 
-    monkeypatch.setattr(Lot, "_encode", counted)
+    monkeypatch.setattr(Chunk, "_encode", counted)
     count = 2 * module.BLOCK_ROWS + 5
     data = pa.chunked_array([[b"%d" % number for number in range(count)]])
-    messages = Lot("e.a", data, 4).messages
+    messages = Chunk("e.a", data, 4).messages
     for at in range(0, count, 100):
         assert messages[at : at + 100].encoded((b"r.", b""), 7 + at, 4, 2**40)[0] == min(100, count - at)
     assert blocks == [0, module.BLOCK_ROWS, 2 * module.BLOCK_ROWS]
     blocks.clear()
     large = pa.chunked_array([[bytes(module.BLOCK_BYTES // 8)] * 16 + [bytes(2 * module.BLOCK_BYTES)] * 2])
-    assert Lot("e.a", large, 2 * module.BLOCK_BYTES).messages.encoded((b"", b""), 1, 2**40, 2**40)[0] == 18
+    assert Chunk("e.a", large, 2 * module.BLOCK_BYTES).messages.encoded((b"", b""), 1, 2**40, 2**40)[0] == 18
     assert len(blocks) > 4  # of not much more than BLOCK_BYTES
     assert blocks[-2:] == [16, 17]
 
@@ -138,7 +138,7 @@ def test_few_objects_are_made_of_what_has_no_room(monkeypatch: pytest.MonkeyPatc
         return objects(rows, column)
 
     monkeypatch.setattr(RowMessages, "_objects", counted)
-    rows = Lot("e.a", pa.chunked_array([[bytes(size)] * 100]), size).messages
+    rows = Chunk("e.a", pa.chunked_array([[bytes(size)] * 100]), size).messages
     batch = Batch(Harness(pending_size=3_000)).start(200)
     done = rounds = 0
     while done < len(rows):
@@ -149,11 +149,13 @@ def test_few_objects_are_made_of_what_has_no_room(monkeypatch: pytest.MonkeyPatc
     assert made <= rounds
 
 
-@given(lots(), st.sampled_from([1, 4, 50]), st.sampled_from([400, 2_097_152]))
-def test_rows_are_published_as_a_list_of_them(lot: tuple[Lot, MessageColumns], rate: int, pending_size: int) -> None:
+@given(chunks(), st.sampled_from([1, 4, 50]), st.sampled_from([400, 2_097_152]))
+def test_rows_are_published_as_a_list_of_them(
+    chunk: tuple[Chunk, MessageColumns], rate: int, pending_size: int
+) -> None:
     """With what is kept of them, and in a second batch."""
     outcomes = []
-    for rows in (lot[0].messages, [*lot[1]]):
+    for rows in (chunk[0].messages, [*chunk[1]]):
         for _ in range(2):
             batch = Batch(Harness(pending_size=pending_size)).start(rate)
             done = 0

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 import pyspark_jetstream
 from pyspark_jetstream import JetStreamDataSource
-from pyspark_jetstream.offsets import Cut, Position, check_streams, decode_cut, decode_offset, encode_offset
+from pyspark_jetstream.offsets import Position, SplitPlan, check_streams, decode_cut, decode_offset, encode_offset
 from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions, read_options, write_options
 from pyspark_jetstream.planning import Range, covers, cut
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
@@ -225,8 +225,8 @@ def test_an_offset_is_what_was_encoded(given: dict[str, Position]) -> None:
     assert decode_offset(json.loads(text)) == given
     assert json.dumps(encode_offset(dict(reversed(given.items())))) == text  # Spark compares texts
     assert decode_cut(json.loads(text)) is None
-    both = json.loads(json.dumps(encode_offset(given, Cut(3, 100))))
-    assert (decode_offset(both), decode_cut(both)) == (given, Cut(3, 100))
+    both = json.loads(json.dumps(encode_offset(given, SplitPlan(3, 100))))
+    assert (decode_offset(both), decode_cut(both)) == (given, SplitPlan(3, 100))
 
 
 @pytest.mark.parametrize("offset", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"v": 1, "streams": [1]}, {"S": {"0": 5}}])
@@ -243,11 +243,11 @@ def test_a_checkpoint_of_other_streams() -> None:
 
 @given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20))
 def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) -> None:
-    found = cut(Range("S", 1, lo, lo + span), Cut(parts, most))
+    found = cut(Range("S", 1, lo, lo + span), SplitPlan(parts, most))
     assert [seq for each in found for seq in range(each.lo, each.hi)] == [*range(lo, lo + span)]
     assert all(1 <= each.hi - each.lo <= most for each in found)
     assert not span or len(found) >= min(parts, span)
-    assert len(cut(Range("S", 1, lo, lo + span), Cut(parts, 250_000))) == min(span, parts)
+    assert len(cut(Range("S", 1, lo, lo + span), SplitPlan(parts, 250_000))) == min(span, parts)
 
 
 spans = st.lists(st.tuples(st.integers(1, 1_000), st.integers(0, 1_000)), min_size=1, max_size=5)

@@ -15,7 +15,7 @@ from jsproto.grammar.columns import StoredColumns, stored_columns
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.buckets import BucketBuilder, BucketReader, operations_of
 from pyspark_jetstream.options import OptionError, read_options
-from pyspark_jetstream.pushing import PushingReader
+from pyspark_jetstream.pushdown import PushingReader
 from pyspark_jetstream.ranges import ReadError
 from tests.grammar.test_columns import part
 from tests.spark.conftest import Made
@@ -230,9 +230,9 @@ def test_a_filter_never_widens_a_read(js: JetStream, stream: Made, server: NatsS
 def test_times_are_pushed_with_a_margin(js: JetStream, stream: Made, server: NatsServer) -> None:
     name = stream(100)
     now = datetime.fromtimestamp(js.get_msg(name, 50).timestamp / 1e9, UTC)
-    bit, lot = timedelta(seconds=30), timedelta(minutes=2)
-    local = (now - lot).astimezone().replace(tzinfo=None)
-    wanted = [(now, now, 100), (now + bit, None, 100), (now + lot, None, 0), (None, now - bit, 100), (None, local, 0)]
+    bit, chunk = timedelta(seconds=30), timedelta(minutes=2)
+    local = (now - chunk).astimezone().replace(tzinfo=None)
+    wanted = [(now, now, 100), (now + bit, None, 100), (now + chunk, None, 0), (None, now - bit, 100), (None, local, 0)]
     for low, high, expected in wanted:
         reader = pushing(server, name)
         reader.pushFilters([GreaterThan(("timestamp",), low)] if low is not None else [])

@@ -27,7 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.batch import BatchCommit, parse_batch_headers
-from jsproto.rules.atomic import ENDED, AtomicPhase
+from jsproto.rules.atomic_batch import ENDED, AtomicPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
 from tests.harness import Harness

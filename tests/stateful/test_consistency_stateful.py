@@ -29,13 +29,13 @@ class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.replicas = Replicas(positions=(0,) * REPLICAS)
-        self.replicas.turns = iter(self._turns, None)
+        self.replicas.turns = iter(self._leadership, None)
         self.turn = 0
         self.h = Harness(max_reconnect_attempts=-1)
         self.sessions = [self.open() for _ in range(2)]
         self.floors = [0, 0]
 
-    def _turns(self) -> int:
+    def _leadership(self) -> int:
         self.turn = (self.turn * 5 + 3) % 16
         return self.turn % REPLICAS
 

@@ -20,7 +20,7 @@ from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import Fetch, PullConsumer
-from jsproto.client.consume.subscribe import Wanted
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.store.stream import Publication
@@ -216,7 +216,7 @@ class OrderedFaults(ConsumingFaults):
     @initialize(ack_version=VERSIONS, stored=st.integers(0, 10), limit=st.integers(4, 12))
     def begin(self, ack_version: Literal[1, 2], stored: int, limit: int) -> None:
         self.prepare(ack_version, stored)
-        wanted = Wanted("s.a", stream="S", options={"idle_heartbeat": 1.0})
+        wanted = SubscriptionSpec("s.a", stream="S", options={"idle_heartbeat": 1.0})
         options: dict[str, Any] = {"message_class": JSMsg, "pending_msgs_limit": limit}
         self.ordered = self.pair.run_until(self.pair.js.subscribe_ordered(wanted, now=self.pair.now, **options))
         self.taken: list[int] = []

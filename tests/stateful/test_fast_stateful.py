@@ -18,7 +18,7 @@ from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import BatchClosedError, Error
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.fast import FastOp, FastReply, parse_fast_reply
-from jsproto.rules.fast import ENDED, FastPhase
+from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.ticket import Ticket
 from tests.harness import Harness
 

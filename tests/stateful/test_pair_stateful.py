@@ -25,9 +25,9 @@ from jsproto.events import GapReported
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.batch import parse_batch_headers
 from jsproto.grammar.fast import FastReply, parse_fast_reply
-from jsproto.rules.atomic import ENDED as ATOMIC_ENDED
-from jsproto.rules.fast import ENDED, FastPhase
-from jsproto.server.server import Parcel, Server
+from jsproto.rules.atomic_batch import ENDED as ATOMIC_ENDED
+from jsproto.rules.fast_batch import ENDED, FastPhase
+from jsproto.server.server import RoutedMessage, Server
 from jsproto.testing.pair import TOKEN, Pair
 from jsproto.ticket import Ticket
 from tests.server.harness import config
@@ -37,32 +37,32 @@ FATES = st.sampled_from(["arrives", "arrives", "arrives", "lost", "twice"])
 
 
 class Held:
-    """A backbone that keeps every message until the machine decides its fate."""
+    """A bus that keeps every message until the machine decides its fate."""
 
     def __init__(self) -> None:
-        self.held: list[Parcel] = []
-        self.due: list[Parcel] = []
+        self.held: list[RoutedMessage] = []
+        self.due: list[RoutedMessage] = []
 
-    def carry(self, parcel: Parcel, now: float) -> None:
-        self.held.append(parcel)
+    def carry(self, routed: RoutedMessage, now: float) -> None:
+        self.held.append(routed)
 
-    def arrived(self, now: float) -> list[Parcel]:
+    def arrived(self, now: float) -> list[RoutedMessage]:
         due, self.due = self.due, []
         return due
 
     def deadline(self) -> float | None:
         return 0.0 if self.due else None
 
-    def towards(self, stream: bool) -> list[Parcel]:
-        return [parcel for parcel in self.held if (parcel.to is not None) is stream]
+    def towards(self, stream: bool) -> list[RoutedMessage]:
+        return [routed for routed in self.held if (routed.to is not None) is stream]
 
 
-def is_first(parcel: Parcel) -> bool:
+def is_first(routed: RoutedMessage) -> bool:
     """Whether a message of a batch has sequence 1."""
-    fast = parse_fast_reply(parcel.message.reply or b"")
+    fast = parse_fast_reply(routed.message.reply or b"")
     if isinstance(fast, FastReply):
         return fast.sequence == 1
-    atomic = parse_batch_headers(parcel.message.header)
+    atomic = parse_batch_headers(routed.message.header)
     return atomic is not None and atomic.sequence == 1
 
 
@@ -73,7 +73,7 @@ class Faults(RuleBasedStateMachine):
 
     def start(self, dialect: Any, **options: Any) -> None:
         self.held = Held()
-        server = Server(token=TOKEN, dialect=dialect, backbone=self.held, **options)
+        server = Server(token=TOKEN, dialect=dialect, bus=self.held, **options)
         self.stream = server.add_stream(config(), 0.0)
         self.pair = Pair(connect_options(max_reconnect_attempts=-1), server=server)
         self.pair.connect()
@@ -85,7 +85,7 @@ class Faults(RuleBasedStateMachine):
         self.pair.client.flush()
         self.pair.exchange()
 
-    def let(self, parcels: list[Parcel]) -> None:
+    def let(self, parcels: list[RoutedMessage]) -> None:
         self.held.due = parcels
         self.settle()
 
@@ -93,11 +93,11 @@ class Faults(RuleBasedStateMachine):
     @rule(which=st.integers(0, 3), fate=FATES)
     def a_message_to_the_stream(self, which: int, fate: str) -> None:
         waiting = self.held.towards(True)
-        parcel = waiting[min(which, len(waiting) - 1)]
-        if fate != "twice" or is_first(parcel):
-            self.held.held = [kept for kept in self.held.held if kept is not parcel]
+        routed = waiting[min(which, len(waiting) - 1)]
+        if fate != "twice" or is_first(routed):
+            self.held.held = [kept for kept in self.held.held if kept is not routed]
         if fate != "lost":
-            self.let([parcel])
+            self.let([routed])
 
     @precondition(lambda self: self.held.towards(False))
     @rule(which=st.integers(0, 2), fate=FATES)
@@ -124,12 +124,12 @@ class Faults(RuleBasedStateMachine):
     def everything_arrives_but_one(self, which: int, fate: str) -> None:
         """Everything that waits arrives, but one message to the stream is lost, or the last, or there twice."""
         waiting = self.held.towards(True)
-        parcel = waiting[min(which, len(waiting) - 1)]
-        self.held.held = [kept for kept in self.held.held if kept is not parcel]
+        routed = waiting[min(which, len(waiting) - 1)]
+        self.held.held = [kept for kept in self.held.held if kept is not routed]
         if fate != "twice":
             self.everything_arrives()
         if fate != "lost":
-            self.let([parcel] if fate == "late" or is_first(parcel) else [parcel, parcel])
+            self.let([routed] if fate == "late" or is_first(routed) else [routed, routed])
         self.everything_arrives()
 
     @rule(seconds=st.sampled_from([0.1, 0.3, 0.9, 3.0, 4.0, 11.0]))
@@ -357,9 +357,9 @@ def test_a_doubled_first_message_behind_the_end_of_its_batch_is_stored_again() -
         fast = machine.pair.js.fast_publisher()
         commit = fast.commit(machine.pair.now, "s.a", b"1", block)
         machine.settle()
-        (parcel,) = machine.held.towards(True)
+        (routed,) = machine.held.towards(True)
         machine.everything_arrives()
-        machine.let([parcel])
+        machine.let([routed])
         machine.everything_arrives()
         assert commit.result().count == 1
     assert machine.stored() == [1, 1, 1]

@@ -25,7 +25,7 @@ from jsproto.grammar.headers import appended, first_value, status_line
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.replication.sourcing import copied
-from jsproto.server.store.context import BatchLimits, Node
+from jsproto.server.store.context import BatchLimits, ServerContext
 from jsproto.server.store.settings import accept, change
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.decoder import Decoder
@@ -61,16 +61,16 @@ def scenarios(*releases: str) -> dict[str, list[str]]:
 class Server(Answered):
     """Streams, and connections that publish to them; an outbox that delivers to the connections' subscriptions."""
 
-    def __init__(self, node: Node, requests: list[dict[str, Any]]) -> None:
+    def __init__(self, context: ServerContext, requests: list[dict[str, Any]]) -> None:
         super().__init__()
-        self.node = node
+        self.context = context
         self.now = 1000.0
         self.subs: list[tuple[str, bytes, list[Msg]]] = []
         self.inlets: dict[str, StreamInlet] = {}
         for request in requests:
             if ".STREAM.CREATE." in request["api"]:
-                stream = Stream(StreamConfig.from_json(request["request"]), node, self.now)
-                self.inlets[stream.config.name] = StreamInlet(stream, node, self)
+                stream = Stream(StreamConfig.from_json(request["request"]), context, self.now)
+                self.inlets[stream.config.name] = StreamInlet(stream, context, self)
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         raw = check_subject(subject)
@@ -190,11 +190,11 @@ def replay(name: str, files: list[str]) -> Server:
     connections = [Connection(file) for file in files]
     scenario = name.partition("@")[0]
     info = connections[0].info
-    node = Node(
+    context = ServerContext(
         b"token", LIMITS.get(scenario, BatchLimits()), domain=info.domain, release=info.version_tuple,
         api_level=info.api_lvl or 0,
     )  # fmt: skip
-    server = Server(node, connections[0].requests)
+    server = Server(context, connections[0].requests)
     if scenario == "fast-flow_ramp":  # the second publisher starts and ends while the first is there
         connections[0].replay(server, {}, messages=1)
         connections.reverse()
@@ -240,15 +240,15 @@ def requests_and_answers(file: str) -> list[tuple[bytes, dict[str, Any], dict[st
 
 
 def test_what_servers_make_of_a_configuration() -> None:
-    node = Node(b"token")
+    context = ServerContext(b"token")
     made: dict[str, StreamConfig] = {}
     exchanges = requests_and_answers("atomic-create_config@2.15.1.json")
     for subject, request, answer in exchanges:
         config = StreamConfig.from_json(request)
         if b".UPDATE." in subject:
-            made[config.name] = change(made[config.name], config, node)
+            made[config.name] = change(made[config.name], config, context)
         else:
-            made[config.name] = accept(config, node)
+            made[config.name] = accept(config, context)
         assert made[config.name].to_json() == answer["config"]
     assert len(exchanges) == 4
 
@@ -261,7 +261,7 @@ def test_what_servers_refuse(file: str) -> None:
         if b".STREAM.CREATE." not in subject or error is None or error["err_code"] in (10025, 10185):
             continue
         with pytest.raises(APIError) as caught:
-            accept(StreamConfig.from_json(request), Node(b"token"))
+            accept(StreamConfig.from_json(request), ServerContext(b"token"))
         assert json.loads(encode_error_ack(caught.value, "S"))["error"] == error
         refused += 1
     assert refused >= 2

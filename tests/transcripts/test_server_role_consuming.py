@@ -216,7 +216,7 @@ def wire_size(message: Msg) -> int:
 
 
 def ack(message: Msg) -> tuple[int, ...]:
-    """Delivered, stream sequence, consumer sequence, pending; nothing when it is no message of a consumer."""
+    """Deliveries, stream sequence, consumer sequence, pending; nothing when it is no message of a consumer."""
     try:
         found = parse_jsack(message.reply or b"")
     except NotJSMessageError:

@@ -122,7 +122,7 @@ class Replay:
         """The next message gets its recorded time; one that is not in the record a time between."""
         self.stored += 1
         self.epoch = self.stamps.get(self.stored, self.epoch + 1)
-        self.server.node.epoch = self.epoch
+        self.server.context.epoch = self.epoch
 
     def ask(self, link: ServerSession, subject: bytes, payload: bytes) -> None:
         self.server.publish_from(link, Pub(subject, b"nobody", None, payload), 0.0)

@@ -45,13 +45,13 @@ def threads() -> None:
         js.get_msg("S", 1, level="any")  # type: ignore[arg-type]
         assert_type(list(js.get_last_msgs_for("S", ["a", "b"])), list[StoredMsg])
         assert_type(js.snapshot("S", at=7).up_to_seq, int | None)
-        with js.session(token=b"", level="mirror", mirrors={"S": "M"}) as session:
+        with js.consistent_session(token=b"", level="mirror", mirrors={"S": "M"}) as session:
             assert_type(session, jsproto_io.sync.ConsistentSession)
             assert_type(session.publish("a", b""), PubAck)
             assert_type(session.get_last_msg("S", "a", level="leader"), StoredMsg)
             assert_type(list(session.get_batch("S")), list[StoredMsg])
             assert_type(session.token.to_bytes(), bytes)
-        js.session(level="follower")  # type: ignore[arg-type]
+        js.consistent_session(level="follower")  # type: ignore[arg-type]
 
 
 async def asyncio() -> None:
@@ -71,7 +71,7 @@ async def asyncio() -> None:
         assert_type([message async for message in js.get_batch("S")], list[StoredMsg])
         assert_type(await js.get_last_msg("S", "a"), StoredMsg)
         assert_type([message async for message in await js.snapshot("S")], list[StoredMsg])
-        async with js.session() as session:
+        async with js.consistent_session() as session:
             assert_type(await session.get_msg("S", 1), StoredMsg)
             assert_type([m async for m in session.get_last_msgs_for("S", ["a"])], list[StoredMsg])
 

@@ -7,7 +7,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
-from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Row, Sub, Unsub
+from jsproto.wire.frames import Connect, DeliveryRun, Err, Frame, Info, Msg, MsgRun, Ok, Ping, Pong, Pub, Sub, Unsub
 
 # One argument: any bytes but the separators. NUL, VT, FF and bytes that are not UTF-8 do arrive through real
 # servers.
@@ -83,7 +83,7 @@ def decode_rows(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
     decoder.rows = decoder.fields = True
     frames: list[Frame] = []
     for frame in [frame for piece in pieces for frame in decoder.feed(piece)]:
-        frames += frame.messages() if isinstance(frame, Row | Delivered) else [frame]
+        frames += frame.messages() if isinstance(frame, MsgRun | DeliveryRun) else [frame]
     return frames, None if decoder.error is None else str(decoder.error), decoder.pending
 
 

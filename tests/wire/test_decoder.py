@@ -10,7 +10,7 @@ import pytest
 from jsproto.errors import MAX_QUOTED
 from jsproto.wire.decoder import _DELIVERED, Decoder, Role
 from jsproto.wire.encoder import encode
-from jsproto.wire.frames import Connect, Delivered, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Sub, Unsub
+from jsproto.wire.frames import Connect, DeliveryRun, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, RawMsg, Sub, Unsub
 from jsproto.wire.limits import (
     CLIENT_LIMITS,
     DEFAULT_MAX_PAYLOAD,
@@ -467,10 +467,10 @@ def decoder_of_rows() -> Decoder:
 def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
     frames = decoder_of_rows().feed(b"".join(delivered(number) for number in range(20)))
     raws: list[RawMsg] = [(b"s.%d" % n, b"$JS.ACK.S.C.1.%d.%d.1.0" % (n, n), None, b"ok") for n in range(20)]
-    assert frames == [Delivered(b"1", raws, 40)]
+    assert frames == [DeliveryRun(b"1", raws, 40)]
     assert general == []
     (run,) = frames
-    assert isinstance(run, Delivered)
+    assert isinstance(run, DeliveryRun)
     assert encode(run) == b"".join(delivered(number) for number in range(20))
     assert run.messages()[7] == run.message(7) == Msg(b"s.7", b"1", raws[7][1], None, b"ok")
 
@@ -478,7 +478,7 @@ def test_what_a_consumer_delivers_comes_at_once(general: list[int]) -> None:
 def test_a_few_come_one_by_one_as_the_same_messages(monkeypatch: pytest.MonkeyPatch, general: list[int]) -> None:
     data = b"".join(delivered(number) for number in range(4))
     (run,) = decoder_of_rows().feed(data)
-    assert isinstance(run, Delivered)
+    assert isinstance(run, DeliveryRun)
     monkeypatch.setattr("jsproto.wire.decoder._SHORT", len(data) + 1)
     assert decoder_of_rows().feed(data) == run.messages()
     assert general == []
@@ -489,10 +489,10 @@ def test_headers_come_along(general: list[int]) -> None:
     line = b"HMSG s.a 1 $JS.ACK.x %d %d\r\n"
     good = line % (len(header), len(header) + 2) + header + b"ok\r\n"
     raw = (b"s.a", b"$JS.ACK.x", header, b"ok")
-    assert decoder_of_rows().feed(good * 9) == [Delivered(b"1", [raw] * 9, 9 * (len(header) + 2))]
+    assert decoder_of_rows().feed(good * 9) == [DeliveryRun(b"1", [raw] * 9, 9 * (len(header) + 2))]
     for odd in (line % (0, 2) + b"ok\r\n", line % (len(header), len(header) + 4) + header + b"\r\nok\r\n"):
         run, message, rest = decoder_of_rows().feed(good * 9 + odd + good * 9)
-        assert type(run) is type(rest) is Delivered
+        assert type(run) is type(rest) is DeliveryRun
         assert [message] == Decoder("client").feed(odd)
     elsewhere = line % (2, len(header) + 2) + header + b"ok\r\n"  # the header block ends before its last line
     run, message = decoder_of_rows().feed(good * 9 + elsewhere)
@@ -507,9 +507,9 @@ def test_headers_come_along(general: list[int]) -> None:
 def test_each_subscription_gets_its_own() -> None:
     sids = [b"1"] * 9 + [b"2"] + [b"3"] * 2 + [b"1"] * 2
     frames = decoder_of_rows().feed(b"".join(delivered(number, sid=sid) for number, sid in enumerate(sids)))
-    assert [type(frame) for frame in frames] == [Delivered, Msg, Delivered, Delivered]
-    assert [frame.size for frame in frames if isinstance(frame, Delivered)] == [18, 4, 4]
-    found = [frame.messages() if isinstance(frame, Delivered) else [frame] for frame in frames]
+    assert [type(frame) for frame in frames] == [DeliveryRun, Msg, DeliveryRun, DeliveryRun]
+    assert [frame.size for frame in frames if isinstance(frame, DeliveryRun)] == [18, 4, 4]
+    found = [frame.messages() if isinstance(frame, DeliveryRun) else [frame] for frame in frames]
     assert [message.sid for run in found for message in run if isinstance(message, Msg)] == sids
 
 
@@ -518,18 +518,18 @@ def test_a_message_that_is_different_interrupts_what_comes_at_once(general: list
     different = [delivered(9, b"\r\n"), delivered(9, b"x" * 1025), b"PING\r\n", b"MSG a 1 0\r\n\r\n"]
     for frame in different:
         frames = decoder_of_rows().feed(run + frame + run)
-        assert [type(frame) for frame in frames] == [Delivered, type(frames[1]), Delivered]
+        assert [type(frame) for frame in frames] == [DeliveryRun, type(frames[1]), DeliveryRun]
     assert general == [len(run)] * 4
     general.clear()
     few = b"".join(delivered(number) for number in range(4))  # what follows is read message by message
     assert [type(frame) for frame in decoder_of_rows().feed(few + delivered(5, b"\r\n") + run)] == [
-        Delivered,
+        DeliveryRun,
         *[Msg] * 10,
     ]
     assert general == []
 
 
-def alike(count: int, header: bytes = b"", payload: bytes = b"ok") -> list[bytes]:
+def all_equal(count: int, header: bytes = b"", payload: bytes = b"ok") -> list[bytes]:
     """Messages that a consumer delivers, of one subject and equally long in everything."""
     replies = [b"$JS.ACK.S.C.1.%d.%d.1.0" % (number, number) for number in range(1000, 1000 + count)]
     sizes = b"%d %d" % (len(header), len(header) + len(payload)) if header else b"%d" % len(payload)
@@ -553,37 +553,37 @@ def test_messages_that_are_alike_are_cut_by_their_places(
     header: bytes, payload: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jsproto.wire.decoder._DELIVERED", Unsplit())
-    sent = alike(64, header, payload)
-    begun = alike(1)[0][:-5]
+    sent = all_equal(64, header, payload)
+    begun = all_equal(1)[0][:-5]
     decoder = decoder_of_rows()
     (run,) = decoder.feed(b"".join(sent) + begun)
     assert decoder.pending == len(begun)
-    assert isinstance(run, Delivered)
+    assert isinstance(run, DeliveryRun)
     assert run.size == 64 * len(header + payload)
     assert b"".join(map(encode, run.messages())) == b"".join(sent)
     assert run.raws[63] == (b"s.a", b"$JS.ACK.S.C.1.1063.1063.1.0", header or None, payload)
 
 
 def test_long_control_lines_are_not_compared_for_a_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = [message.replace(b"s.a", b"s" * 400) for message in alike(64)]
+    sent = [message.replace(b"s.a", b"s" * 400) for message in all_equal(64)]
     monkeypatch.setattr("jsproto.wire.decoder.iter_unpack", None)
-    assert [type(frame) for frame in decoder_of_rows().feed(b"".join(sent))] == [Delivered]
+    assert [type(frame) for frame in decoder_of_rows().feed(b"".join(sent))] == [DeliveryRun]
 
 
 @HEADER_BLOCKS
 def test_a_run_of_messages_that_are_alike_ends_where_one_is_not(header: bytes) -> None:
-    for odd in (b"PING\r\n", delivered(9), alike(1, header, b"longer")[0]):
-        some, others = alike(70, header), alike(90, header)
+    for odd in (b"PING\r\n", delivered(9), all_equal(1, header, b"longer")[0]):
+        some, others = all_equal(70, header), all_equal(90, header)
         frames = decoder_of_rows().feed(b"".join(some) + odd + b"".join(others))
-        assert [type(frame) for frame in frames] == [Delivered, type(Decoder("client").feed(odd)[0]), Delivered]
+        assert [type(frame) for frame in frames] == [DeliveryRun, type(Decoder("client").feed(odd)[0]), DeliveryRun]
         assert encode(frames[0]) + encode(frames[2]) == b"".join(some + others)
 
 
 def test_replies_that_are_no_consumer_s_end_a_run_of_messages_that_are_alike() -> None:
-    sent = alike(64)
+    sent = all_equal(64)
     others = [message.replace(b"$JS.ACK.", b"$JS.ACQ.") for message in sent]
     run, *rest = decoder_of_rows().feed(b"".join(sent + others))
-    assert isinstance(run, Delivered)
+    assert isinstance(run, DeliveryRun)
     assert len(run.raws) == 64
     assert {type(frame) for frame in rest} == {Msg}
 
@@ -592,7 +592,7 @@ def test_replies_that_are_no_consumer_s_end_a_run_of_messages_that_are_alike() -
 @pytest.mark.parametrize("number", [0, 1, 21, 22, 25, 29])
 @pytest.mark.parametrize("byte", [b" ", b"\t", b"\r", b"\n", b"0", b"9", b"X"])
 def test_wherever_one_byte_differs_it_is_read_as_it_is_byte_by_byte(header: bytes, number: int, byte: bytes) -> None:
-    sent = alike(30, header)
+    sent = all_equal(30, header)
     for place in range(len(sent[number])):
         changed = sent[number][:place] + byte + sent[number][place + 1 :]
         data = b"".join([*sent[:number], changed, *sent[number + 1 :]])
@@ -624,7 +624,7 @@ def test_what_is_alike_must_be_good_as_well(message: bytes, monkeypatch: pytest.
 @pytest.mark.parametrize("size", [0, 500, 1000, 2000])
 def test_header_blocks_may_be_large(size: int) -> None:
     header = b"NATS/1.0\r\nA: %b\r\n\r\n" % (b"b" * size)
-    data = b"".join(alike(1, header, b"x" * length)[0] for length in range(90))
+    data = b"".join(all_equal(1, header, b"x" * length)[0] for length in range(90))
     assert decode_rows([data]) == decode("client", [data])
 
 

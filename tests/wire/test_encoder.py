@@ -17,7 +17,7 @@ from jsproto.wire.encoder import (
     encode_sub,
     encode_unsub,
 )
-from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, Pub, Row, Sub, Unsub
+from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, MsgRun, Ok, Ping, Pong, Pub, Sub, Unsub
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Ok, Ping, Pong, 
         (Msg(b"a", b"1", None, b"hhh", b"ok"), b"HMSG a 1 3 5\r\nhhhok\r\n"),
         (Msg(b"a", b"1", b"r", b"hhh", b""), b"HMSG a 1 r 3 3\r\nhhh\r\n"),
         (Msg(b"a", b"1", b"", b"hhh", b""), b"HMSG a 1  3 3\r\nhhh\r\n"),
-        (Row(b"a", b"1", None, [b"h", b""], [b"o", b"k"]), b"HMSG a 1 1 2\r\nho\r\nHMSG a 1 0 1\r\nk\r\n"),
+        (MsgRun(b"a", b"1", None, [b"h", b""], [b"o", b"k"]), b"HMSG a 1 1 2\r\nho\r\nHMSG a 1 0 1\r\nk\r\n"),
     ],
 )
 def test_any_frame(frame: Frame, data: bytes) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Frame, Row
+from jsproto.wire.frames import Frame, MsgRun
 from jsproto.wire.replies import _NEXT, take_replies
 from tests.wire.generated import cut, decode, decode_rows
 
@@ -36,17 +36,17 @@ def decoder_of_fields() -> Decoder:
 
 def shape(frames: list[Frame]) -> list[int]:
     """How many messages each frame has, those whose fields are known; 0: it is another one, or they are not."""
-    return [len(frame.headers) if isinstance(frame, Row) and frame.fields is not None else 0 for frame in frames]
+    return [len(frame.headers) if isinstance(frame, MsgRun) and frame.fields is not None else 0 for frame in frames]
 
 
 def messages(frames: list[Frame]) -> list[Frame]:
-    return [each for frame in frames for each in (frame.messages() if isinstance(frame, Row) else [frame])]
+    return [each for frame in frames for each in (frame.messages() if isinstance(frame, MsgRun) else [frame])]
 
 
 def test_they_come_with_their_fields() -> None:
     sent = b"".join(reply(seq, b"%d" % seq) for seq in range(8, 12))
     (row,) = decoder_of_fields().feed(sent)
-    assert isinstance(row, Row)
+    assert isinstance(row, MsgRun)
     assert row.messages() == Decoder("client").feed(sent)
     assert row.fields == (
         [b"s.8", b"s.9", b"s.10", b"s.11"],
@@ -139,7 +139,7 @@ def test_limits_hold() -> None:
     decoder.set_max_payload(1_024)
     assert len(messages(decoder.feed(sent))) == 1
     assert str(decoder.error).startswith("a message of ")
-    row, text = Row(INBOX, b"7", None, [block(1)], [b"x"]), b"\r\n" + reply(2)
+    row, text = MsgRun(INBOX, b"7", None, [block(1)], [b"x"]), b"\r\n" + reply(2)
     longest, most = len(LINE + b"100 100"), len(block(2)) + 2
     assert len(take_replies(row, LINE, text, longest, most)[0].headers) == 2
     assert take_replies(row, LINE, text, longest - 1, most) == (row, 0)
@@ -167,7 +167,7 @@ def test_a_long_header_block_counts_wherever_it_stands(large: int, sizes: tuple[
 
 
 def test_one_that_is_as_large_as_may_be_is_taken() -> None:
-    row, larger = Row(INBOX, b"7", None, [block(1)], [b"x"]), b"x" * 900
+    row, larger = MsgRun(INBOX, b"7", None, [block(1)], [b"x"]), b"x" * 900
     text = b"\r\n" + reply(2, larger) + reply(3, larger + b"x")
     longest, most = len(LINE + b"%d %d" % (len(block(2)), len(block(2)) + 900)), len(block(2)) + 900
     taken, size = take_replies(row, LINE, text, longest, most)

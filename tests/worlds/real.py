@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from jsproto.errors import Error
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.stored import StoredMsg
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto_io.sync import JetStream, connect
 from tests.worlds.checker import Scene, Span, WrongAnswerError, check_as_of, check_batch, check_last_of_each, check_one
@@ -48,7 +48,7 @@ class RealWorld:
         self.written = 0
         self.failed: list[BaseException] = []
         self.errors: list[tuple[str, str]] = []
-        self.session = self.js.session()
+        self.session = self.js.consistent_session()
         self.floor = 0
         self._known_lives = 1  # to the session
         self._mirrors: list[str] = []
@@ -78,7 +78,7 @@ class RealWorld:
     def _create(self) -> None:
         wanted = {"storage": "memory", "allow_direct": True, "subjects": [f"{self.name}.>"], **self.options}
         self.js.create_stream(self.name, **wanted)
-        self._stream = Stream(StreamConfig.from_options(self.name, **wanted), Node(b"token"), 0.0)
+        self._stream = Stream(StreamConfig.from_options(self.name, **wanted), ServerContext(b"token"), 0.0)
         self._witness = _Acknowledged(self._stream)
         self.lives.append(self._witness.life)
 

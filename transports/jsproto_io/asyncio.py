@@ -35,15 +35,15 @@ from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.engine import AsyncEvent
-from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
+    "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
     "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 

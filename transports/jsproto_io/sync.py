@@ -11,9 +11,9 @@ lost link, while the application is busy elsewhere. With ``reader_thread=False``
 nothing is read then, so an application that stays away for minutes is cut off by the server. Small messages leave at
 once, unless ``linger`` is given; what the socket does not take at once leaves with the next wait, such as ``flush()``.
 
-How it works. The pump (``_threads.pump``) is the one thread that sleeps in ``select``: one that waits, or the reader
-thread, a moment after the last wait (``_threads.turns``). Until then, what lingers may linger as long as that. The
-reader thread alone dials: to look up a name may take longer than anybody wants to wait.
+How it works. The leader (``_threads.engine``) is the one thread that sleeps in ``select``: one that waits, or the
+reader thread, a moment after the last wait (``_threads.leadership``). Until then, what lingers may linger as long as
+that. The reader thread alone dials: to look up a name may take longer than anybody wants to wait.
 
 Ctrl-C while waiting, or in the application's own code, changes nothing (``_threads.interrupts``); nor does what any
 signal's handler raises while bytes leave or come. If it strikes in the instant in which a verb changes the state,
@@ -42,19 +42,19 @@ from jsproto_io import ConnectKeywords
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
-from jsproto_io._blocking.publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.subscribing import PushSubscription
-from jsproto_io._state.common import EventCallback, nap, new_session
-from jsproto_io._threads.interrupts import Postponed
-from jsproto_io._threads.pump import Pumped
+from jsproto_io._state.common import EventCallback, clamp_sleep, new_session
+from jsproto_io._threads.engine import ThreadEngine
+from jsproto_io._threads.interrupts import DeferredSigint
+from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.reader import start_reader
-from jsproto_io._threads.turns import Turns
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
+    "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
     "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
@@ -80,36 +80,36 @@ def connect(
     return connection
 
 
-class Connection(Pumped):
+class Connection(ThreadEngine):
     """A connection to NATS. Made by ``connect()``."""
 
     _thread: threading.Thread | None = None
 
     def __del__(self) -> None:
-        sleeper = getattr(self, "_sleeper", None)  # none when it could not be made
-        if sleeper is None or sleeper.closed:
+        poller = getattr(self, "_poller", None)  # none when it could not be made
+        if poller is None or poller.closed:
             return
         warnings.warn(f"unclosed connection to {self._session.url}", ResourceWarning, source=self, stacklevel=2)
-        self._turns.end()
+        self._leadership.end()
         if self._thread is not None and self._thread.is_alive():
-            sleeper.rouse()  # that thread may be asleep in there: it closes it
+            poller.wakeup()  # that thread may be asleep in there: it closes it
         else:
-            sleeper.close()
+            poller.close()
 
     def _disown(self, error: ForkedError) -> None:
         self._lock = threading.Lock()  # whoever held the other one is not here
-        self._turns, self._thread = Turns(self._lock), None
-        self._ended = self._turns.ended
-        self._turns.end()
-        self._sleeper.disown()
+        self._leadership, self._thread = Leadership(self._lock), None
+        self._ended = self._leadership.ended
+        self._leadership.end()
+        self._poller.disown()
         super()._disown(error)
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park: asleep on an event, or as the pump when nobody else is."""
+        """Park: asleep on an event, or as the leader when nobody else is."""
         until = inf if timeout is None else monotonic() + timeout
-        me, turns = threading.get_ident(), self._turns
-        nested = turns.pump == me  # already: an event's callback waits, which the pump has called
-        with Postponed(self._sleeper.rouse) as postponed:
+        me, leadership = threading.get_ident(), self._leadership
+        nested = leadership.leader == me  # already: an event's callback waits, which the leader has called
+        with DeferredSigint(self._poller.wakeup) as deferred:
             try:
                 while True:
                     event: threading.Event | None = None
@@ -119,48 +119,48 @@ class Connection(Pumped):
                             return ticket.result()
                         if self._ended.done:
                             self._refuse()
-                        linked = self._sleeper.has_link(self._session)
-                        if not turns.take(me, may=linked):
-                            event = turns.park(me, ticket)
+                        linked = self._poller.has_link(self._session)
+                        if not leadership.take(me, may=linked):
+                            event = leadership.park(me, ticket)
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)
                     if event is not None:
-                        postponed.end()  # only who pumps can be roused
-                        if not event.wait(nap(due - monotonic())) and due < until:
-                            self._call(self._session.handle_timeout)  # the pump may be looking up a name
+                        deferred.end()  # only the leader can be woken
+                        if not event.wait(clamp_sleep(due - monotonic())) and due < until:
+                            self._call(self._session.handle_timeout)  # the leader may be looking up a name
                     else:
-                        postponed.begin()
-                        self._pump(until)
-                        postponed.check()
+                        deferred.begin()
+                        self._lead(until)
+                        deferred.check()
                     if monotonic() >= until and not ticket.done:
                         raise TimeoutError(f"nothing came within {timeout:g} s")
             finally:
-                if not nested or turns.pump != me:  # else it goes on as the pump that it was
+                if not nested or leadership.leader != me:  # else it goes on as the leader that it was
                     self._leave(me)
 
     def _leave(self, me: int) -> None:
         """The end of a wait, or of the reader thread."""
-        turns = self._turns
-        if turns.pump == me or me in turns.parked or self._ended.done:
+        leadership = self._leadership
+        if leadership.leader == me or me in leadership.parked or self._ended.done:
             with self._lock:
-                turns.leave(me)
-                if turns.pump is None and self._ended.done:
-                    self._sleeper.close()
+                leadership.leave(me)
+                if leadership.leader is None and self._ended.done:
+                    self._poller.close()
 
     def _open(self, reader_thread: bool) -> None:
-        """Pump until the session is connected."""
-        session, turns = self._session, self._turns
-        turns.pump = threading.get_ident()
+        """Lead until the session is connected."""
+        session, leadership = self._session, self._leadership
+        leadership.leader = threading.get_ident()
         try:
             while not session.connected.done:
-                self._pump()
+                self._lead()
             session.connected.result()
         except BaseException:
-            self._sleeper.close()
+            self._poller.close()
             raise
-        turns.pump = None
+        leadership.leader = None
         if reader_thread:
-            self._thread = start_reader(self, turns, self._sleeper)
+            self._thread = start_reader(self, leadership, self._poller)
 
     def _close(self) -> None:
         limit = self._session.options.timeout
@@ -168,11 +168,11 @@ class Connection(Pumped):
         with suppress(TimeoutError):
             self._wait(self._ended, limit)
         if not self._ended.done:
-            self._sleeper.hang_up()
+            self._poller.hang_up()
             with suppress(TimeoutError):
                 self._wait(self._ended, limit)
         with self._lock:
-            if self._turns.pump is None:  # else the pump does it when it leaves
-                self._sleeper.close()
+            if self._leadership.leader is None:  # else the leader does it when it leaves
+                self._poller.close()
         if self._thread is not None and self._thread.ident != threading.get_ident():
-            self._thread.join(nap(limit))
+            self._thread.join(clamp_sleep(limit))

@@ -38,7 +38,7 @@ from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.engine import AsyncEvent
-from jsproto_io._aio.publishing import AsyncPublisher, BatchAdvisories, PendingAck
+from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
@@ -46,8 +46,8 @@ from jsproto_io._aio.trio_link import Link
 from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
 
 __all__ = [
-    "AsyncPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
+    "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
     "PushSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
@@ -107,7 +107,7 @@ class Connection(facade.Connection):
         self._gap = trio.CancelScope()  # the time in which there is no link
         self._nursery: trio.Nursery | None = None
         self._tasks: dict[trio.lowlevel.Task, trio.CancelScope] = {}
-        self._over = trio.Event()  # nothing will be received any more
+        self._receive_ended = trio.Event()  # nothing will be received any more
 
     def _new_event(self) -> trio.Event:
         return trio.Event()
@@ -121,8 +121,8 @@ class Connection(facade.Connection):
         return not scope.cancelled_caught
 
     @trio.lowlevel.enable_ki_protection
-    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
-        return super()._call(verb, lazily=lazily)
+    def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
+        return super()._call(verb, coalesce=coalesce)
 
     def _write(self, now: float) -> None:
         session, link = self._session, self._link
@@ -185,12 +185,12 @@ class Connection(facade.Connection):
             if task is not trio.lowlevel.current_task():
                 scope.cancel()
         try:
-            await self._sleep(self._over, self._session.options.timeout)
+            await self._sleep(self._receive_ended, self._session.options.timeout)
         finally:
-            if not self._over.is_set():
+            if not self._receive_ended.is_set():
                 self._abort()
                 with trio.CancelScope(shield=True):
-                    await self._over.wait()
+                    await self._receive_ended.wait()
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Connection(facade.Connection):
                         await self._carry(stream)
             except Exception as bug:
                 self._crash(bug)
-        self._over.set()
+        self._receive_ended.set()
 
     @trio.lowlevel.enable_ki_protection
     async def _dial(self) -> trio.SocketStream | None:

@@ -84,7 +84,7 @@ class JetStreamDataSource(DataSource):
         if options.bucket is not None:
             return BucketReader(schema, options)
         if options.push_filters:  # a reader that takes filters fails where Spark's own switch for them is off
-            from pyspark_jetstream.pushing import PushingReader
+            from pyspark_jetstream.pushdown import PushingReader
 
             return PushingReader(schema, options)
         return JetStreamReader(schema, options)

@@ -21,7 +21,7 @@ from jsproto.errors import SnapshotError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.connecting import Kept, in_task
+from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.options import LATEST, OptionError, ReadOptions
 from pyspark_jetstream.planning import end_of, look_up, resolve
 from pyspark_jetstream.ranges import ReadError
@@ -100,7 +100,7 @@ class BucketReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One task. OptionError when there is no such bucket, or when it cannot be read as of that moment."""
-        with Kept(self.options.connecting) as kept:
+        with ReconnectingClient(self.options.connecting) as kept:
             return [SnapshotPartition(kept.ask(self._moment))]
 
     def _moment(self, js: JetStream) -> int | None:

@@ -1,7 +1,7 @@
 """Connections of tasks and of the driver.
 
-Rules: who is always busy with the connection pumps it itself; who keeps it between questions, or between batches, has a
-thread do it, which ends with the process. A task begins behind a driver that has reached the servers, so it waits for
+Rules: who is always busy with the connection drives it itself; who keeps it between questions, or between batches, has
+a thread do it, which ends with the process. A task begins behind a driver that has reached the servers, so it waits for
 them a while; a driver that cannot reach them says so at once.
 
 Not here: what is asked (``planning``, ``ranges``, ``delivery``).
@@ -41,7 +41,7 @@ LINGER: Final = 0.001  # seconds: a few messages that a window has room for leav
 WAIT: Final = 20.0  # seconds for a lost connection to come back
 PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
 TRIES: Final = len(PAUSES)
-PASSING: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
+TRANSIENT: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
 """What a restarted server, or a new leader, looks like for a while; an APIError of ``BUSY`` is the same in words."""
 REFUSED: Final = (AuthorizationError, TLSError)  # a kind of those; asking again makes it no better
 BUSY: Final = (429, 500, 503)
@@ -62,7 +62,7 @@ def freeze_imports() -> None:
 
 
 def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection:
-    """A connection, pumped by its caller or by a thread of its own. The errors are those of ``connect``."""
+    """A connection, driven by its caller or by a thread of its own. The errors are those of ``connect``."""
     freeze_imports()
     keywords: dict[str, Any] = {
         "name": "pyspark_jetstream",
@@ -104,15 +104,15 @@ def _dialled(connecting: Connecting, reader_thread: bool) -> Connection:
     return opened(connecting, reader_thread=reader_thread)
 
 
-class Kept:
+class ReconnectingClient:
     """A connection for many questions: made with the first, and anew when it has ended. It is not pickled."""
 
     def __init__(self, connecting: Connecting) -> None:
         self._connecting = connecting
         self._nc: Connection | None = None
 
-    def __reduce__(self) -> tuple[type[Kept], tuple[Connecting]]:
-        return Kept, (self._connecting,)
+    def __reduce__(self) -> tuple[type[ReconnectingClient], tuple[Connecting]]:
+        return ReconnectingClient, (self._connecting,)
 
     def __enter__(self) -> Self:
         return self
@@ -128,8 +128,8 @@ class Kept:
                 if self._nc is None or self._nc.is_closed:
                     self._nc = opened(self._connecting, reader_thread=True)
                 return question(jetstream_of(self._nc, self._connecting))
-            except (*PASSING, APIError) as error:
-                if not tries or not passes(error):
+            except (*TRANSIENT, APIError) as error:
+                if not tries or not is_transient(error):
                     raise
             tries -= 1
             wait_for(self._nc, tries)
@@ -141,24 +141,24 @@ class Kept:
             self._nc = None
 
 
-def insist(nc: Connection, question: Callable[[], T]) -> T:
+def retry_transient(nc: Connection, question: Callable[[], T]) -> T:
     """The answer; asked again, a few times, when the servers go away meanwhile."""
     tries = TRIES
     while True:
         try:
             return question()
-        except (*PASSING, APIError) as error:
-            if not tries or not passes(error):
+        except (*TRANSIENT, APIError) as error:
+            if not tries or not is_transient(error):
                 raise
         tries -= 1
         wait_for(nc, tries)
 
 
-def passes(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same question may be answered a little later."""
     if isinstance(error, APIError):
         return error.code in BUSY and error.err_code not in NO_JETSTREAM
-    return isinstance(error, PASSING) and not isinstance(error, REFUSED)
+    return isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
 
 
 def wait_for(nc: Connection | None, tries: int) -> None:

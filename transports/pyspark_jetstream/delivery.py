@@ -37,11 +37,11 @@ from jsproto.errors import (
 )
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import BUSY, TRIES, insist, wait_for, wait_until_back
+from pyspark_jetstream.connecting import BUSY, TRIES, retry_transient, wait_for, wait_until_back
 from pyspark_jetstream.options import MARKER, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
-Lots = Iterable[Sequence[Row]]
+Chunks = Iterable[Sequence[Row]]
 
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
 REFUSED_PAUSE: Final = 0.05  # seconds; doubled with each try
@@ -59,7 +59,7 @@ class WriteError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Origin:
+class TaskId:
     """Which rows these are: of a query (or a job), its micro-batch, and the partition of that."""
 
     query: str
@@ -81,27 +81,27 @@ class Stored(NamedTuple):
 
 
 def store(
-    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
+    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], origin: TaskId, options: WriteOptions
 ) -> Stored:
-    """Store lots of rows, in order, with the promise of ``options.delivery``."""
+    """Store chunks of rows, in order, with the promise of ``options.delivery``."""
     if options.delivery == "atomic":
-        return _store_atomic(nc, js, lots, origin, options)
+        return _store_atomic(nc, js, chunks, origin, options)
     if options.delivery == "fastDedup":
-        lots = numbered(lots, options.msg_id_prefix or origin.query, origin)
+        chunks = numbered(chunks, options.msg_id_prefix or origin.query, origin)
     sender, rows = _FastSender(nc, js, origin, options), 0
-    for lot in lots:
-        sender.send(lot, rows)
-        rows += len(lot)
+    for chunk in chunks:
+        sender.send(chunk, rows)
+        rows += len(chunk)
     return Stored(rows, rows)
 
 
-def numbered(lots: Iterable[Sequence[Row]], prefix: str, origin: Origin) -> Iterator[list[Row]]:
+def numbered(chunks: Iterable[Sequence[Row]], prefix: str, origin: TaskId) -> Iterator[list[Row]]:
     """The rows with message ids."""
     number = 0
     head = f"{prefix}.{origin.batch}.{origin.partition}."
-    for lot in lots:
-        yield [_with_header(row, MSG_ID, f"{head}{number + offset}") for offset, row in enumerate(lot)]
-        number += len(lot)
+    for chunk in chunks:
+        yield [_with_header(row, MSG_ID, f"{head}{number + offset}") for offset, row in enumerate(chunk)]
+        number += len(chunk)
 
 
 def _with_header(row: Row, name: str, value: str) -> Row:
@@ -112,21 +112,22 @@ def _with_header(row: Row, name: str, value: str) -> Row:
 
 
 class _FastSender:
-    """Fast-ingest batches, one for each lot, so that none is open, and would expire, while Spark computes the next one.
+    """Fast-ingest batches, one for each chunk, so that none is open, and would expire, while Spark computes the next
+    one.
 
     Where one breaks off the next begins with what it left.
     """
 
-    def __init__(self, nc: Connection, js: JetStream, origin: Origin, options: WriteOptions) -> None:
+    def __init__(self, nc: Connection, js: JetStream, origin: TaskId, options: WriteOptions) -> None:
         self._nc = nc
         self._js = js
         self._origin = origin
         self._options = options
 
-    def send(self, lot: Sequence[Row], before: int) -> None:
-        """Store ``lot``, which comes behind ``before`` rows. WriteError."""
+    def send(self, chunk: Sequence[Row], before: int) -> None:
+        """Store ``chunk``, which comes behind ``before`` rows. WriteError."""
         flow, outstanding = self._options.flow, self._options.max_outstanding_acks
-        todo, tries = lot, TRIES
+        todo, tries = chunk, TRIES
         while todo:
             with self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding) as batch:
                 try:
@@ -134,12 +135,12 @@ class _FastSender:
                     batch.commit()
                     return
                 except MaxPayloadError as error:  # with its headers
-                    raise self._not_stored(before + len(lot) - len(todo) + batch.sequence, error) from error
+                    raise self._not_stored(before + len(chunk) - len(todo) + batch.sequence, error) from error
                 except BatchMessageError as error:
-                    at = before + len(lot) - len(todo) + error.message_sequence - 1
+                    at = before + len(chunk) - len(todo) + error.message_sequence - 1
                     raise self._not_stored(at, error.__cause__) from error
                 except APIError as error:  # the answer to the first message
-                    raise self._not_stored(before + len(lot) - len(todo), error) from error
+                    raise self._not_stored(before + len(chunk) - len(todo), error) from error
                 except BatchError as error:
                     if not tries:
                         raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
@@ -163,18 +164,18 @@ class _Progress:
     marker: int = 0
 
 
-def marker_subject(options: WriteOptions, origin: Origin) -> str:
+def marker_subject(options: WriteOptions, origin: TaskId) -> str:
     """Where the markers of a partition are."""
     return f"{options.marker_subject}.{MARKER}.{origin.query}.{origin.partition}"
 
 
 def _store_atomic(
-    nc: Connection, js: JetStream, lots: Iterable[Sequence[Row]], origin: Origin, options: WriteOptions
+    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], origin: TaskId, options: WriteOptions
 ) -> Stored:
     subject = marker_subject(options, origin)
-    progress = insist(nc, lambda: _read_progress(js, options.stream, subject))
+    progress = retry_transient(nc, lambda: _read_progress(js, options.stream, subject))
     rows = sent = 0
-    for chunk in _chunks(lots, BATCH_ROWS):
+    for chunk in _chunks(chunks, BATCH_ROWS):
         rows += len(chunk)
         tries = TRIES
         while not _is_done(progress, origin, rows):
@@ -193,7 +194,7 @@ def _store_atomic(
                 # A twin of this task was faster, or the answer was lost: then the marker has moved. Or it was refused.
                 refused = error if isinstance(error, APIError) else error.__cause__
                 wait_until_back(nc)
-                before, progress = progress, insist(nc, lambda: _read_progress(js, options.stream, subject))
+                before, progress = progress, retry_transient(nc, lambda: _read_progress(js, options.stream, subject))
                 if progress == before:
                     if not tries or (isinstance(refused, APIError) and not _passes(refused)):
                         raise WriteError(f"{refusal}: {error}") from error
@@ -210,11 +211,11 @@ def _passes(refusal: APIError) -> bool:
     return refusal.code in BUSY or isinstance(refusal, _PASSING)
 
 
-def _done(progress: _Progress, origin: Origin) -> int:
+def _done(progress: _Progress, origin: TaskId) -> int:
     return progress.rows if progress.batch == origin.batch else 0
 
 
-def _is_done(progress: _Progress, origin: Origin, rows: int) -> bool:
+def _is_done(progress: _Progress, origin: TaskId, rows: int) -> bool:
     return progress.batch > origin.batch or _done(progress, origin) >= rows
 
 
@@ -231,11 +232,11 @@ def _read_progress(js: JetStream, stream: str, subject: str) -> _Progress:
         raise WriteError(f"message {message.seq} on {subject} is no marker: who else writes there?") from None
 
 
-def _chunks(lots: Iterable[Sequence[Row]], most: int) -> Iterator[list[Row]]:
+def _chunks(chunks: Iterable[Sequence[Row]], most: int) -> Iterator[list[Row]]:
     """The rows again, ``most`` at a time but for the last."""
     rest: list[Row] = []
-    for lot in lots:
-        rest += lot
+    for chunk in chunks:
+        rest += chunk
         at = 0
         while len(rest) - at >= most:
             yield rest[at : at + most]

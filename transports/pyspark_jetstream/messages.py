@@ -5,7 +5,7 @@ That is cheap only for thousands of rows at once, far more than a window admits.
 that its first row has in the batch, and what is sent is cut out of it. Where rows are wanted one by one (of a batch
 that broke off, with headers of their own, in atomic batches) objects are made of them.
 
-Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.runs``).
+Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.bulk_encoder``).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import pyarrow.compute as pc
 
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.subjects import check_subject
-from jsproto.wire.runs import line
+from jsproto.wire.bulk_encoder import pub_head
 
 BLOCK_ROWS: Final = 4_096
 BLOCK_BYTES: Final = 1024 * 1024  # of payloads, unless a row has more
 
 
 class RowMessages(MessageColumns):
-    """Rows of a lot. Slices are cheap and share the block that is being sent."""
+    """Rows of a chunk. Slices are cheap and share the block that is being sent."""
 
     __slots__ = ("_lot", "_rows")
 
-    def __init__(self, lot: Lot, rows: range) -> None:
-        self._lot = lot
+    def __init__(self, chunk: Chunk, rows: range) -> None:
+        self._lot = chunk
         self._rows = rows
 
     @property
@@ -51,11 +51,11 @@ class RowMessages(MessageColumns):
         return found
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
-        """The rows at the front as PUBs: none if a row of the lot is too large."""
-        lot, rows = self._lot, self._rows
+        """The rows at the front as PUBs: none if a row of the chunk is too large."""
+        chunk, rows = self._lot, self._rows
         at, pieces = rows.start, []
-        while at < rows.stop and most >= 0 and lot.longest <= largest:
-            piece, at = lot.cut(at, rows.stop, most, reply, first + at - rows.start)
+        while at < rows.stop and most >= 0 and chunk.longest <= largest:
+            piece, at = chunk.cut(at, rows.stop, most, reply, first + at - rows.start)
             pieces.append(piece)
             most -= len(piece)
         return at - rows.start, b"".join(pieces)
@@ -84,7 +84,7 @@ class RowMessages(MessageColumns):
         return RowMessages(self._lot, rows) if rows.step == 1 else super().__getitem__(place)
 
 
-class Lot:
+class Chunk:
     """The columns of rows that are sent together, and the block of them that is encoded.
 
     ``subjects`` are strings that were checked, or the one that all have, ``payloads`` binary; neither has nulls.
@@ -125,7 +125,7 @@ class Lot:
         count = len(payloads)
         before, behind = reply
         if isinstance(self.subjects, str):
-            heads = [line(check_subject(self.subjects)) + before]
+            heads = [pub_head(check_subject(self.subjects)) + before]
         else:
             heads = [b"PUB ", self.subjects.slice(start, count).cast(pa.binary()), b" " + before]
         sizes = pc.binary_length(payloads)
@@ -140,7 +140,7 @@ class Lot:
         self._key = reply, first - start
 
 
-@lru_cache(maxsize=16)  # the same ones in each lot
+@lru_cache(maxsize=16)  # the same ones in each chunk
 def _numbers(first: int, count: int) -> pa.Array:
     return _texts(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=first - 1))
 

@@ -26,14 +26,14 @@ class Position(NamedTuple):
     seq: int
 
 
-class Cut(NamedTuple):
+class SplitPlan(NamedTuple):
     """Into how many tasks a stream's part of a micro-batch is cut, at least, and how many sequences one has at most."""
 
     parts: int
     most: int
 
 
-def encode_offset(positions: Mapping[str, Position], cut: Cut | None = None) -> dict[str, Any]:
+def encode_offset(positions: Mapping[str, Position], cut: SplitPlan | None = None) -> dict[str, Any]:
     """As Spark is to keep it."""
     streams = {
         name: {"created": str(positions[name].created), "seq": positions[name].seq} for name in sorted(positions)
@@ -41,10 +41,10 @@ def encode_offset(positions: Mapping[str, Position], cut: Cut | None = None) -> 
     return {"v": VERSION, **({} if cut is None else cut._asdict()), "streams": streams}
 
 
-def decode_cut(offset: Mapping[str, Any]) -> Cut | None:
+def decode_cut(offset: Mapping[str, Any]) -> SplitPlan | None:
     """How a micro-batch that ends there is cut; None when the offset does not say."""
     try:
-        cut = Cut(int(offset["parts"]), int(offset["most"]))
+        cut = SplitPlan(int(offset["parts"]), int(offset["most"]))
     except (KeyError, TypeError, ValueError):
         return None
     return cut if min(cut) > 0 else None

@@ -21,13 +21,13 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.offsets import Cut, Position
+from pyspark_jetstream.offsets import Position, SplitPlan
 from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
 
 STREAM_NOT_FOUND: Final = 10059
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
-HOW_TO_GO_ON: Final = "set failOnDataLoss to false to go on with what is there"
+RECOVERY_HINT: Final = "set failOnDataLoss to false to go on with what is there"
 DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper than a filter with wildcards
 
 
@@ -123,7 +123,7 @@ def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Posit
 
 def _lost(options: ReadOptions, what: str) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{what}; {HOW_TO_GO_ON}")
+        raise DataLossError(f"{what}; {RECOVERY_HINT}")
     warnings.warn(what, stacklevel=3)
 
 
@@ -135,7 +135,7 @@ def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) ->
         return None
 
 
-def cut(whole: Range, how: Cut) -> Sequence[Range]:
+def cut(whole: Range, how: SplitPlan) -> Sequence[Range]:
     """The range as tasks of about equal length, none of them empty."""
     span = whole.hi - whole.lo
     if span <= 0:

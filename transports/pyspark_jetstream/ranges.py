@@ -19,9 +19,9 @@ from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError,
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import PASSING, insist, passes, wait_for
+from pyspark_jetstream.connecting import TRANSIENT, is_transient, retry_transient, wait_for
 from pyspark_jetstream.options import MARKER, ReadOptions
-from pyspark_jetstream.planning import HOW_TO_GO_ON, DataLossError, Range, created, first_of, next_at_leader
+from pyspark_jetstream.planning import RECOVERY_HINT, DataLossError, Range, created, first_of, next_at_leader
 
 _MARKER: Final = f".{MARKER}.".encode()
 
@@ -37,9 +37,9 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
     """The messages of a range, in order, in pieces of at most ``batchSize``. DataLossError, ReadError."""
     tries = options.retries
     if options.fail_on_data_loss:
-        info = insist(nc, lambda: js.stream_info(wanted.stream))
+        info = retry_transient(nc, lambda: js.stream_info(wanted.stream))
         if created(info) != wanted.created:
-            raise DataLossError(f"stream {wanted.stream} was made anew while it was read; {HOW_TO_GO_ON}")
+            raise DataLossError(f"stream {wanted.stream} was made anew while it was read; {RECOVERY_HINT}")
     at = wanted.lo
     while at < wanted.hi:
         try:
@@ -58,12 +58,12 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                 return
             at, tries = columns.seqs[-1] + 1, options.retries
             yield columns
-        except (*PASSING, IncompleteBatchError, MirrorAnswerError, APIError) as error:
-            if not tries or (isinstance(error, APIError) and not passes(error)):
+        except (*TRANSIENT, IncompleteBatchError, MirrorAnswerError, APIError) as error:
+            if not tries or (isinstance(error, APIError) and not is_transient(error)):
                 text = f"stream {wanted.stream}, sequences {at} to {wanted.hi - 1}: {error}"
                 raise ReadError(text) from error
         except (MessagesDroppedError, StreamRecreatedError) as error:
-            raise DataLossError(f"stream {wanted.stream}: {error}; {HOW_TO_GO_ON}") from None
+            raise DataLossError(f"stream {wanted.stream}: {error}; {RECOVERY_HINT}") from None
         else:
             continue
         tries -= 1
@@ -100,7 +100,7 @@ def _of_leader(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> S
     return stored_columns(found)
 
 
-def visible(columns: StoredColumns, wanted: Range, options: ReadOptions) -> StoredColumns:
+def filter_rows(columns: StoredColumns, wanted: Range, options: ReadOptions) -> StoredColumns:
     """The rows that the filter takes, without the markers of our own sink unless they are wanted."""
     markers = not options.include_bookkeeping and _MARKER in b" ".join(columns.subjects)
     if not markers and not wanted.local:

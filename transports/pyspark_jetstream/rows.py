@@ -1,8 +1,8 @@
 """Rows of a DataFrame as messages.
 
-Rules: what all rows of a lot have in common is looked at once, and a lot is several of Spark's Arrow batches, because
-each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, counted from 0
-in its partition; before anything of its lot is sent, unless it is its headers that make it too large.
+Rules: what all rows of a chunk have in common is looked at once, and a chunk is several of Spark's Arrow batches,
+because each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, counted
+from 0 in its partition; before anything of its chunk is sent, unless it is its headers that make it too large.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
@@ -21,12 +21,12 @@ from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
-from pyspark_jetstream.messages import Lot
+from pyspark_jetstream.messages import Chunk
 
 TTL: Final = "Nats-TTL"
 MAX_KNOWN_SUBJECTS: Final = 100_000
-LOT: Final = 5  # Arrow batches, unless they have so many bytes before
-LOT_BYTES: Final = 8 * 1024 * 1024
+CHUNK: Final = 5  # Arrow batches, unless they have so many bytes before
+CHUNK_BYTES: Final = 8 * 1024 * 1024
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
 _HEADERS: Final = frozenset({"headers", *_IN_HEADERS})
 
@@ -45,7 +45,7 @@ class RowError(RuntimeError):
 
 
 class _Refused(Exception):
-    """The row at a place of a lot cannot be stored."""
+    """The row at a place of a chunk cannot be stored."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(at, why)
@@ -53,19 +53,19 @@ class _Refused(Exception):
         self.why = why
 
 
-def lots_of(
+def chunks_of(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], subject: str | None, target: Target, partition: int
 ) -> Iterator[Sequence[Row]]:
-    """The rows, lot by lot: (subject, payload), with headers where there are any. RowError."""
+    """The rows, chunk by chunk: (subject, payload), with headers where there are any. RowError."""
     before = 0
     taken = _Taken(target)
-    for lot in _together(batches):
+    for chunk in _together(batches):
         try:
-            rows = _rows(lot, names, subject, taken)
+            rows = _rows(chunk, names, subject, taken)
         except _Refused as refused:
             raise RowError(f"row {before + refused.at} of partition {partition} {refused.why}") from None
         yield rows
-        before += lot.num_rows
+        before += chunk.num_rows
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -74,7 +74,7 @@ def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     for batch in batches:
         if batch.num_rows:
             found.append(batch)
-        if len(found) == LOT or sum(each.nbytes for each in found) >= LOT_BYTES:
+        if len(found) == CHUNK or sum(each.nbytes for each in found) >= CHUNK_BYTES:
             yield pa.Table.from_batches(found)
             found = []
     if found:
@@ -104,24 +104,24 @@ class _Taken:
         return None
 
 
-def _rows(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> Sequence[Row]:
+def _rows(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> Sequence[Row]:
     target = taken.target
-    data = lot.column("data").cast(pa.binary())
+    data = chunk.column("data").cast(pa.binary())
     lengths = pc.binary_length(data)
     longest = pc.max(lengths).as_py() or 0
     if longest > target.max_size:
         at = pc.index(lengths, longest).as_py()
         raise _Refused(at, f"has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
     payloads = data.fill_null(b"") if data.null_count else data
-    messages = Lot(_subjects(lot, names, subject, taken), payloads, longest).messages
-    headers = _headers(lot, names)
+    messages = Chunk(_subjects(chunk, names, subject, taken), payloads, longest).messages
+    headers = _headers(chunk, names)
     return messages if headers is None else [*zip(messages.subjects, messages.payloads, headers, strict=True)]
 
 
-def _subjects(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:
+def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Taken) -> pa.ChunkedArray | str:
     if "subject" not in names:
         return str(subject)
-    subjects = lot.column("subject").cast(pa.string())
+    subjects = chunk.column("subject").cast(pa.string())
     if subjects.null_count:
         if subject is None:
             at = pc.index(subjects.is_null(), True).as_py()
@@ -134,17 +134,17 @@ def _subjects(lot: pa.Table, names: Sequence[str], subject: str | None, taken: _
     return subjects
 
 
-def _headers(lot: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:
+def _headers(chunk: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:
     """The headers of each row; None when there are none."""
     if _HEADERS.isdisjoint(names):
         return None
-    found: list[list[tuple[str, str]]] = [[] for _ in range(lot.num_rows)]
+    found: list[list[tuple[str, str]]] = [[] for _ in range(chunk.num_rows)]
     if "headers" in names:
-        for at, value in enumerate(lot.column("headers").to_pylist()):
+        for at, value in enumerate(chunk.column("headers").to_pylist()):
             found[at] += _pairs(at, value)
     for column, header in _IN_HEADERS.items():
         if column in names:
-            for row, value in zip(found, lot.column(column).to_pylist(), strict=True):
+            for row, value in zip(found, chunk.column(column).to_pylist(), strict=True):
                 if value is not None:
                     row.append((header, str(value)))
     return [_checked(at, row) for at, row in enumerate(found)] if any(found) else None

@@ -22,11 +22,11 @@ from pyspark.sql.types import StructType
 
 from jsproto.errors import APIError
 from jsproto_io.sync import JetStream
-from pyspark_jetstream.connecting import Kept, in_task
-from pyspark_jetstream.delivery import Origin, store
+from pyspark_jetstream.connecting import ReconnectingClient, in_task
+from pyspark_jetstream.delivery import TaskId, store
 from pyspark_jetstream.options import MARKER, OptionError, WriteOptions
 from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
-from pyspark_jetstream.rows import Target, lots_of
+from pyspark_jetstream.rows import Target, chunks_of
 from pyspark_jetstream.schema import check_write_schema, written_names
 
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -52,21 +52,21 @@ class _Writes:
         self.options = options
         self.names = check_write_schema(schema, options)
         self.columns = written_names(schema.names)
-        with Kept(options.connecting) as kept:
+        with ReconnectingClient(options.connecting) as kept:
             self.target = kept.ask(lambda js: checked_target(js, options, self.names))
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
         context = TaskContext.get()
-        origin = Origin(query, batch, context.partitionId() if context is not None else 0)
+        origin = TaskId(query, batch, context.partitionId() if context is not None else 0)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
         rows = f"partition {origin.partition} of the rows for stream {self.options.stream}"
         with in_task(self.options.connecting, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
-            lots = lots_of(named, self.names, self.options.subject, target, origin.partition)
-            stored = store(nc, js, lots, origin, self.options)
+            chunks = chunks_of(named, self.names, self.options.subject, target, origin.partition)
+            stored = store(nc, js, chunks, origin, self.options)
         return Written(origin.partition, stored.rows, stored.sent)
 
 

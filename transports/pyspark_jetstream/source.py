@@ -24,8 +24,8 @@ from jsproto.grammar.config import StreamInfo
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
-from pyspark_jetstream.connecting import Kept, in_task
-from pyspark_jetstream.offsets import Cut, Position, check_streams, decode_cut, decode_offset, encode_offset
+from pyspark_jetstream.connecting import ReconnectingClient, in_task
+from pyspark_jetstream.offsets import Position, SplitPlan, check_streams, decode_cut, decode_offset, encode_offset
 from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
@@ -39,7 +39,7 @@ from pyspark_jetstream.planning import (
     next_at_leader,
     resolve,
 )
-from pyspark_jetstream.ranges import read_range, visible
+from pyspark_jetstream.ranges import filter_rows, read_range
 from pyspark_jetstream.schema import BatchBuilder, check_columns, check_read_schema
 
 try:
@@ -80,7 +80,7 @@ class _Reads:
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
     def tasks(
-        self, js: JetStream, info: StreamInfo, whole: Range, as_before: Cut | None = None
+        self, js: JetStream, info: StreamInfo, whole: Range, as_before: SplitPlan | None = None
     ) -> Sequence[RangePartition]:
         """The tasks of a range."""
         if whole.hi <= whole.lo:
@@ -89,9 +89,9 @@ class _Reads:
         return [RangePartition(wanted) for wanted in cut(filtered_range, as_before or self.how_to_cut)]
 
     @property
-    def how_to_cut(self) -> Cut:
+    def how_to_cut(self) -> SplitPlan:
         """How the options, and this machine, have it."""
-        return Cut(self.options.min_partitions or os.cpu_count() or 1, self.options.max_per_partition)
+        return SplitPlan(self.options.min_partitions or os.cpu_count() or 1, self.options.max_per_partition)
 
 
 def batches(
@@ -99,7 +99,7 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``."""
     for piece in pieces:
-        seen = visible(piece, wanted, options)
+        seen = filter_rows(piece, wanted, options)
         if seen.seqs:
             builder.add(seen)
         if builder.rows >= options.rows:
@@ -113,7 +113,7 @@ class JetStreamReader(_Reads, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. OptionError, DataLossError in the driver."""
-        with Kept(self.options.connecting) as kept:
+        with ReconnectingClient(self.options.connecting) as kept:
             found = kept.ask(self._planned)
         return found or [RangePartition(Range(self.options.streams[0], 0, 1, 1))]  # Spark runs one task at least
 
@@ -147,7 +147,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         ends = {options.ending} if isinstance(options.ending, str) else {*options.ending.values()}
         if not ends <= {LATEST, -1} or options.ending_time is not None:
             raise OptionError("options endingOffsets and endingTimestamp are for read: readStream has no end")
-        self._kept = Kept(options.connecting)
+        self._kept = ReconnectingClient(options.connecting)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
@@ -215,7 +215,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         return self._kept.ask(lambda js: self._planned(js, since, until, decode_cut(end)))
 
     def _planned(
-        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], how: Cut | None
+        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], how: SplitPlan | None
     ) -> list[Any]:
         found: list[InputPartition] = []
         for stream, end in until.items():

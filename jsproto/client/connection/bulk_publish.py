@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.subjects import check_subject
+from jsproto.wire.bulk_encoder import Column, all_equal, pub_head
 from jsproto.wire.limits import MAX_CONTROL_LINE
-from jsproto.wire.runs import Column, alike, line
 
 MAX_CACHED_SUBJECTS: Final = 10_000  # beyond it a cache of checked subjects starts over: memory stays bounded
 SPLIT_WRITES_AT: Final = 1_024  # a larger payload is queued beside its head instead of being copied behind it
@@ -28,7 +28,7 @@ Encode: TypeAlias = Callable[[Column, Sequence[int], Sequence[bytes]], list[byte
 _ONLY_BYTES: Final = frozenset({bytes})
 
 
-class Runs:
+class BulkPublisher:
     """Knows the lines of the subjects that it has seen."""
 
     def __init__(self) -> None:
@@ -77,15 +77,15 @@ class Runs:
         return count
 
     def _lines_of(self, subjects: Sequence[str]) -> Column:
-        if alike(subjects):
+        if all_equal(subjects):
             subjects = subjects[:1]
         lines = self._lines
         try:
             found = [*map(lines.__getitem__, subjects)]
         except KeyError:
-            new = {subject: line(check_subject(subject)) for subject in set(subjects).difference(lines)}
+            new = {subject: pub_head(check_subject(subject)) for subject in set(subjects).difference(lines)}
             if len(lines) >= MAX_CACHED_SUBJECTS:
                 lines.clear()
             lines |= new
-            found = [lines.get(subject) or line(check_subject(subject)) for subject in subjects]
+            found = [lines.get(subject) or pub_head(check_subject(subject)) for subject in subjects]
         return found[0] if len(found) == 1 else found

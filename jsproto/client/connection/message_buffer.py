@@ -12,7 +12,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.wire.frames import RawMsg
 
 
-class Buffer:
+class MessageBuffer:
     """Messages in order. Attributes: ``raws`` (to look at), ``size`` (their bytes)."""
 
     __slots__ = ("_max_bytes", "_max_msgs", "raws", "size")

@@ -27,7 +27,7 @@ MAX_REFUSALS: Final = 2  # of one address; the second attempt is for credentials
 JITTER: Final = 0.25  # of the pause, up or down
 
 
-class Dialler:
+class ServerPool:
     """The dialling plan of one session.
 
     Attributes: ``address`` (dial it now; None: not now), ``attempts`` (what failed since the last connection) and

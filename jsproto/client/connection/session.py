@@ -30,13 +30,13 @@ from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, Encode, Runs
+from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
 from jsproto.client.connection.drain import drain
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
 from jsproto.client.connection.options import Address, ConnectOptions
 from jsproto.client.connection.requests import Requests
-from jsproto.client.connection.server_pool import Dialler
+from jsproto.client.connection.server_pool import ServerPool
 from jsproto.client.connection.subscription import Drainable
 from jsproto.client.connection.tokens import Tokens
 from jsproto.errors import (
@@ -55,13 +55,13 @@ from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
-from jsproto.outbox import Conversation, RowConversation
+from jsproto.outbox import BulkConversation, Conversation
 from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines, Timer, Timers
+from jsproto.wire.bulk_encoder import encode_numbered, encode_run
 from jsproto.wire.encoder import encode_sub, encode_unsub
-from jsproto.wire.frames import Delivered, Msg, Row
-from jsproto.wire.runs import encode_numbered, encode_run
+from jsproto.wire.frames import DeliveryRun, Msg, MsgRun
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class Session:
         self.wants_close = False
         self.draw = Tokens(token).draw
         self._link: Link | None = None
-        self._dialler = Dialler(options, int(self.draw(), 16))
+        self._dialler = ServerPool(options, int(self.draw(), 16))
         self._address: Address | None = None
         self._server: ServerInfo | None = None
         self._max_payload = DEFAULT_MAX_PAYLOAD
@@ -103,7 +103,7 @@ class Session:
         self._urgent = False
         self._timers = Timers()
         self._heads: dict[str, tuple[bytes, bytes]] = {}
-        self._runs = Runs()
+        self._runs = BulkPublisher()
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._ping_later: Ticket[float] | None = None  # one for all who have asked while there is no link
@@ -162,10 +162,10 @@ class Session:
                 conversation = routes.get(frame.sid)
                 if conversation is not None:  # else it was under way when we unsubscribed
                     conversation.receive(frame, now)
-            elif type(frame) is Delivered and is_open:
+            elif type(frame) is DeliveryRun and is_open:
                 self._receive_delivered(frame, now)
-            elif type(frame) is Row and is_open:
-                self._receive_row(frame, now)
+            elif type(frame) is MsgRun and is_open:
+                self._receive_run(frame, now)
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
@@ -564,7 +564,7 @@ class Session:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _receive_delivered(self, delivered: Delivered, now: float) -> None:
+    def _receive_delivered(self, delivered: DeliveryRun, now: float) -> None:
         conversation, raws = self._routes.get(delivered.sid), delivered.raws
         if conversation is None:
             return
@@ -575,10 +575,10 @@ class Session:
             if taken == 1 and delivered.sid in self._routes:  # it has looked at the first one: it may know the others
                 taken += conversation.receive_many(raws[1:], delivered.size - size_of(raws[:1]), now)
 
-    def _receive_row(self, row: Row, now: float) -> None:
+    def _receive_run(self, row: MsgRun, now: float) -> None:
         conversation = self._routes.get(row.sid)
-        if isinstance(conversation, RowConversation):
-            conversation.receive_row(row, now)
+        if isinstance(conversation, BulkConversation):
+            conversation.receive_run(row, now)
         elif conversation is not None:
             for message in row.messages():
                 conversation.receive(message, now)

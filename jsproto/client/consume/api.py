@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.connection.api import Api, succeeded
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
-from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, Delivery
+from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.errors import Error, PushBasedError, RemoteProtocolError
@@ -25,7 +25,7 @@ from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
 
 T = TypeVar("T")
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 Action: TypeAlias = Literal["create", "update"]
 

@@ -36,7 +36,7 @@ SMALL: Final = 256  # bytes that no server refuses as too large; a reason can be
 RETRY_PROGRESS: Final = 0.02  # seconds; when the outbox has no room for a report
 
 
-class Delivery:
+class ConsumerMsg:
     """A message as a consumer delivered it.
 
     ``metadata`` and ``headers`` are parsed when asked for; everything else is there.
@@ -85,10 +85,10 @@ class Delivery:
         return self._acker is None
 
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 
-class JSMsg(Delivery):
+class JSMsg(ConsumerMsg):
     """A message of a consumer, with the verbs that acknowledge it; for those who drive the core themselves.
 
     Each verb raises LocalProtocolError (OutboundBufferLimitError, ConnectionClosedError) when it cannot be sent.
@@ -98,18 +98,18 @@ class JSMsg(Delivery):
 
     def ack(self) -> None:
         """It is done with."""
-        settle(self, ACK)
+        send_ack(self, ACK)
 
     def nak(self, delay: Duration | None = None) -> None:
         """Deliver it again, at once or after ``delay``: seconds, or a timedelta."""
-        settle(self, nak(delay))
+        send_ack(self, nak(delay))
 
     def term(self, reason: str | None = None) -> None:
         """It is not to be delivered again, though it is not done. A server that is killed may forget that.
 
         ``reason`` is for the server's advisory.
         """
-        settle(self, term(reason))
+        send_ack(self, term(reason))
 
     def in_progress(self) -> None:
         """It is being worked on: do not deliver it again yet."""
@@ -151,7 +151,7 @@ class Acker(Conversation, Generic[D]):
             outbox, "publish_replies", None
         )
         self._interval = ack_wait / PROGRESSES
-        self._working: Deadlines[Delivery] = Deadlines()
+        self._working: Deadlines[ConsumerMsg] = Deadlines()
 
     def messages(self, raws: Iterable[RawMsg]) -> list[D]:
         """The messages of the consumer that these are."""
@@ -170,7 +170,7 @@ class Acker(Conversation, Generic[D]):
         """The message of the consumer that a client of another kind has received."""
         return self.messages([(raw.subject, raw.reply or b"", raw.header, raw.payload)])[0]
 
-    def ack_many(self, messages: Iterable[Delivery]) -> int:
+    def ack_many(self, messages: Iterable[ConsumerMsg]) -> int:
         """Acknowledge all of these that are not settled, in one write; returns how many that were.
 
         OutboundBufferLimitError or ConnectionClosedError with nothing sent and nothing settled.
@@ -184,19 +184,19 @@ class Acker(Conversation, Generic[D]):
                 message._acker = None
         return len(replies)
 
-    def in_progress(self, message: Delivery) -> None:
+    def in_progress(self, message: ConsumerMsg) -> None:
         """Say that ``message`` is being worked on."""
         self._send([message._raw[1]], PROGRESS)
         self._outbox.flush()
 
-    def start_working(self, message: Delivery, now: float) -> None:
+    def start_working(self, message: ConsumerMsg, now: float) -> None:
         """Say that ``message`` is being worked on, now and again and again, until it is settled or ``stop_working``."""
         if message._acker is not None:
             self.in_progress(message)
             self._working.set(message, now + self._interval)
             self._outbox.rearm(self)
 
-    def stop_working(self, message: Delivery) -> None:
+    def stop_working(self, message: ConsumerMsg) -> None:
         """Say it no more."""
         self._working.set(message, None)
         self._outbox.rearm(self)
@@ -242,7 +242,7 @@ def term(reason: str | None = None) -> bytes:
     return TERM if not reason else b"%b %b" % (TERM, reason.encode())
 
 
-def settle(message: Delivery, payload: bytes) -> None:
+def send_ack(message: ConsumerMsg, payload: bytes) -> None:
     """Send a terminal acknowledgement, unless ``message`` is settled."""
     acker = message._acker
     if acker is not None:
@@ -250,7 +250,7 @@ def settle(message: Delivery, payload: bytes) -> None:
         message._acker = None
 
 
-def ack_sync(message: Delivery, now: float, timeout: float) -> Ticket[None]:
+def ack_sync(message: ConsumerMsg, now: float, timeout: float) -> Ticket[None]:
     """Acknowledge; the ticket completes when the server has answered, and at once when ``message`` is settled.
 
     The message is settled by the answer. TimeoutError; NoRespondersError when the consumer is gone. Under the policy

@@ -32,8 +32,8 @@ from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
-from jsproto.client.consume.message import Acker, Delivery
-from jsproto.client.consume.push_buffer import Inflow
+from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -53,12 +53,12 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.subjects import has_wildcards
 from jsproto.outbox import Conversation, Outbox
-from jsproto.rules.gaps import NEVER, Break, Deliveries
+from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
@@ -80,10 +80,10 @@ class Phase(Enum):
     ENDED = "nothing comes any more"
 
 
-class OrderedConsumer(Inflow[D]):
+class OrderedConsumer(PushBuffer[D]):
     """One ordered reading of a stream. Made by ``JetStream.subscribe_ordered``.
 
-    Attributes, besides those of ``Inflow``: ``phase``; ``recreated`` (how often another consumer was needed).
+    Attributes, besides those of ``PushBuffer``: ``phase``; ``recreated`` (how often another consumer was needed).
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class OrderedConsumer(Inflow[D]):
         """Create the first consumer. ``config``: what to deliver, and from where on; everything else is settled here.
 
         ``inbox``: a subject that nobody else uses; the last token of it names the consumers. ``timeout``: seconds for
-        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``Inflow``.
+        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``PushBuffer``.
         LocalProtocolError for a configuration that an ordered consumer cannot have.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
@@ -130,7 +130,7 @@ class OrderedConsumer(Inflow[D]):
         self._identity: int | None = None  # when the stream was created; None while unknown
         self._may_compare = True
         self._restating = config.deliver_policy == "last_per_subject"
-        self._count = Deliveries()
+        self._count = DeliverySequence()
         self._sid: int | None = None
         self._is_asked_for = False  # a consumer was, and was not left
         self._start: int | None = None  # after which sequence the present consumer starts, if it said so
@@ -227,7 +227,7 @@ class OrderedConsumer(Inflow[D]):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _look(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, reply: bytes, now: float) -> bool:
         if self._sid is None or self._token not in reply:
             self._ignore("not a delivery of this consumer")
             return False
@@ -246,14 +246,14 @@ class OrderedConsumer(Inflow[D]):
         self._attempts = 0
         if self._restating:
             self._restating = restating
-            count.following = NEVER
+            count.expected_prefix = NO_PREFIX
         return count.stream_seq > last
 
     def _follow(self, raws: Sequence[RawMsg]) -> int:
         # While it restates, or is behind what was kept, each one is looked at.
         return 0 if self._restating or self._count.stream_seq < self._floor else super()._follow(raws)
 
-    def _broken(self, broken: Break, now: float) -> None:
+    def _broken(self, broken: SequenceGap, now: float) -> None:
         what = "it counts anew" if broken.restarted else "deliveries were lost"
         self._recreate(f"{what}: {broken.found} where {broken.expected} was next", now)
 
@@ -304,7 +304,7 @@ class OrderedConsumer(Inflow[D]):
         """Ask for a consumer that starts behind the last message kept."""
         self.phase = Phase.CREATING
         self._floor = self.last_seq
-        self._count = self._seen = Deliveries()
+        self._count = self._seen = DeliverySequence()
         self._start = None
         self._made += 1
         self.consumer = f"{self._inbox.rpartition('.')[2]}_{self._made}"

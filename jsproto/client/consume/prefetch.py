@@ -34,7 +34,7 @@ class Limits:
     max_bytes: int = 0
 
 
-class Refill:
+class Prefetch:
     """One stream of messages.
 
     ``max_bytes`` is 0 where messages count; ``whole``: the next one needs all the room; ``settings``: what was asked

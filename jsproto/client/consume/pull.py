@@ -27,17 +27,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from jsproto.client.connection.message_buffer import Buffer, size_of
+from jsproto.client.connection.message_buffer import MessageBuffer, size_of
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
-from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.prefetch import (
     BATCH_BY_BYTES,
     DEFAULT_EXPIRES,
     RETRY_FIRST,
     RETRY_MOST,
     Limits,
-    Refill,
+    Prefetch,
 )
 from jsproto.errors import (
     ConnectionClosedError,
@@ -62,7 +62,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, RawMsg
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 ANSWER_GRACE: Final = 1.0  # seconds after its expiry until a request counts as not answered at all
 HEARTBEAT_FROM: Final = 10.0  # seconds; requests that wait as long ask for heartbeats by themselves
@@ -159,7 +159,7 @@ class PullConsumer(Drainable, Generic[D]):
         an alarm. ``look``: called, with the time, when nobody answers, and to be followed by ``looked``. The limits
         bound what comes unasked.
         """
-        self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)  # what is in there, nobody asked for
+        self._buffer = MessageBuffer(pending_msgs_limit, pending_bytes_limit)  # what is in there, nobody asked for
         if not heartbeats_missed > 0:
             raise LocalProtocolError(f"heartbeats_missed must be greater than 0, not {heartbeats_missed!r}")
         self.stream = stream
@@ -185,7 +185,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._asked_bytes = 0
         self._fetches: deque[Fetch] = deque()
         self._first: Fetch | None = None  # the one that what comes is for
-        self._refill: Refill | None = None
+        self._refill: Prefetch | None = None
         self._starts = 0
         self._sharers: set[int] = set()  # of the stream of messages, by what ``start`` returned
         self._linked = True
@@ -291,7 +291,7 @@ class PullConsumer(Drainable, Generic[D]):
         Who starts a stream of messages that is on already shares it. LocalProtocolError for values that cannot be, for
         others than those of the stream that is on, or while a fetch is under way.
         """
-        refill = Refill(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
+        refill = Prefetch(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
         if self._refill is not None and refill.settings != self._refill.settings:
             raise LocalProtocolError(f"this subscription {_DIFFERS}")
         if self._fetches:
@@ -337,7 +337,7 @@ class PullConsumer(Drainable, Generic[D]):
             self._fill(now)
         return self.acker.messages(raws)
 
-    def put_back(self, messages: Sequence[Delivery]) -> None:
+    def put_back(self, messages: Sequence[ConsumerMsg]) -> None:
         """Messages that were taken, and that nobody has looked at: they are for whoever takes some next."""
         self._buffer.put_back([message._raw for message in messages])
 

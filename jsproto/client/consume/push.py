@@ -16,8 +16,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.consume.message import Acker, Delivery
-from jsproto.client.consume.push_buffer import Inflow
+from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.push_buffer import PushBuffer
 from jsproto.errors import (
     ConfigMismatchError,
     ConnectionClosedError,
@@ -27,7 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerNotDeleted, ConsumerRestarted, ConsumerSilent, DeliveriesLost
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.rules.gaps import UNKNOWN, Break, Deliveries
+from jsproto.rules.sequence_gaps import UNKNOWN, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from jsproto.client.consume.api import Consumers
     from jsproto.grammar.consumer import ConsumerInfo
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 LOOK_AFTER: Final = 15.0  # seconds of silence until a consumer without heartbeats is asked for
 DRAIN_TIMEOUT: Final = 30.0  # seconds in which what a drained subscription has buffered is to be taken
 
 
-class PushConsumer(Inflow[D]):
+class PushConsumer(PushBuffer[D]):
     """One subscription to a push consumer. Made by ``JetStream.subscribe``.
 
-    Attributes, besides those of ``Inflow``: ``owned`` (its end deletes the consumer), ``info`` (the consumer, as the
-    server described it when the subscription was made; None before).
+    Attributes, besides those of ``PushBuffer``: ``owned`` (its end deletes the consumer), ``info`` (the consumer, as
+    the server described it when the subscription was made; None before).
     """
 
     __slots__ = ("_deletion", "_deliver_subject", "_draining", "_is_alarm", "_js", "_session", "_sid", "info", "owned")
@@ -63,7 +63,7 @@ class PushConsumer(Inflow[D]):
     ) -> None:
         """Subscribe to ``deliver_subject``. ``created``: the consumer is new, so its first delivery is number 1.
 
-        The ``keywords`` are those of ``Inflow``.
+        The ``keywords`` are those of ``PushBuffer``.
         """
         super().__init__(js.session, acker, now=now, **keywords)
         self.owned = False
@@ -79,7 +79,7 @@ class PushConsumer(Inflow[D]):
         if queue is not None:
             self._seen = None
         elif not created and self._seen is not None:
-            self._seen = Deliveries(UNKNOWN)
+            self._seen = DeliverySequence(UNKNOWN)
         self._sid = js.session.subscribe(deliver_subject, self, queue)
 
     def bound(self, info: ConsumerInfo, *, owned: bool, now: float) -> None:
@@ -149,7 +149,7 @@ class PushConsumer(Inflow[D]):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def _look(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, reply: bytes, now: float) -> bool:
         seen = self._seen
         try:
             if seen is None:
@@ -162,7 +162,7 @@ class PushConsumer(Inflow[D]):
             return False
         return True
 
-    def _broken(self, broken: Break, now: float) -> None:
+    def _broken(self, broken: SequenceGap, now: float) -> None:
         stream, consumer, expected, found = self.stream, self.consumer, broken.expected, broken.found
         if broken.restarted:
             self._session.emit(ConsumerRestarted(stream, consumer, expected, found))

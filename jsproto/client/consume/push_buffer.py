@@ -15,27 +15,27 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from jsproto.client.connection.message_buffer import Buffer, size_of
+from jsproto.client.connection.message_buffer import MessageBuffer, size_of
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
-from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.headers import last_value, status_line
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.outbox import Outbox
-from jsproto.rules.gaps import Break, Deliveries
+from jsproto.rules.sequence_gaps import DeliverySequence, SequenceGap
 from jsproto.rules.status import CONTROL, Meaning, classify
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, RawMsg
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 _STATUS: Final = b"NATS/1.0 "  # a header block without status has its first line end before the blank
 _MAX_DIGITS: Final = 20
 
 
-class Inflow(Drainable, Generic[D]):
+class PushBuffer(Drainable, Generic[D]):
     """The deliveries of one consumer.
 
     Attributes: ``stream`` and ``consumer``, their names; ``subject`` (what was subscribed to, for people); ``acker``
@@ -63,7 +63,7 @@ class Inflow(Drainable, Generic[D]):
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> None:
         """``patience``: seconds of silence until it is an alarm, 0 for never."""
-        self._buffer = Buffer(pending_msgs_limit, pending_bytes_limit)
+        self._buffer = MessageBuffer(pending_msgs_limit, pending_bytes_limit)
         self.stream = stream
         self.consumer = consumer
         self.subject = subject
@@ -77,7 +77,9 @@ class Inflow(Drainable, Generic[D]):
         self._taken = 0
         self._markers: deque[tuple[int, bytes]] = deque()  # how many messages go before it, what to answer
         self._answered = b""
-        self._seen: Deliveries | None = None if raw else Deliveries()  # None: nobody looks for what is missing
+        self._seen: DeliverySequence | None = (
+            None if raw else DeliverySequence()
+        )  # None: nobody looks for what is missing
         self._heard_at = now
         self._alarmed_at: float | None = None  # what the last alarm had heard last
         self._timers = Timers()
@@ -139,9 +141,9 @@ class Inflow(Drainable, Generic[D]):
             size += len(header)
         seen = self._seen
         reply = message.reply or b""
-        if seen is not None and reply.startswith(seen.following):
+        if seen is not None and reply.startswith(seen.expected_prefix):
             seen.advance()
-        elif not (self._raw or self._look(reply, now)):
+        elif not (self._raw or self._inspect(reply, now)):
             return
         if not self._buffer.has_room(1, size):
             self._overflow(size, now)
@@ -185,13 +187,13 @@ class Inflow(Drainable, Generic[D]):
 
     def _follow(self, raws: Sequence[RawMsg]) -> int:
         """How many of these, from the front, are simply the next ones; they have come now."""
-        return len(raws) if self._seen is None else self._seen.follow([raw[1] for raw in raws])
+        return len(raws) if self._seen is None else self._seen.count_in_sequence([raw[1] for raw in raws])
 
-    def _look(self, reply: bytes, now: float) -> bool:
+    def _inspect(self, reply: bytes, now: float) -> bool:
         """Whether to keep a message that is not simply the next one."""
         raise NotImplementedError
 
-    def _broken(self, broken: Break, now: float) -> None:
+    def _broken(self, broken: SequenceGap, now: float) -> None:
         """A heartbeat has shown that deliveries were lost, or that the consumer counts anew."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from jsproto.api_errors import ConsumerAlreadyExistsError, ConsumerNameExistError, ConsumerNotFoundError
 from jsproto.client.consume.api import Consumers
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
-from jsproto.client.consume.message import Acker, Delivery
+from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
@@ -46,7 +46,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
 from jsproto.ticket import Ticket
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 _SETTLED: Final = frozenset(
     {
@@ -58,7 +58,7 @@ _FILTERS: Final = ("filter_subject", "filter_subjects")
 
 
 @dataclass(slots=True)
-class Wanted:
+class SubscriptionSpec:
     """What a caller of ``subscribe`` or ``pull_subscribe`` asks for, checked: LocalProtocolError when it cannot be.
 
     ``subject``: what to receive, None for all that the consumer has. ``stream``: its name, None to find it by the
@@ -191,7 +191,7 @@ class Subscriptions(Consumers):
 
     def subscribe(
         self,
-        wanted: Wanted,
+        wanted: SubscriptionSpec,
         *,
         now: float,
         message_class: type[D],
@@ -204,7 +204,7 @@ class Subscriptions(Consumers):
 
         ``message_class`` and ``facade`` are those of ``Acker``. ``delete_consumer``: whether the end of the
         subscription deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``:
-        how many intervals of silence are an alarm. The other ``keywords`` are those of ``Inflow``: ``raw`` and the
+        how many intervals of silence are an alarm. The other ``keywords`` are those of ``PushBuffer``: ``raw`` and the
         limits of the buffer. The ticket fails with SubscribeError or the subclass that fits, ConsumerNotFoundError for
         a ``consumer`` that is not there, APIError.
         """
@@ -216,7 +216,7 @@ class Subscriptions(Consumers):
         )  # fmt: skip
 
     def subscribe_ordered(
-        self, wanted: Wanted, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
+        self, wanted: SubscriptionSpec, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
     ) -> Ticket[OrderedConsumer[D]]:
         """Read what ``wanted`` names once and in order. ``keywords`` are those of ``OrderedConsumer``.
 
@@ -228,13 +228,13 @@ class Subscriptions(Consumers):
             _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
         )
 
-    def bind_pull(self, wanted: Wanted, *, now: float) -> Ticket[Bound]:
+    def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
         """A pull consumer as ``wanted``, found or created; errors as of ``subscribe``."""
         return self.session.run(_bind_pull(self, wanted, now))
 
 
 @dataclass(slots=True)
-class Bound:
+class BoundConsumer:
     """A consumer that was found, or ``created``."""
 
     info: ConsumerInfo
@@ -250,7 +250,7 @@ def _find_stream(js: Subscriptions, subject: str, now: float) -> Generator[Ticke
 
 
 def _find_consumer(
-    js: Subscriptions, stream: str, wanted: Wanted, now: float
+    js: Subscriptions, stream: str, wanted: SubscriptionSpec, now: float
 ) -> Generator[Ticket[Any], Any, ConsumerInfo | None]:
     """The consumer that ``wanted`` names, checked; None when it may be created."""
     if wanted.name is None:
@@ -265,12 +265,12 @@ def _find_consumer(
     return info
 
 
-def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticket[Any], Any, Bound]:
+def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Generator[Ticket[Any], Any, BoundConsumer]:
     """A pull consumer as ``wanted``, found or created."""
     stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
     found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
     if found is not None:
-        return Bound(found, created=False)
+        return BoundConsumer(found, created=False)
     config = wanted.to_create(None, wanted.name or _new_name(js))
     wanted.place.check(stream, config.name or "", config)
     if wanted.consumer is not None:
@@ -281,13 +281,13 @@ def _bind_pull(js: Subscriptions, wanted: Wanted, now: float) -> Generator[Ticke
         found = yield js.session.run(_find_consumer(js, stream, wanted, now))
         if found is None:
             raise
-        return Bound(found, created=False)
-    return Bound(info, created=True)
+        return BoundConsumer(found, created=False)
+    return BoundConsumer(info, created=True)
 
 
 def _subscribe(
     js: Subscriptions,
-    wanted: Wanted,
+    wanted: SubscriptionSpec,
     now: float,
     *,
     message_class: type[D],
@@ -296,7 +296,7 @@ def _subscribe(
     heartbeats_missed: float = HEARTBEATS_MISSED,
     **limits: Any,
 ) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
-    """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``Inflow``."""
+    """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``PushBuffer``."""
     stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
     found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
 
@@ -333,7 +333,7 @@ def _subscribe(
 
 def _subscribe_ordered(
     js: Subscriptions,
-    wanted: Wanted,
+    wanted: SubscriptionSpec,
     config: ConsumerConfig,
     now: float,
     *,
@@ -353,7 +353,7 @@ def _subscribe_ordered(
     return ordered
 
 
-def _ordered_config(wanted: Wanted) -> ConsumerConfig:
+def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:
     """What an ordered consumer delivers; LocalProtocolError for what it settles itself."""
     settled = sorted(_SETTLED & wanted.given)
     if wanted.base is not None and wanted.config.ack_policy == "explicit":  # what every configuration begins with

@@ -63,7 +63,7 @@ from jsproto.grammar.batch import (
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
-from jsproto.rules.atomic import ATOMIC, ENDED, AtomicPhase, AtomicStep
+from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers

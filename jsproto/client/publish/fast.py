@@ -61,8 +61,8 @@ from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
-from jsproto.rules.fast import ENDED, FAST, FastPhase, FastStep
-from jsproto.rules.windows import AckWindow
+from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
+from jsproto.rules.window import AckWindow
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
@@ -562,7 +562,7 @@ class FastPublisher(Conversation):
             # After progress, or when a lower rate closed the window; the answer to a ping alone is neither.
             self._window_closed(now)
 
-    def _settle(self, first: int, last: int, now: float) -> None:
+    def _resolve(self, first: int, last: int, now: float) -> None:
         """Gap mode ok: these were refused or lost, and told: others may take their places."""
         if self.phase is not FastPhase.OPEN:
             return
@@ -592,7 +592,7 @@ class FastPublisher(Conversation):
             if commit_lost and self._gap == "ok":  # the batch stays open: nothing is left to wait for
                 self._fail(lost)
         else:
-            self._settle(gap.first_missing, last_missing, now)
+            self._resolve(gap.first_missing, last_missing, now)
 
     def _receive_refusal(self, sequence: int, error: APIError, message: Msg, now: float) -> None:
         """One message was not stored."""
@@ -611,7 +611,7 @@ class FastPublisher(Conversation):
             else:
                 self._break(refused, now)
         else:
-            self._settle(sequence, sequence, now)
+            self._resolve(sequence, sequence, now)
 
     def _receive_error(self, message: Msg, error: APIError, now: float) -> None:
         """An error in the shape of a publish acknowledgement."""

@@ -57,7 +57,7 @@ _Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck]]
 """A message whose acknowledgement somebody has a ticket for: the shape of a message without headers, and one more."""
 
 
-class AsyncPublisher(Conversation):
+class PipelinedPublisher(Conversation):
     """Publishes ahead of the acknowledgements by a bounded window.
 
     Attributes: ``sequence`` (messages published); ``acked``; ``failed`` (both kinds of publish counted in all three);
@@ -259,7 +259,7 @@ class AsyncPublisher(Conversation):
         if len(sent) != 4 and is_plain_ack(message.payload):
             self.acked += 1
         else:
-            self._settle(sent, _answer(message, sent[0]))
+            self._resolve(sent, _answer(message, sent[0]))
         if self._ready is not None or self._answered is not None:
             self._tell()
 
@@ -278,7 +278,7 @@ class AsyncPublisher(Conversation):
             sent = self._open.pop(reply)
             self._bytes -= len(sent[1])
             late = TimeoutError(f"no acknowledgement for a message to {sent[0]} within {self._timeout:g} s")
-            self._settle(sent, late)
+            self._resolve(sent, late)
         if not self._open:
             self._sent.clear()
         self._outbox.rearm(self)
@@ -299,7 +299,7 @@ class AsyncPublisher(Conversation):
         for reply in [reply for reply, sent in self._open.items() if sent[0] == violation.subject]:
             sent = self._open.pop(reply)
             self._bytes -= len(sent[1])
-            self._settle(sent, violation)
+            self._resolve(sent, violation)
         self._tell()
 
     def link_lost(self, error: Error, now: float) -> None:
@@ -335,7 +335,7 @@ class AsyncPublisher(Conversation):
             raise LocalProtocolError("too many messages wait for their acknowledgements: wait for ready()")
         raise self.error.with_traceback(None)
 
-    def _settle(self, sent: Message | _Promised, answer: PubAck | Error) -> None:
+    def _resolve(self, sent: Message | _Promised, answer: PubAck | Error) -> None:
         """One message has its answer."""
         if isinstance(answer, Error):
             self.failed += 1
@@ -375,7 +375,7 @@ class AsyncPublisher(Conversation):
         self._bytes = 0
         self._sent.clear()
         for sent in waiting.values():
-            self._settle(sent, error)
+            self._resolve(sent, error)
         self._outbox.rearm(self)
         self._tell()
 

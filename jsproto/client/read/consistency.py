@@ -315,10 +315,10 @@ class ConsistentSession(Conversation):
             else:
                 self._receive_direct(read, message, now)
         except IncompleteBatchError as error:
-            self._again(read, error, now)
+            self._retry_read(read, error, now)
         except APIError as error:
             if error.code == UNAVAILABLE:  # no leader just now
-                self._again(read, error, now)
+                self._retry_read(read, error, now)
             else:
                 self._fail(read, error)
         except Error as error:
@@ -333,7 +333,7 @@ class ConsistentSession(Conversation):
                 read.phase = read.first
                 self._ask(read, now)
             else:
-                self._again(read, TimeoutError(f"no answer from stream {read.stream}"), now)
+                self._retry_read(read, TimeoutError(f"no answer from stream {read.stream}"), now)
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
@@ -441,7 +441,7 @@ class ConsistentSession(Conversation):
         self._deadlines.set(read, min(read.until, now + pause))
         self._outbox.rearm(self)
 
-    def _again(self, read: _Read, error: Error | None, now: float) -> None:
+    def _retry_read(self, read: _Read, error: Error | None, now: float) -> None:
         """That was no answer, or one that proves too little: ask again, or ask the leader."""
         if read.phase is not Phase.DIRECT:
             self._pause(read, error, now)
@@ -460,7 +460,7 @@ class ConsistentSession(Conversation):
         if read.tries % DIRECT_TRIES:
             self._ask(read, now)
         else:
-            self._again(read, MirrorAnswerError(read.stream, mirror), now)
+            self._retry_read(read, MirrorAnswerError(read.stream, mirror), now)
 
     def _floor(self, read: _Read) -> int:
         """The sequence that an answer must not be older than."""
@@ -470,14 +470,14 @@ class ConsistentSession(Conversation):
         read.is_stale = True
         if found is not None:
             read.found = max(found, read.found or 0)
-        self._again(read, None, now)
+        self._retry_read(read, None, now)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _nobody(self, read: _Read, now: float) -> None:
         if read.phase is not Phase.DIRECT:
             raise JetStreamNotAvailableError(self.js.api.stream_info(read.stream))
-        self._again(read, no_direct_get(read.stream, read.subject), now)
+        self._retry_read(read, no_direct_get(read.stream, read.subject), now)
 
     def _receive_direct(self, read: _Read, message: Msg, now: float) -> None:
         try:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.read.read_buffer import NONE, Backlog
+from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
@@ -54,11 +54,11 @@ from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import END, StoredMsg, answerer, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
-from jsproto.outbox import Outbox, RowConversation
+from jsproto.outbox import BulkConversation, Outbox
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
-from jsproto.wire.frames import Msg, Row
+from jsproto.wire.frames import Msg, MsgRun
 
 IfDropped: TypeAlias = Literal["skip", "error"]
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
@@ -78,20 +78,60 @@ _STATUS: Final = b"NATS/1.0 "
 _PENDING: Final = b"\r\nNats-Num-Pending: "
 
 
-class DirectBatch(RowConversation):
+class DirectBatch(BulkConversation):
     """One read of a stream from a sequence, or a time, on.
 
     Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
     """
 
     __slots__ = (
-        "_anchor", "_api", "_at_least", "_behind", "_buffer", "_draw", "_floor", "_heard", "_if_dropped", "_inbox",
-        "_instead_of_anchor", "_is_last_look", "_last_header", "_left", "_open", "_outbox", "_over", "_page_asked",
-        "_page_bytes", "_page_count", "_page_floor", "_page_messages", "_page_room", "_page_tail",
-        "_parts", "_question", "_readable", "_ready", "_replies", "_reply", "_sid", "_start", "_start_time",
+        "_anchor",
+        "_announced",
+        "_api",
+        "_at_least",
+        "_behind",
+        "_buffer",
+        "_draw",
+        "_empty_attempt",
+        "_floor",
+        "_heard",
+        "_if_dropped",
+        "_inbox",
+        "_instead_of_anchor",
+        "_is_last_look",
+        "_last_header",
+        "_left",
+        "_open",
+        "_outbox",
+        "_page_asked",
+        "_page_bytes",
+        "_page_count",
+        "_page_end",
+        "_page_floor",
+        "_page_messages",
+        "_page_room",
+        "_page_tail",
+        "_parts",
+        "_question",
+        "_readable",
+        "_ready",
+        "_replies",
+        "_reply",
+        "_sid",
+        "_start",
+        "_start_time",
         "_strangers",
-        "_subject", "_tail", "_taken", "_timeout", "_timers", "_told", "_until", "_vain", "_waiting", "_wants_columns",
-        "error", "finished", "stream",
+        "_subject",
+        "_tail",
+        "_taken",
+        "_timeout",
+        "_timers",
+        "_until",
+        "_waiting",
+        "_wants_columns",
+        "error",
+        "finished",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -156,7 +196,7 @@ class DirectBatch(RowConversation):
         self._page_bytes = page_bytes
         self._timeout = timeout
         self._timers = Timers()
-        self._ready = Backlog()  # may be taken
+        self._ready = ReadBuffer()  # may be taken
         self._buffer = self._ready  # where a page goes: the same, unless it is to be approved first
         self._readable: Ticket[None] | None = None
         self._last_header: bytes | None = None
@@ -176,11 +216,11 @@ class DirectBatch(RowConversation):
         self._behind = 0  # how often in a row a replica did not have them
         self._strangers = 0  # how often in a row a mirror answered
         self._until = now + timeout  # somebody who can be believed has to have answered by then
-        self._vain = False  # nothing came of the last page
+        self._empty_attempt = False  # nothing came of the last page
         self._question = b""  # where the leader's answer is to arrive
-        self._over: bytes | None = None  # the end of a page that waits for that
+        self._page_end: bytes | None = None  # the end of a page that waits for that
         self._reply = b""
-        self._told = b""  # the last earlier page whose late messages were reported
+        self._announced = b""  # the last earlier page whose late messages were reported
         self._heard = now
         self._waiting = False
         self._wants_columns = False  # they have been asked for, and will be again
@@ -254,7 +294,7 @@ class DirectBatch(RowConversation):
             return
         header = message.header
         self._heard = now
-        if self._over is not None:
+        if self._page_end is not None:
             return  # the page waits for the leader, and is whole
         try:
             if header is None:
@@ -274,7 +314,7 @@ class DirectBatch(RowConversation):
         except Error as error:
             self._fail(error)
 
-    def receive_row(self, row: Row, now: float) -> None:
+    def receive_run(self, row: MsgRun, now: float) -> None:
         """Messages of the page; all that is in order is taken at once. The first one of a page is looked at closely."""
         start = 0
         if not self._open or row.subject != self._reply:
@@ -339,7 +379,7 @@ class DirectBatch(RowConversation):
             elif now < silent_until:
                 self._timers.set(Timer.PAGE, silent_until)
             else:
-                self._again(f"no message within {self._timeout:g} s", now)
+                self._retry_page(f"no message within {self._timeout:g} s", now)
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
@@ -422,7 +462,7 @@ class DirectBatch(RowConversation):
         thrift = 2 * self._strangers  # of what a mirror sends again, nothing is of use
         self._page_asked = max(1, asked >> thrift)
         self._page_room = max(1, self._page_bytes >> thrift)
-        self._question, self._over = b"", None
+        self._question, self._page_end = b"", None
         self._instead_of_anchor = self._is_last_look = False
         self._taken = None
         self._set_anchor()
@@ -450,13 +490,13 @@ class DirectBatch(RowConversation):
         """Whether the reader has taken so much that another page may come."""
         return Timer.ASK_AGAIN not in self._timers and len(self._ready) <= self._page_count // 2
 
-    def _again(self, text: str, now: float) -> None:
+    def _retry_page(self, text: str, now: float) -> None:
         """The page broke off: ask for the rest, but not for the second time in a row that nothing came of it."""
         is_vain = not self._page_count or self._buffer is not self._ready
-        if self._vain and is_vain:
+        if self._empty_attempt and is_vain:
             self._fail(self._incomplete(text))
         else:
-            self._vain = is_vain
+            self._empty_attempt = is_vain
             self._resume(now)
 
     def _resume(self, now: float) -> None:
@@ -495,14 +535,14 @@ class DirectBatch(RowConversation):
         if sequence <= self._floor:
             return 0  # it came twice
         if previous != self._floor and sequence != self._floor + 1:  # else nothing can be missing
-            self._again(f"message {sequence} follows {previous}, but {self._floor} was the last to arrive", now)
+            self._retry_page(f"message {sequence} follows {previous}, but {self._floor} was the last to arrive", now)
             return 0
         return sequence
 
     def _open_page(self, header: bytes, sequence: int, previous: int, now: float) -> int:
         """The first message of a page: its sequence if it is to be kept, else 0."""
         if previous:
-            self._again(f"message {sequence} follows {previous}, and nothing had arrived", now)
+            self._retry_page(f"message {sequence} follows {previous}, and nothing had arrived", now)
             return 0
         name = answerer(header)
         if name != self.stream:
@@ -518,7 +558,7 @@ class DirectBatch(RowConversation):
             raise RemoteProtocolError(f"message {sequence} where those after {self._floor} were asked for", header)
         self._instead_of_anchor = bool(self._anchor)
         if not self._may_begin_with(sequence):
-            self._buffer = Backlog()
+            self._buffer = ReadBuffer()
             if not self._ask_leader(self._api.stream_info(self.stream), b"", now):
                 return 0
         self._open = True
@@ -533,7 +573,7 @@ class DirectBatch(RowConversation):
     def _mirrored(self, mirror: str, now: float) -> None:
         """A mirror answered: ask again, since chance chooses who answers."""
         self._strangers += 1
-        self._told = self._reply  # the rest of its page is no news
+        self._announced = self._reply  # the rest of its page is no news
         if now >= self._until:
             raise MirrorAnswerError(self.stream, mirror)
         if self._strangers <= 2:
@@ -553,21 +593,21 @@ class DirectBatch(RowConversation):
             raise RemoteProtocolError("the end of a page does not say how much is left", header)
         arrived = self._floor if self._open else 0
         if (last := number(header, b"Nats-Last-Sequence")) != arrived:
-            self._again(f"the page ended at {last}, but {arrived} arrived last", now)
+            self._retry_page(f"the page ended at {last}, but {arrived} arrived last", now)
         else:
             self._end_page(header, now)
 
     def _end_page(self, header: bytes, now: float) -> None:
         """No more of the page is to come; ``header`` says how much is left."""
         if self._question:
-            self._over = header
+            self._page_end = header
         else:
             self._page_over(header, now)
 
     def _receive_nothing(self, description: str, now: float) -> None:
         """Whoever answered has no such message."""
         if self._open:
-            self._again(f"the page ended with {description!r}", now)
+            self._retry_page(f"the page ended with {description!r}", now)
         else:
             self._close_page(now)
             self._ask_whether_over(now)
@@ -581,7 +621,7 @@ class DirectBatch(RowConversation):
         self._last_header = header
         self._close_page(now)
         if count:
-            self._vain = False
+            self._empty_attempt = False
             self._behind = 0
         if was_open:
             self._count_part(pending)
@@ -750,8 +790,8 @@ class DirectBatch(RowConversation):
         self._question = b""
         self._ready.add_all(self._buffer)
         self._buffer = self._ready
-        if self._over is not None:
-            self._page_over(self._over, now)
+        if self._page_end is not None:
+            self._page_over(self._page_end, now)
         if self._readable is not None:
             self._tell()
 
@@ -786,8 +826,8 @@ class DirectBatch(RowConversation):
         self._outbox.completed(ticket)
 
     def _ignore(self, message: Msg, reason: str) -> None:
-        if message.subject != self._told:  # once is enough for a page that was given up in the middle
-            self._told = message.subject
+        if message.subject != self._announced:  # once is enough for a page that was given up in the middle
+            self._announced = message.subject
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
 
 

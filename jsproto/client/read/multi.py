@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from jsproto.client.read.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
-from jsproto.client.read.read_buffer import NONE, Backlog
+from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.single import check_seq
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import ApiSubjects
@@ -125,7 +125,7 @@ class LastMessages(DirectBatch):
     def _set_anchor(self) -> None:
         """No message of the page before shows that the stream is the same: the leader does."""
         if self._witness is not None:
-            self._buffer = Backlog()
+            self._buffer = ReadBuffer()
             self._page_asked += 1
 
     def _count_part(self, pending: int) -> None:
@@ -171,7 +171,7 @@ class LastMessages(DirectBatch):
 
     def _receive_nothing(self, description: str, now: float) -> None:
         if self._open:
-            self._again(f"the page ended with {description!r}", now)
+            self._retry_page(f"the page ended with {description!r}", now)
         elif description != NOTHING_MATCHES:
             self._close_page(now)
             self._retry("a message was overwritten while the server looked for it", now)
@@ -253,7 +253,7 @@ class LastAnswer(LastMessages):
         super()._begin_page()
         self._page_asked = (self._left or self._page_messages) + (self._witness is not None)
         self._page_room = self._page_bytes
-        self._buffer = Backlog()
+        self._buffer = ReadBuffer()
 
     def _resume(self, now: float) -> None:
         self._ask(now)

@@ -19,7 +19,7 @@ from jsproto.grammar.stored import StoredMsg, stored_messages
 NONE: Final[tuple[bytes, ...]] = ()
 
 
-class Backlog:
+class ReadBuffer:
     """Its length is the number of messages."""
 
     __slots__ = ("_at", "_blocks", "_count")
@@ -37,7 +37,7 @@ class Backlog:
         self._blocks.append(columns)
         self._count += len(columns.seqs)
 
-    def add_all(self, others: Backlog) -> None:
+    def add_all(self, others: ReadBuffer) -> None:
         """All of ``others``, of which nothing was taken, came next."""
         self._blocks += others._blocks
         self._count += others._count

@@ -32,11 +32,11 @@ from jsproto.server.api.requests import (
     without_prefix,
 )
 from jsproto.server.consume.advisories import Advisories
-from jsproto.server.consume.consumer import Consumer, Exchange
+from jsproto.server.consume.consumer import Consumer, ConsumerOutbox
 from jsproto.server.consume.settings import accept, check_change, check_group
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication
 from jsproto.wire.frames import Msg
@@ -61,16 +61,20 @@ _NAME_LENGTH: Final = 8
 class ConsumerApi(Conversation):
     """The answers to those who ask for consumers. ``requests`` were so many, ``errors`` of them were refused."""
 
-    __slots__ = ("_exchange", "_node", "_prefixes", "_streams", "_verbs", "errors", "requests")
+    __slots__ = ("_context", "_outbox", "_prefixes", "_streams", "_verbs", "errors", "requests")
 
     def __init__(
-        self, node: Node, exchange: Exchange, streams: Mapping[str, StreamInlet], prefixes: Sequence[str]
+        self,
+        context: ServerContext,
+        outbox: ConsumerOutbox,
+        streams: Mapping[str, StreamInlet],
+        prefixes: Sequence[str],
     ) -> None:
         """Answer from now on, below each of ``prefixes``. ``streams`` are those that are there, by name."""
         self.requests = 0
         self.errors = 0
-        self._node = node
-        self._exchange = exchange
+        self._context = context
+        self._outbox = outbox
         self._streams = streams
         self._prefixes = [f"{prefix}CONSUMER." for prefix in prefixes]
         self._verbs: dict[str, Callable[[list[str], bytes, float], Body]] = {
@@ -79,7 +83,7 @@ class ConsumerApi(Conversation):
         }  # fmt: skip
         for prefix in self._prefixes:
             for subject in _SUBJECTS:
-                exchange.subscribe(prefix + subject, self)
+                outbox.subscribe(prefix + subject, self)
 
     def receive(self, message: Msg, now: float) -> None:
         """A request."""
@@ -90,21 +94,21 @@ class ConsumerApi(Conversation):
         kind = "consumer_create" if verb == "DURABLE" else f"consumer_{verb.lower()}"
         self.requests += 1
         try:
-            check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
+            check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
             body = self._verbs[verb](names, message.payload, now)
         except APIError as error:
             self.errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
-        respond(self._exchange, message.reply, kind, body)
+        respond(self._outbox, message.reply, kind, body)
 
     # -- the verbs, for whoever lives beside the server ----------------------------------------------------------------
 
     def create(self, stream: str, config: ConsumerConfig, now: float, action: str = "") -> Consumer:
         """Create a consumer, or find it with the same configuration, or change it, as ``action`` allows. APIError."""
         inlet = self._inlet(stream)
-        name = config.consumer_name or self._node.next_id()[:_NAME_LENGTH]
+        name = config.consumer_name or self._context.next_id()[:_NAME_LENGTH]
         _check_name(name)
-        accepted = replace(accept(config, inlet.stream.config, self._node), name=config.consumer_name)
+        accepted = replace(accept(config, inlet.stream.config, self._context), name=config.consumer_name)
         found = inlet.consumers.get(name)
         if found is not None:
             return self._change(found, accepted, action, now)
@@ -112,7 +116,7 @@ class ConsumerApi(Conversation):
             raise refusal(10149)
         self._check_room(inlet, accepted)
         consumer = Consumer(
-            name, accepted, inlet.stream, self._node, self._exchange, now, prefixes=self._api_prefixes(),
+            name, accepted, inlet.stream, self._context, self._outbox, now, prefixes=self._api_prefixes(),
             forget=lambda gone: self._forget(inlet, gone),
         )  # fmt: skip
         inlet.consumers[name] = consumer
@@ -146,7 +150,7 @@ class ConsumerApi(Conversation):
         return [prefix.removesuffix("CONSUMER.") for prefix in self._prefixes]
 
     def _advisories(self, consumer: Consumer) -> Advisories:
-        return Advisories(consumer.stream_name, consumer.name, self._node, self._exchange)
+        return Advisories(consumer.stream_name, consumer.name, self._context, self._outbox)
 
     @staticmethod
     def _forget(inlet: StreamInlet, gone: Consumer) -> None:

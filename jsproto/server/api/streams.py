@@ -36,12 +36,12 @@ from jsproto.server.api.requests import (
     stream_not_found,
     without_prefix,
 )
-from jsproto.server.consume.consumer import Exchange
+from jsproto.server.consume.consumer import ConsumerOutbox
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level, check_open
 from jsproto.server.read.direct import FIELDS, GetRequest, find
-from jsproto.server.replication.replicas import Copies
-from jsproto.server.store.context import NAME, Node
+from jsproto.server.replication.replicas import ReplicaSet
+from jsproto.server.store.context import NAME, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, origin_of
 from jsproto.server.store.stream import Publication, Stream
@@ -68,13 +68,13 @@ _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
 class JetStreamApi(Conversation):
     """The streams of one server, and the answers to those who ask for them. ``streams`` and ``copies`` go by name."""
 
-    __slots__ = ("_errors", "_node", "_outbox", "_prefixes", "_requests", "_verbs", "consumers", "copies", "streams")
+    __slots__ = ("_context", "_errors", "_outbox", "_prefixes", "_requests", "_verbs", "consumers", "copies", "streams")
 
-    def __init__(self, node: Node, outbox: Exchange) -> None:
+    def __init__(self, context: ServerContext, outbox: ConsumerOutbox) -> None:
         """Answer from now on, below ``$JS.API`` and, with a domain, below its own prefix too."""
         self.streams: dict[str, StreamInlet] = {}
-        self.copies: dict[str, Copies] = {}
-        self._node = node
+        self.copies: dict[str, ReplicaSet] = {}
+        self._context = context
         self._outbox = outbox
         self._requests = 0
         self._errors = 0
@@ -91,12 +91,12 @@ class JetStreamApi(Conversation):
             "STREAM.MSG.DELETE": ("stream_msg_delete", self._msg_delete),
         }
         self._prefixes = [f"{DEFAULT_PREFIX}."]
-        if node.domain is not None:
-            self._prefixes.append(f"{ApiSubjects(domain=node.domain).prefix}.")
+        if context.domain is not None:
+            self._prefixes.append(f"{ApiSubjects(domain=context.domain).prefix}.")
         for prefix in self._prefixes:
             outbox.subscribe(f"{prefix}INFO", self)
             outbox.subscribe(f"{prefix}STREAM.>", self)
-        self.consumers = ConsumerApi(node, outbox, self.streams, self._prefixes)
+        self.consumers = ConsumerApi(context, outbox, self.streams, self._prefixes)
 
     def receive(self, message: Msg, now: float) -> None:
         """A request."""
@@ -110,8 +110,8 @@ class JetStreamApi(Conversation):
         kind, answer = self._verbs[verb]
         self._requests += 1
         try:
-            if not self._node.is_before_2_12:
-                check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
+            if not self._context.is_before_2_12:
+                check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
             body = answer(name, message.payload, now)
         except APIError as error:
             self._errors += 1
@@ -127,16 +127,16 @@ class JetStreamApi(Conversation):
         except LocalProtocolError as error:
             raise refusal(10052, str(error)) from None
         config = self._read_as_its_origin(config)
-        accepted = accept(config, self._node)
+        accepted = accept(config, self._context)
         inlet = self.streams.get(config.name)
         if inlet is not None:
             if inlet.stream.config.to_json() != accepted.to_json():
                 raise _error(400, 10058, "stream name already in use with a different configuration")
             return inlet.stream, False
         self._check_subjects(accepted)
-        stream = Stream(config, self._node, now)
-        self.streams[config.name] = StreamInlet(stream, self._node, self._outbox)
-        self.copies[config.name] = Copies(stream, self._node, self._outbox, self._prefixes, now)
+        stream = Stream(config, self._context, now)
+        self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
+        self.copies[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
@@ -147,7 +147,7 @@ class JetStreamApi(Conversation):
         """Change a stream. APIError."""
         inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
-        self._check_subjects(accept(config, self._node))
+        self._check_subjects(accept(config, self._context))
         inlet.update(config)
         self.copies[config.name].configure(now)
         return inlet.stream
@@ -196,9 +196,11 @@ class JetStreamApi(Conversation):
             raise _error(400, 10065, "subjects overlap with an existing stream")
 
     def _describe(self, stream: Stream, now: float, cluster: Body | None = None) -> Body:
-        node = self._node
+        context = self._context
         self._fresh(stream.config.name, now)
-        info = StreamInfo(stream.config, stream.created, stream.state(), node.domain, cluster, ts=node.timestamp(now))
+        info = StreamInfo(
+            stream.config, stream.created, stream.state(), context.domain, cluster, ts=context.timestamp(now)
+        )
         return info.to_json()
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
@@ -208,9 +210,17 @@ class JetStreamApi(Conversation):
             sizes[kind] += inlet.stream.stored_bytes
         counted = sum(len(inlet.consumers) for inlet in self.streams.values())
         total, errors = self._requests + self.consumers.requests, self._errors + self.consumers.errors
-        api = {"level": self._node.api_level, "total": total, "errors": errors}
+        api = {"level": self._context.api_level, "total": total, "errors": errors}
         return AccountInfo(
-            sizes["memory"], sizes["file"], 0, 0, len(self.streams), counted, dict(_UNLIMITED), self._node.domain, api
+            sizes["memory"],
+            sizes["file"],
+            0,
+            0,
+            len(self.streams),
+            counted,
+            dict(_UNLIMITED),
+            self._context.domain,
+            api,
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:
@@ -267,7 +277,7 @@ class JetStreamApi(Conversation):
         if stored is None:
             raise refusal(10037)
         told: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
-        if stored.header and (not asked.no_hdr or self._node.is_before_2_12):
+        if stored.header and (not asked.no_hdr or self._context.is_before_2_12):
             told["hdrs"] = b64encode(stored.header).decode()
         if stored.payload:
             told["data"] = b64encode(stored.payload).decode()

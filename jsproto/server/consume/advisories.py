@@ -13,7 +13,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.fields import NEVER
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Outbox
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY.CONSUMER.{}.{}.{}"
 _ACCOUNT: Final = "$G"  # said in some of them only
@@ -23,12 +23,12 @@ _TYPE: Final = "io.nats.jetstream.advisory.v1."
 class Advisories:
     """The advisories of one consumer. Times are the caller's seconds, but ``until``, which is the time of day."""
 
-    __slots__ = ("_consumer", "_node", "_outbox", "_stream")
+    __slots__ = ("_consumer", "_context", "_outbox", "_stream")
 
-    def __init__(self, stream: str, consumer: str, node: Node, outbox: Outbox) -> None:
+    def __init__(self, stream: str, consumer: str, context: ServerContext, outbox: Outbox) -> None:
         self._stream = stream
         self._consumer = consumer
-        self._node = node
+        self._context = context
         self._outbox = outbox
 
     def created(self, now: float) -> None:
@@ -69,12 +69,12 @@ class Advisories:
         self._publish("UNPINNED", "consumer_group_unpinned", now, _ACCOUNT, group=group, reason=reason)
 
     def _publish(self, kind: str, type_name: str, now: float, account: str | None = None, /, **said: Any) -> None:
-        node = self._node
+        context = self._context
         body: dict[str, Any] = {
-            "type": _TYPE + type_name, "id": node.next_id(), "timestamp": format_timestamp(node.timestamp(now)),
+            "type": _TYPE + type_name, "id": context.next_id(), "timestamp": format_timestamp(context.timestamp(now)),
         }  # fmt: skip
         if account is not None:
             body["account"] = account
         body |= {"stream": self._stream, "consumer": self._consumer}
-        domain = {} if node.domain is None else {"domain": node.domain}
+        domain = {} if context.domain is None else {"domain": context.domain}
         self._outbox.publish(_SUBJECT.format(kind, self._stream, self._consumer), dumps(body | said | domain))

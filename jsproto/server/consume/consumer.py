@@ -34,9 +34,9 @@ from jsproto.server.consume.cursor import Cursor
 from jsproto.server.consume.flow_control import FlowControl
 from jsproto.server.consume.priority import Priorities
 from jsproto.server.consume.pull_requests import BadRequestError, PullRequest, PullRequests, read_request
-from jsproto.server.consume.redelivery import Ledger
+from jsproto.server.consume.redelivery import PendingAcks
 from jsproto.server.publish.checks import check_level
-from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, Node
+from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
@@ -47,7 +47,7 @@ _FLOW: Final = "$JS.FC."
 _DELETED: Final = "Message deleted by stream limits"
 
 
-class Exchange(Outbox, Protocol):
+class ConsumerOutbox(Outbox, Protocol):
     """What a consumer needs of its server, beyond an outbox."""
 
     def deliver(self, inbox: str, message: Msg) -> None:
@@ -67,10 +67,35 @@ class Consumer(Conversation):
     """
 
     __slots__ = (
-        "_acked_at", "_advisories", "_cursor", "_deliver_at", "_delivered_at", "_exchange", "_floor_consumer",
-        "_floor_stream", "_flow", "_forget", "_has_more", "_heartbeat_at", "_is_active", "_is_paused", "_is_prompted",
-        "_ledger", "_node", "_priorities", "_removed", "_replay_until", "_replayed", "_requests", "_seq", "_sids",
-        "_stream", "_used_at", "config", "created", "name",
+        "_acked_at",
+        "_advisories",
+        "_context",
+        "_cursor",
+        "_deliver_at",
+        "_delivered_at",
+        "_floor_consumer",
+        "_floor_stream",
+        "_flow",
+        "_forget",
+        "_has_more",
+        "_heartbeat_at",
+        "_is_active",
+        "_is_paused",
+        "_is_prompted",
+        "_outbox",
+        "_pending_acks",
+        "_priorities",
+        "_removed",
+        "_replay_until",
+        "_replayed",
+        "_requests",
+        "_seq",
+        "_sids",
+        "_stream",
+        "_used_at",
+        "config",
+        "created",
+        "name",
     )  # fmt: skip
 
     def __init__(
@@ -78,8 +103,8 @@ class Consumer(Conversation):
         name: str,
         config: ConsumerConfig,
         stream: Stream,
-        node: Node,
-        exchange: Exchange,
+        context: ServerContext,
+        outbox: ConsumerOutbox,
         now: float,
         *,
         prefixes: Sequence[str],
@@ -88,15 +113,15 @@ class Consumer(Conversation):
         """``prefixes``: of the JetStream API, with a dot. ``forget`` is called when it ends for want of use."""
         self.name = name
         self.config = config
-        self.created = node.timestamp(now)
+        self.created = context.timestamp(now)
         self._stream = stream
-        self._node = node
-        self._exchange = exchange
+        self._context = context
+        self._outbox = outbox
         self._forget = forget
-        self._advisories = Advisories(stream.config.name, name, node, exchange)
-        self._ledger = Ledger(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
-        self._priorities = Priorities(config, self._advisories, node)
-        self._requests = PullRequests(config.max_waiting or 0, self._say, exchange.hears, self._priorities)
+        self._advisories = Advisories(stream.config.name, name, context, outbox)
+        self._pending_acks = PendingAcks(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
+        self._priorities = Priorities(config, self._advisories, context)
+        self._requests = PullRequests(config.max_waiting or 0, self._say, outbox.hears, self._priorities)
         self._flow = FlowControl()
         self._seq = 0
         self._cursor = Cursor(stream, config)
@@ -113,14 +138,14 @@ class Consumer(Conversation):
         self._is_prompted = False
         self._has_more = False
         self._removed: list[int] = []
-        self._sids = [exchange.subscribe(subject, self) for subject in self._subjects(prefixes)]
+        self._sids = [outbox.subscribe(subject, self) for subject in self._subjects(prefixes)]
         stream.watchers.append(self)
         self._prompt()
 
     def _subjects(self, prefixes: Sequence[str]) -> list[str]:
         own = f"{self._stream.config.name}.{self.name}"
         subjects = [f"{prefix}CONSUMER.MSG.NEXT.{own}" for prefix in prefixes]
-        account = f"{self._node.domain or NO_DOMAIN}.{ACCOUNT_HASH}"
+        account = f"{self._context.domain or NO_DOMAIN}.{ACCOUNT_HASH}"
         if self.config.ack_policy in ("explicit", "all"):
             subjects += [f"{_ACK}{own}.*.*.*.*.*", f"{_ACK}{account}.{own}.>"]
         if self.config.flow_control:
@@ -148,21 +173,22 @@ class Consumer(Conversation):
         delivered = SequencePair(self._seq, self._cursor.next_seq - 1, self._moment(self._delivered_at))
         floor = SequencePair(self._floor_consumer, self._floor_stream, self._moment(self._acked_at))
         return ConsumerInfo(
-            self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(self._ledger),
-            self._ledger.redelivered, len(self._requests), self._cursor.pending, push_bound=self.is_bound() or None,
-            paused=self._pauses(now) or None, pause_remaining=self.pause_remaining(now), ts=self._node.timestamp(now),
+            self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(self._pending_acks),
+            self._pending_acks.redelivered, len(self._requests), self._cursor.pending,
+            push_bound=self.is_bound() or None, paused=self._pauses(now) or None,
+            pause_remaining=self.pause_remaining(now), ts=self._context.timestamp(now),
             priority_groups=self._priorities.states(),
         )  # fmt: skip
 
     def pause_remaining(self, now: float) -> Seconds | None:
         """How long it is still paused, in seconds; None when it is not."""
-        left = (self.config.pause_until or 0) - self._node.timestamp(now)
+        left = (self.config.pause_until or 0) - self._context.timestamp(now)
         return Seconds.from_nanoseconds(left) if self._pauses(now) else None
 
     def wants(self, seq: int) -> bool:
         """Whether a message of the stream is still to be delivered or acknowledged."""
         stored = self._stream.get(seq)
-        return seq in self._ledger or (stored is not None and stored in self._cursor)
+        return seq in self._pending_acks or (stored is not None and stored in self._cursor)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -187,7 +213,7 @@ class Consumer(Conversation):
         """When something is due: a redelivery, a heartbeat, the end of a request, of a pause, of the consumer."""
         if not self._sids:
             return None
-        deadlines = [self._ledger.check_at, self._requests.deadline(), self._deliver_at, self._gone_at()]
+        deadlines = [self._pending_acks.check_at, self._requests.deadline(), self._deliver_at, self._gone_at()]
         deadlines.append(self._priorities.deadline())
         deadlines.append(self._heartbeat_at if self._is_active else None)
         deadlines.append(self._resumes_at() if self._is_paused else None)
@@ -201,7 +227,7 @@ class Consumer(Conversation):
     def removed(self, message: Stored, now: float) -> None:
         """A message is no longer in the stream."""
         self._cursor.removed(message)
-        if message.seq in self._ledger:
+        if message.seq in self._pending_acks:
             self._removed.append(message.seq)
             self._prompt()
 
@@ -214,7 +240,7 @@ class Consumer(Conversation):
         """Another configuration, accepted and allowed as a change of this one."""
         self.config = self._priorities.config = config
         self._cursor.filter(config.filters)
-        self._ledger.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
+        self._pending_acks.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
         self._used_at = now
         self._prompt()
 
@@ -225,7 +251,7 @@ class Consumer(Conversation):
         """
         self.config.pause_until = until
         self._is_paused = self._pauses(now)
-        self._exchange.rearm(self)
+        self._outbox.rearm(self)
 
     def unpin(self, group: str, now: float) -> None:
         """Another client may be pinned."""
@@ -242,23 +268,23 @@ class Consumer(Conversation):
     def close(self, now: float) -> None:
         """The consumer, or its stream, is deleted."""
         for sid in self._sids:
-            self._exchange.unsubscribe(sid)
+            self._outbox.unsubscribe(sid)
         self._sids.clear()
         self._stream.unwatch(self)
         self._requests.end(statuses.CONSUMER_DELETED)
         self._advisories.deleted(now)
-        self._exchange.rearm(self)
+        self._outbox.rearm(self)
 
     # -- where it stands -----------------------------------------------------------------------------------------------
 
     def _moment(self, when: float | None) -> int | None:
-        return None if when is None else self._node.timestamp(when)
+        return None if when is None else self._context.timestamp(when)
 
     def _hears(self) -> bool:
-        return self.is_push and self._exchange.hears(self.config.deliver_subject or "", self.config.deliver_group)
+        return self.is_push and self._outbox.hears(self.config.deliver_subject or "", self.config.deliver_group)
 
     def _resumes_at(self) -> float:
-        return ((self.config.pause_until or 0) - self._node.epoch) / _SECOND
+        return ((self.config.pause_until or 0) - self._context.epoch) / _SECOND
 
     def _pauses(self, now: float) -> bool:
         return self._resumes_at() > now
@@ -277,7 +303,7 @@ class Consumer(Conversation):
     def _prompt(self) -> None:
         if not self._is_prompted:
             self._is_prompted = True
-            self._exchange.prompt(self)
+            self._outbox.prompt(self)
 
     def _work(self, now: float) -> None:
         """Do everything that can be done now."""
@@ -285,7 +311,7 @@ class Consumer(Conversation):
         if not self._sids:
             return
         self._notice(now)
-        for seq in self._ledger.expire(now):
+        for seq in self._pending_acks.expire(now):
             self._give_up(seq, now)
         self._deliver_all(now)
         if not self.is_push:
@@ -296,7 +322,7 @@ class Consumer(Conversation):
         if gone_at is not None and gone_at <= now:
             self._forget(self)
             self.close(now)
-        self._exchange.rearm(self)
+        self._outbox.rearm(self)
 
     def _notice(self, now: float) -> None:
         """Take note of what has changed around it."""
@@ -311,10 +337,10 @@ class Consumer(Conversation):
             self._heartbeat_at = self._after_heartbeat(now)
         self._is_active = is_active
         for seq in self._removed:
-            outstanding = self._ledger.get(seq)
+            outstanding = self._pending_acks.get(seq)
             if outstanding is not None:
-                deliveries = self._ledger.deliveries(seq)
-                self._settle(seq, outstanding.consumer_seq, now)
+                deliveries = self._pending_acks.deliveries(seq)
+                self._remove_acked(seq, outstanding.consumer_seq, now)
                 self._advisories.terminated(outstanding.consumer_seq, seq, deliveries, _DELETED, now)
         self._removed.clear()
 
@@ -335,12 +361,12 @@ class Consumer(Conversation):
             size = len(stored.subject) + len(reply) + len(header or b"") + len(payload)
             request: PullRequest | None = None
             if not self.is_push:
-                request = self._requests.take(size, self._cursor.pending, len(self._ledger), now)
+                request = self._requests.take(size, self._cursor.pending, len(self._pending_acks), now)
                 if request is None:
                     return
                 header = self._priorities.marked(header)
             inbox = self.config.deliver_subject or "" if request is None else request.reply
-            self._exchange.deliver(inbox, Msg(stored.subject, b"", reply, header, payload))
+            self._outbox.deliver(inbox, Msg(stored.subject, b"", reply, header, payload))
             self._delivered(stored, deliveries, now)
             if request is None:
                 self._heartbeat_at = self._after_heartbeat(now)
@@ -355,12 +381,12 @@ class Consumer(Conversation):
 
     def _next(self, now: float) -> tuple[Stored, int] | None:
         """The next message, and how often it will have been delivered then; None when there is none now."""
-        while (again := self._ledger.next_again()) is not None:
+        while (again := self._pending_acks.next_again()) is not None:
             seq = again.stored.seq
-            if not self._ledger.is_exhausted(seq):
-                return again.stored, self._ledger.deliveries(seq) + 1
+            if not self._pending_acks.is_exhausted(seq):
+                return again.stored, self._pending_acks.deliveries(seq) + 1
             self._give_up(seq, now)
-        if self.config.ack_policy != "none" and 0 < (self.config.max_ack_pending or 0) <= len(self._ledger):
+        if self.config.ack_policy != "none" and 0 < (self.config.max_ack_pending or 0) <= len(self._pending_acks):
             self._has_more = True
             return None
         stored = self._cursor.next()
@@ -382,21 +408,21 @@ class Consumer(Conversation):
         self._delivered_at = now
         self._replayed = stored.timestamp
         if deliveries > 1:
-            self._ledger.delivered_again(stored.seq, now)
+            self._pending_acks.delivered_again(stored.seq, now)
             return
         self._cursor.delivered(stored)
         if self.config.ack_policy == "none":
             self._floor_consumer, self._floor_stream = self._seq, stored.seq
             self._stream.settled(stored.seq)
         else:
-            self._ledger.delivered(stored, self._seq, now)
+            self._pending_acks.delivered(stored, self._seq, now)
 
     def _reply(self, stored: Stored, deliveries: int, pending: int) -> bytes:
-        node = self._node
-        account_hash = ACCOUNT_HASH if node.ack_version == 2 else None
+        context = self._context
+        account_hash = ACCOUNT_HASH if context.ack_version == 2 else None
         return build_jsack(
             JSAck(
-                node.domain, account_hash, self._stream.config.name, self.name, deliveries,
+                context.domain, account_hash, self._stream.config.name, self.name, deliveries,
                 Sequences(stored.seq, self._seq + 1), stored.timestamp, pending,
             )
         )  # fmt: skip
@@ -411,7 +437,7 @@ class Consumer(Conversation):
         self._heartbeat_at = self._after_heartbeat(now)
         if self._is_active:
             self._say(self.config.deliver_subject or "", self._heartbeat())
-            if self.config.ack_policy == "flow_control" and len(self._ledger) and self._flow.asked is None:
+            if self.config.ack_policy == "flow_control" and len(self._pending_acks) and self._flow.asked is None:
                 self._ask()
 
     def _control(self, size: int) -> None:
@@ -419,18 +445,20 @@ class Consumer(Conversation):
         if not self.config.flow_control:
             return
         is_time = self._flow.delivered(size)
-        if self.config.ack_policy == "flow_control" and 0 < (self.config.max_ack_pending or 0) <= len(self._ledger):
+        if self.config.ack_policy == "flow_control" and 0 < (self.config.max_ack_pending or 0) <= len(
+            self._pending_acks
+        ):
             is_time = self._flow.asked is None
         if is_time:
             self._ask()
 
     def _ask(self) -> None:
         """Ask the client to answer when it has come so far."""
-        node = self._node
-        account = f"{node.domain or NO_DOMAIN}.{ACCOUNT_HASH}." if node.ack_version == 2 else ""
-        subject = f"{_FLOW}{account}{self._stream.config.name}.{self.name}.{node.next_id()[:4]}".encode()
+        context = self._context
+        account = f"{context.domain or NO_DOMAIN}.{ACCOUNT_HASH}." if context.ack_version == 2 else ""
+        subject = f"{_FLOW}{account}{self._stream.config.name}.{self.name}.{context.next_id()[:4]}".encode()
         self._flow.ask(subject)
-        self._exchange.publish(self.config.deliver_subject or "", b"", subject, statuses.FLOW_CONTROL)
+        self._outbox.publish(self.config.deliver_subject or "", b"", subject, statuses.FLOW_CONTROL)
 
     def _answered(self, message: Msg, now: float) -> None:
         if not self._flow.answered(message.subject) or self.config.ack_policy != "flow_control":
@@ -449,7 +477,7 @@ class Consumer(Conversation):
         except LocalProtocolError:
             return
         try:
-            check_level(Publication(message.subject, message.header, message.payload), self._node.api_level)
+            check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
         except APIError:
             self._say(reply, statuses.API_LEVEL)
             return
@@ -490,7 +518,7 @@ class Consumer(Conversation):
         if self._requests.is_full and not self._requests.tidy(now, self._heartbeat, at_end=False):
             return statuses.MAX_WAITING
         if request.no_wait:
-            available = self._cursor.pending + self._ledger.queued
+            available = self._cursor.pending + self._pending_acks.queued
             if not available and request.expires is None:
                 return statuses.NO_MESSAGES
             self._requests.tidy(now, self._heartbeat, at_end=False)
@@ -518,8 +546,8 @@ class Consumer(Conversation):
         elif word.startswith(b"-NAK"):
             self._nak(stream_seq, consumer_seq, deliveries, word[4:].strip(), now)
         elif word == b"+WPI":
-            if stream_seq in self._ledger:
-                self._ledger.in_progress(stream_seq, now)
+            if stream_seq in self._pending_acks:
+                self._pending_acks.in_progress(stream_seq, now)
         elif word.startswith(b"+TERM"):
             is_answered = self._ack(stream_seq, consumer_seq, now)
             if is_answered:
@@ -535,20 +563,20 @@ class Consumer(Conversation):
         if self.config.ack_policy == "all":
             self._settle_up_to(stream_seq, consumer_seq, now)
         else:
-            self._settle(stream_seq, consumer_seq, now)
+            self._remove_acked(stream_seq, consumer_seq, now)
         return True
 
-    def _settle(self, stream_seq: int, consumer_seq: int, now: float) -> None:
+    def _remove_acked(self, stream_seq: int, consumer_seq: int, now: float) -> None:
         """One message is done with."""
-        outstanding = self._ledger.remove(stream_seq)
+        outstanding = self._pending_acks.remove(stream_seq)
         if outstanding is not None:
             consumer_seq = outstanding.consumer_seq
             self._acked_at = now
             self._stream.settled(stream_seq)
-        if not len(self._ledger):
+        if not len(self._pending_acks):
             self._floor_consumer, self._floor_stream = self._seq, self._cursor.next_seq - 1
         elif consumer_seq == self._floor_consumer + 1:
-            oldest = self._ledger.oldest()
+            oldest = self._pending_acks.oldest()
             self._floor_consumer, self._floor_stream = oldest.consumer_seq - 1, oldest.stored.seq - 1
 
     def _settle_up_to(self, stream_seq: int, consumer_seq: int, now: float) -> None:
@@ -557,31 +585,31 @@ class Consumer(Conversation):
             return
         self._floor_consumer, self._floor_stream = consumer_seq, stream_seq
         self._acked_at = now
-        for outstanding in self._ledger.remove_up_to(stream_seq):
+        for outstanding in self._pending_acks.remove_up_to(stream_seq):
             self._stream.settled(outstanding.stored.seq)
 
     def _nak(self, stream_seq: int, consumer_seq: int, deliveries: int, argument: bytes, now: float) -> None:
         """A message is to be delivered again: at once, or after the delay in ``argument``."""
-        if stream_seq not in self._ledger or not self._floor_consumer < consumer_seq <= self._seq:
+        if stream_seq not in self._pending_acks or not self._floor_consumer < consumer_seq <= self._seq:
             return
         self._advisories.naked(consumer_seq, stream_seq, deliveries, now)
         delay = _delay(argument)
         if delay is None:
-            self._ledger.queue(stream_seq)
+            self._pending_acks.queue(stream_seq)
         else:
-            self._ledger.postpone(stream_seq, now + delay / _SECOND)
+            self._pending_acks.postpone(stream_seq, now + delay / _SECOND)
 
     def _give_up(self, seq: int, now: float) -> None:
         """A message was delivered as often as is allowed."""
-        self._advisories.exhausted(seq, self._ledger.deliveries(seq), now)
-        self._ledger.give_up(seq)
+        self._advisories.exhausted(seq, self._pending_acks.deliveries(seq), now)
+        self._pending_acks.give_up(seq)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
     def _say(self, subject: str, status: bytes | None) -> None:
         """An empty message; what cannot be a subject has no subscriber."""
         try:
-            self._exchange.publish(subject, b"", None, status)
+            self._outbox.publish(subject, b"", None, status)
         except LocalProtocolError:
             return
 

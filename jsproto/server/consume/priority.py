@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from jsproto.grammar.consumer import ConsumerConfig, PriorityGroup
 from jsproto.grammar.headers import appended
 from jsproto.server.consume.advisories import Advisories
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 
 if TYPE_CHECKING:
     from jsproto.server.consume.pull_requests import PullRequest
@@ -39,13 +39,13 @@ class Turn(Enum):
 class Priorities:
     """The priority groups of one consumer. ``pin`` is the id of the client that is pinned."""
 
-    __slots__ = ("_advisories", "_group", "_node", "_pinned_at", "_until", "config", "pin")
+    __slots__ = ("_advisories", "_context", "_group", "_pinned_at", "_until", "config", "pin")
 
-    def __init__(self, config: ConsumerConfig, advisories: Advisories, node: Node) -> None:
+    def __init__(self, config: ConsumerConfig, advisories: Advisories, context: ServerContext) -> None:
         self.config = config
         self.pin: str | None = None
         self._advisories = advisories
-        self._node = node
+        self._context = context
         self._group = ""
         self._pinned_at: float | None = None
         self._until: float | None = None
@@ -103,7 +103,7 @@ class Priorities:
         """It gets the next message, and is pinned if somebody is to be."""
         if not self._pins or self.pin is not None or not request.group:
             return
-        request.id = self.pin = self._node.next_id()
+        request.id = self.pin = self._context.next_id()
         self._group = request.group
         self._pinned_at = now
         self._keep(now)
@@ -138,7 +138,7 @@ class Priorities:
         """What a consumer's information says of its groups: the first one, and who is pinned."""
         if not self.config.priority_groups:
             return None
-        at = None if self._pinned_at is None else self._node.timestamp(self._pinned_at)
+        at = None if self._pinned_at is None else self._context.timestamp(self._pinned_at)
         return [PriorityGroup(self.config.priority_groups[0], self.pin, at)]
 
     def _keep(self, now: float) -> None:

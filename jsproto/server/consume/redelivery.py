@@ -30,15 +30,15 @@ class Outstanding:
     due: float
 
 
-class Ledger:
+class PendingAcks:
     """The outstanding messages, by stream sequence. ``ack_wait`` and ``backoff`` in seconds; 0 waits for ever."""
 
-    __slots__ = ("_again", "_backoff", "_deliveries", "_max_deliver", "_pending", "_wait", "check_at")
+    __slots__ = ("_backoff", "_deliveries", "_max_deliver", "_pending", "_redeliver", "_wait", "check_at")
 
     def __init__(self, ack_wait: float, backoff: Sequence[float], max_deliver: int) -> None:
         self.check_at: float | None = None
         self._pending: OrderedDict[int, Outstanding] = OrderedDict()
-        self._again: OrderedDict[int, None] = OrderedDict()
+        self._redeliver: OrderedDict[int, None] = OrderedDict()
         self._deliveries: dict[int, int] = {}
         self.change(ack_wait, backoff, max_deliver)
 
@@ -70,7 +70,7 @@ class Ledger:
     @property
     def queued(self) -> int:
         """How many are to be delivered again at once."""
-        return len(self._again)
+        return len(self._redeliver)
 
     def deliveries(self, seq: int) -> int:
         """How often a message that was delivered was delivered."""
@@ -83,13 +83,13 @@ class Ledger:
 
     def delivered_again(self, seq: int, now: float) -> None:
         """The message that ``next_again`` named was delivered."""
-        del self._again[seq]
+        del self._redeliver[seq]
         count = self._deliveries[seq] = self.deliveries(seq) + 1
         self._wait_for(seq, count, now)
 
     def next_again(self) -> Outstanding | None:
         """The message that is to be delivered again, before any other."""
-        for seq in self._again:
+        for seq in self._redeliver:
             return self._pending[seq]
         return None
 
@@ -99,11 +99,11 @@ class Ledger:
 
     def queue(self, seq: int) -> None:
         """Deliver an outstanding message again as soon as possible."""
-        self._again.setdefault(seq)
+        self._redeliver.setdefault(seq)
 
     def postpone(self, seq: int, due: float) -> None:
         """Deliver an outstanding message again at that time."""
-        self._again.pop(seq, None)
+        self._redeliver.pop(seq, None)
         self._pending[seq].due = due
         self._check_by(due)
 
@@ -114,7 +114,7 @@ class Ledger:
     def remove(self, seq: int) -> Outstanding | None:
         """The message is done with; None when it was not outstanding."""
         self._deliveries.pop(seq, None)
-        self._again.pop(seq, None)
+        self._redeliver.pop(seq, None)
         return self._pending.pop(seq, None)
 
     def remove_up_to(self, seq: int) -> list[Outstanding]:
@@ -128,7 +128,7 @@ class Ledger:
     def give_up(self, seq: int) -> None:
         """The message was delivered often enough; that it was redelivered stays known."""
         self._deliveries[seq] = self.deliveries(seq)
-        self._again.pop(seq, None)
+        self._redeliver.pop(seq, None)
         del self._pending[seq]
 
     def expire(self, now: float) -> list[int]:
@@ -138,7 +138,7 @@ class Ledger:
         self.check_at = None
         exhausted = []
         for seq, outstanding in self._pending.items():
-            if seq in self._again:
+            if seq in self._redeliver:
                 continue
             if outstanding.due > now:
                 self._check_by(outstanding.due)

@@ -19,7 +19,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import check_subject, overlaps
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
 
@@ -62,7 +62,7 @@ _FIXED: Final = (
 )  # fmt: skip
 
 
-def accept(config: ConsumerConfig, stream: StreamConfig, node: Node) -> ConsumerConfig:
+def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext) -> ConsumerConfig:
     """The configuration of a new consumer of ``stream``, every field said that servers say; APIError when refused."""
     _check_words(config)
     _check_texts(config)
@@ -75,7 +75,7 @@ def accept(config: ConsumerConfig, stream: StreamConfig, node: Node) -> Consumer
     _check_delivery(accepted, stream)
     _check_priorities(accepted)
     accepted.metadata = (config.metadata or {}) | {
-        "_nats.level": str(node.api_level), "_nats.req.level": str(_level(accepted)), "_nats.ver": node.version,
+        "_nats.level": str(context.api_level), "_nats.req.level": str(_level(accepted)), "_nats.ver": context.version,
     }  # fmt: skip
     return accepted
 

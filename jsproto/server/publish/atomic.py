@@ -23,8 +23,8 @@ from jsproto.grammar.batch import (
 from jsproto.grammar.headers import appended
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
-from jsproto.server.publish.replies import Answers
-from jsproto.server.store.context import Node
+from jsproto.server.publish.replies import PublishReplies
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import Deadlines
@@ -42,12 +42,12 @@ class _Abandoned(Exception):
 class AtomicBatches(Conversation):
     """The open atomic batches of one stream."""
 
-    __slots__ = ("_answers", "_deadlines", "_node", "_open", "_stream")
+    __slots__ = ("_answers", "_context", "_deadlines", "_open", "_stream")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         self._stream = stream
-        self._node = node
-        self._answers = Answers(stream, node, outbox)
+        self._context = context
+        self._answers = PublishReplies(stream, context, outbox)
         self._open: dict[str, list[Publication]] = {}
         self._deadlines: Deadlines[str] = Deadlines()
 
@@ -101,21 +101,21 @@ class AtomicBatches(Conversation):
         if headers.sequence != 1:
             self._check_length(headers)
             raise refusal(10176)
-        limits = self._node.limits
-        if len(self._open) >= limits.atomic_per_stream or self._node.atomic_open >= limits.atomic_total:
+        limits = self._context.limits
+        if len(self._open) >= limits.atomic_per_stream or self._context.atomic_open >= limits.atomic_total:
             raise refusal(10210)
         self._open[headers.batch_id] = []
-        self._node.atomic_open += 1
+        self._context.atomic_open += 1
 
     def _take(self, message: Msg, headers: BatchHeaders, now: float) -> None:
         batch = self._open[headers.batch_id]
         if headers.commit is BatchCommit.INVALID:
             raise _Abandoned(refusal(10200))
         try:
-            member = check_level(_publication(message), self._node.api_level)
+            member = check_level(_publication(message), self._context.api_level)
         except APIError as error:
             raise _Abandoned(error, "unsupported") from None
-        self._deadlines.set(headers.batch_id, now + self._node.limits.idle)
+        self._deadlines.set(headers.batch_id, now + self._context.limits.idle)
         end_of_batch = headers.commit is BatchCommit.EOB
         if headers.sequence != len(batch) + 1 or (end_of_batch and not batch):
             raise _Abandoned(refusal(10176), "incomplete")
@@ -152,14 +152,14 @@ class AtomicBatches(Conversation):
 
     def _check_length(self, headers: BatchHeaders) -> None:
         """The message that ends a batch without being stored does not count."""
-        limit = self._node.limits.atomic_messages
+        limit = self._context.limits.atomic_messages
         if headers.sequence - (headers.commit is BatchCommit.EOB) > limit:
             raise refusal(10199, limit)
 
     def _drop(self, batch_id: str) -> None:
         del self._open[batch_id]
         self._deadlines.set(batch_id, None)
-        self._node.atomic_open -= 1
+        self._context.atomic_open -= 1
 
 
 def _publication(message: Msg) -> Publication:

@@ -22,10 +22,10 @@ from jsproto.errors import APIError
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encode_flow
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
 from jsproto.outbox import Conversation, Outbox
-from jsproto.rules.windows import AckPace
+from jsproto.rules.window import AckPace
 from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
-from jsproto.server.publish.replies import Answers
-from jsproto.server.store.context import Node
+from jsproto.server.publish.replies import PublishReplies
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import Deadlines
@@ -52,12 +52,12 @@ class _Batch:
 class FastBatches(Conversation):
     """The open fast-ingest batches of one stream."""
 
-    __slots__ = ("_answers", "_deadlines", "_node", "_open", "_stream")
+    __slots__ = ("_answers", "_context", "_deadlines", "_open", "_stream")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         self._stream = stream
-        self._node = node
-        self._answers = Answers(stream, node, outbox)
+        self._context = context
+        self._answers = PublishReplies(stream, context, outbox)
         self._open: dict[str, _Batch] = {}
         self._deadlines: Deadlines[str] = Deadlines()
 
@@ -77,12 +77,12 @@ class FastBatches(Conversation):
             self._answers.refuse(message.reply, error)
             return
         try:
-            publication = check_level(publication, self._node.api_level)
+            publication = check_level(publication, self._context.api_level)
         except APIError as error:
             self._drop(reply.batch_id)
             self._answers.refuse(message.reply, error)
             return
-        self._deadlines.set(reply.batch_id, now + self._node.limits.idle)
+        self._deadlines.set(reply.batch_id, now + self._context.limits.idle)
         if reply.operation is FastOp.PING:
             self._ping(message.reply, reply, batch)
         elif self._in_order(message.reply, reply, batch):
@@ -92,7 +92,7 @@ class FastBatches(Conversation):
         """Forget the batches that were silent for too long."""
         for batch_id in self._deadlines.due(now):
             self._drop(batch_id)
-            if self._node.dialect == "draft":
+            if self._context.dialect == "draft":
                 self._answers.abandoned(batch_id, "timeout", now)
 
     def deadline(self) -> float | None:
@@ -112,7 +112,7 @@ class FastBatches(Conversation):
         for batch_id, batch in self._open.items():
             batch.pace = AckPace(batch.pace.maximum, len(self._open), batch.stored)
             batch.last = batch.stored
-            self._deadlines.set(batch_id, now + self._node.limits.idle)
+            self._deadlines.set(batch_id, now + self._context.limits.idle)
             self._acknowledge(batch.reply, batch)
 
     def _admit(self, publication: Publication, reply: FastReply | FastProblem) -> tuple[_Batch, FastReply]:
@@ -126,12 +126,12 @@ class FastBatches(Conversation):
         batch = self._open.get(reply.batch_id)
         if batch is not None:
             return batch, reply
-        if reply.sequence != 1 or (reply.operation is FastOp.PING and self._node.release >= (2, 15, 1)):
+        if reply.sequence != 1 or (reply.operation is FastOp.PING and self._context.release >= (2, 15, 1)):
             raise refusal(10208)
-        limits = self._node.limits
-        if len(self._open) >= limits.fast_per_stream or self._node.fast_open >= limits.fast_total:
+        limits = self._context.limits
+        if len(self._open) >= limits.fast_per_stream or self._context.fast_open >= limits.fast_total:
             raise refusal(10211)
-        self._node.fast_open += 1
+        self._context.fast_open += 1
         batch = _Batch(reply.gap == "ok", AckPace(reply.flow, len(self._open) + 1))
         self._open[reply.batch_id] = batch
         return batch, reply
@@ -159,7 +159,7 @@ class FastBatches(Conversation):
         return True
 
     def _reports_steps_back(self) -> bool:
-        return self._node.dialect == "released" and self._node.release >= (2, 15, 1)
+        return self._context.dialect == "released" and self._context.release >= (2, 15, 1)
 
     def _take(self, to: bytes | None, reply: FastReply, batch: _Batch, publication: Publication, now: float) -> None:
         commits = reply.operation is FastOp.COMMIT
@@ -201,7 +201,7 @@ class FastBatches(Conversation):
     def _refused(self, to: bytes | None, reply: FastReply, batch: _Batch, error: APIError) -> None:
         """The message failed a check. Here the gap mode of the message itself decides, not that of the first one."""
         commits = reply.operation is FastOp.COMMIT
-        draft = self._node.dialect == "draft"
+        draft = self._context.dialect == "draft"
         if reply.gap == "fail" and not draft and reply.sequence == 1:
             self._drop(reply.batch_id)
             if not commits or self._answers_failed_commits():
@@ -218,7 +218,7 @@ class FastBatches(Conversation):
             self._finish(to, reply.batch_id, batch, error if draft and reply.gap == "fail" else None)
 
     def _answers_failed_commits(self) -> bool:
-        return self._node.release >= (2, 14, 3)
+        return self._context.release >= (2, 14, 3)
 
     def _finish(self, to: bytes | None, batch_id: str, batch: _Batch, error: APIError | None = None) -> None:
         """The batch ends with what is stored."""
@@ -229,9 +229,9 @@ class FastBatches(Conversation):
         self._say(to, FlowAck(batch.pace.acked, batch.pace.every))
 
     def _say(self, to: bytes | None, message: FlowMessage) -> None:
-        self._answers.send(to, encode_flow(message, self._node.dialect))
+        self._answers.send(to, encode_flow(message, self._context.dialect))
 
     def _drop(self, batch_id: str) -> None:
         del self._open[batch_id]
         self._deadlines.set(batch_id, None)
-        self._node.fast_open -= 1
+        self._context.fast_open -= 1

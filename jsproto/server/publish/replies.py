@@ -13,19 +13,19 @@ from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.acks import PubAck, encode_error_ack, encode_pub_ack
 from jsproto.grammar.advisory import AbandonReason, BatchAbandoned, batch_abandoned_subject, encode_batch_abandoned
 from jsproto.outbox import Outbox
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import draft_of
 from jsproto.server.store.stream import Stream
 
 
-class Answers:
+class PublishReplies:
     """The voice of one stream."""
 
-    __slots__ = ("_node", "_outbox", "_stream")
+    __slots__ = ("_context", "_outbox", "_stream")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox) -> None:
+    def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         self._stream = stream
-        self._node = node
+        self._context = context
         self._outbox = outbox
 
     @property
@@ -44,7 +44,7 @@ class Answers:
 
     def error(self, reply: bytes | None, error: APIError) -> None:
         """An error in the shape of a publish acknowledgement."""
-        if self._node.dialect == "draft":
+        if self._context.dialect == "draft":
             error = draft_of(error)
         self.send(reply, encode_error_ack(error, self._stream.config.name))
 
@@ -64,12 +64,12 @@ class Answers:
         error: APIError | None = None,
     ) -> None:
         """A publish acknowledgement."""
-        name, domain = self._stream.config.name, self._node.domain
+        name, domain = self._stream.config.name, self._context.domain
         ack = PubAck(name, seq, domain, duplicate=duplicate, batch=batch, count=count, error=error)
         self.send(reply, encode_pub_ack(ack))
 
     def abandoned(self, batch_id: str, reason: AbandonReason, now: float) -> None:
         """Tell whoever listens that a batch was given up."""
-        node, name = self._node, self._stream.config.name
-        advisory = BatchAbandoned(name, batch_id, reason, node.next_id(), node.timestamp(now), node.domain)
-        self._outbox.publish(batch_abandoned_subject(name), encode_batch_abandoned(advisory, node.dialect))
+        context, name = self._context, self._stream.config.name
+        advisory = BatchAbandoned(name, batch_id, reason, context.next_id(), context.timestamp(now), context.domain)
+        self._outbox.publish(batch_abandoned_subject(name), encode_batch_abandoned(advisory, context.dialect))

@@ -25,8 +25,8 @@ from jsproto.grammar.bodies import MAX_UINT64, loads, shown
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.publish.checks import check_level
-from jsproto.server.publish.replies import Answers
-from jsproto.server.store.context import Node
+from jsproto.server.publish.replies import PublishReplies
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
@@ -109,12 +109,14 @@ def first_sequence(stream: Stream, request: GetRequest) -> int:
 class DirectGet(Conversation):
     """One copy of a stream. ``refresh`` is called with the time before it is read: what is under way may have come."""
 
-    __slots__ = ("_answers", "_node", "_refresh", "_stream")
+    __slots__ = ("_answers", "_context", "_refresh", "_stream")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox, refresh: Callable[[float], None]) -> None:
+    def __init__(
+        self, stream: Stream, context: ServerContext, outbox: Outbox, refresh: Callable[[float], None]
+    ) -> None:
         self._stream = stream
-        self._node = node
-        self._answers = Answers(stream, node, outbox)
+        self._context = context
+        self._answers = PublishReplies(stream, context, outbox)
         self._refresh = refresh
 
     def receive(self, message: Msg, now: float) -> None:
@@ -134,8 +136,8 @@ class DirectGet(Conversation):
 
     def _level(self, message: Msg) -> Status | None:
         try:
-            if not self._node.is_before_2_12:
-                check_level(Publication(message.subject, message.header, b""), self._node.api_level)
+            if not self._context.is_before_2_12:
+                check_level(Publication(message.subject, message.header, b""), self._context.api_level)
         except APIError:
             return 412, b"Required Api Level"
         return None
@@ -156,13 +158,13 @@ class DirectGet(Conversation):
         if not request.batch:
             return self._send_one(reply, find(self._stream, request), request)
         whole = request.next_by_subj and (request.seq or request.start_time is not None)
-        if self._node.dialect == "draft" and not whole:
+        if self._context.dialect == "draft" and not whole:
             return _BAD
         return self._send_batch(reply, request)
 
     def _get_last(self, subject: bytes, message: Msg) -> Status | None:
         """The form with the subject behind the stream's name."""
-        if message.payload and (self._node.dialect == "draft" or self._node.is_before_2_12):
+        if message.payload and (self._context.dialect == "draft" or self._context.is_before_2_12):
             return _BAD
         try:
             request = GetRequest.from_json(_body(message.payload) if message.payload else {})
@@ -186,7 +188,7 @@ class DirectGet(Conversation):
         if not found and request.batch > 0:
             return 404, b"Message Not Found"
         page = self._page(found[: max(0, request.batch)], request)
-        old = self._node.is_before_2_12
+        old = self._context.is_before_2_12
         bare = request.no_hdr and not old
         left, last = len(found), 0
         for stored in page:
@@ -199,7 +201,7 @@ class DirectGet(Conversation):
     def _send_last_of_each(self, reply: bytes, request: GetRequest) -> Status | None:
         up_to = request.up_to_seq
         if request.up_to_time is not None:
-            inclusive = self._node.dialect == "draft"
+            inclusive = self._context.dialect == "draft"
             up_to = self._stream.sequence_at(request.up_to_time + inclusive) - 1
         elif not up_to:
             up_to = self._stream.last_seq
@@ -217,7 +219,7 @@ class DirectGet(Conversation):
             left -= 1
             self._send(reply, stored, _BATCHED % (left, last))
             last = stored.seq
-        left = max(0, left - self._node.is_before_2_12)
+        left = max(0, left - self._context.is_before_2_12)
         self._end(reply, left, last, b"Nats-UpTo-Sequence: %d\r\n" % up_to)
         return None
 
@@ -233,11 +235,11 @@ class DirectGet(Conversation):
         return page
 
     def _send(self, reply: bytes | None, stored: Stored, more: bytes, *, bare: bool = False) -> None:
-        if bare and not self._node.is_before_2_12:
+        if bare and not self._context.is_before_2_12:
             self._answers.send(reply, stored.payload)
             return
         stamp = format_timestamp(stored.timestamp)
-        if self._node.dialect == "draft":
+        if self._context.dialect == "draft":
             stamp = stamp.replace("T", " ").replace("Z", " +0000 UTC")
         headers = b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n%b\r\n" % (
             (stored.header or b"NATS/1.0\r\n\r\n")[:-2], self._stream.config.name.encode(), stored.subject, stored.seq,

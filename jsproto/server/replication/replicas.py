@@ -2,7 +2,7 @@
 
 A stream of three replicas has two that follow the one that is published to. They and the leader, and mirrors with
 ``mirror_direct``, share one queue group, so that chance, the same each time, picks who answers. How far a copy is
-behind is ``Follower.lag``, which can be changed at any time: stale reads happen at will.
+behind is ``Replica.lag``, which can be changed at any time: stale reads happen at will.
 
 Rules: a copy sees what happened to its origin in the same order, only later. Replicas forget what the origin forgets.
 Mirrors keep messages by limits of their own, under the origin's sequences and times, and hold only what their filter,
@@ -25,7 +25,7 @@ from jsproto.errors import LocalProtocolError
 from jsproto.outbox import Outbox
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.sourcing import copied
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
 from jsproto.server.store.settings import origin_of
 from jsproto.server.store.stream import Stored, Stream
@@ -50,12 +50,14 @@ class Lag:
             raise LocalProtocolError("a copy is never ahead: messages and seconds must not be negative")
 
 
-class Follower:
+class Replica:
     """A copy on its way behind its origin. Attributes: ``stream`` (the copy); ``lag``; ``origin``."""
 
-    __slots__ = ("_changes", "_node", "_taking", "lag", "origin", "stream")
+    __slots__ = ("_changes", "_context", "_taking", "lag", "origin", "stream")
 
-    def __init__(self, origin: Stream, stream: Stream, node: Node, now: float, taking: Taking | None = None) -> None:
+    def __init__(
+        self, origin: Stream, stream: Stream, context: ServerContext, now: float, taking: Taking | None = None
+    ) -> None:
         """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says.
 
         ``taking``: what a mirror takes of it; None for a replica.
@@ -64,7 +66,7 @@ class Follower:
         self.stream = stream
         self.lag = Lag()
         self._taking = taking
-        self._node = node
+        self._context = context
         self._changes: deque[tuple[float, Stored | int]] = deque()  # a message that was stored, or removed
         for stored in list(origin):
             self._copy(stored, now)
@@ -84,7 +86,7 @@ class Follower:
     def _changed(self, change: Stored | int, now: float) -> None:
         """Catch up as soon as all before it have: in a chain of mirrors one after the other, not one in the other."""
         self._changes.append((now, change))
-        waiting = self._node.catching_up
+        waiting = self._context.catching_up
         waiting.append(self.catch_up)
         if len(waiting) == 1:
             while waiting:
@@ -128,17 +130,19 @@ class Follower:
             self.stream.copy(copy, now)
 
 
-class Copies:
+class ReplicaSet:
     """All copies of one stream. ``replicas``: those besides its leader; ``mirror``: the stream itself, if it is one."""
 
-    __slots__ = ("_node", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas")
+    __slots__ = ("_context", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas")
 
-    def __init__(self, stream: Stream, node: Node, outbox: Outbox, prefixes: Sequence[str], now: float) -> None:
+    def __init__(
+        self, stream: Stream, context: ServerContext, outbox: Outbox, prefixes: Sequence[str], now: float
+    ) -> None:
         """Answer below ``prefixes``, as the configuration says; ``configure`` after each change of it."""
-        self.replicas: list[Follower] = []
-        self.mirror: Follower | None = None
+        self.replicas: list[Replica] = []
+        self.mirror: Replica | None = None
         self._stream = stream
-        self._node = node
+        self._context = context
         self._outbox = outbox
         self._prefixes = prefixes
         self._sids: list[int] = []
@@ -153,7 +157,7 @@ class Copies:
         for replica in self.replicas:
             replica.stream.config = config
         while len(self.replicas) < others:
-            self.replicas.append(Follower(self._stream, Stream(config, self._node, now), self._node, now))
+            self.replicas.append(Replica(self._stream, Stream(config, self._context, now), self._context, now))
         if config.mirror is None:
             self.follow(None, now)
         names = [config.name] if config.allow_direct else []
@@ -161,7 +165,7 @@ class Copies:
             names.append(origin_of(config))
         self._unsubscribe()
         for stream in (self._stream, *(replica.stream for replica in self.replicas)):
-            machine = DirectGet(stream, self._node, self._outbox, self.catch_up)
+            machine = DirectGet(stream, self._context, self._outbox, self.catch_up)
             for name in names:
                 for prefix in self._prefixes:
                     for form in (f"{prefix}DIRECT.GET.{name}", f"{prefix}DIRECT.GET.{name}.>"):
@@ -173,7 +177,7 @@ class Copies:
             self.mirror.stop()
             self.mirror = None
         if origin is not None:
-            self.mirror = Follower(origin, self._stream, self._node, now, Taking(self._stream.config.mirror or {}))
+            self.mirror = Replica(origin, self._stream, self._context, now, Taking(self._stream.config.mirror or {}))
 
     def catch_up(self, now: float) -> None:
         """Let every copy come as near as its lag allows."""

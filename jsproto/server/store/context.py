@@ -51,7 +51,7 @@ class BatchLimits:
 
 
 @dataclass(slots=True)
-class Node:
+class ServerContext:
     """One server, as its streams see it.
 
     ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.

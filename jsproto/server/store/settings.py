@@ -19,7 +19,7 @@ from typing import Any, Final
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.subjects import check_name
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
 from jsproto.server.store.refusals import refusal
 
@@ -47,9 +47,9 @@ _LEVELS: Final = {
 }  # fmt: skip
 
 
-def accept(config: StreamConfig, node: Node) -> StreamConfig:
+def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
     """The configuration of a new stream, every field said that servers say; APIError when it is refused."""
-    config = _known(config, node)
+    config = _known(config, context)
     _check_texts(config)
     _check_numbers(config)
     _check(config)
@@ -58,7 +58,7 @@ def accept(config: StreamConfig, node: Node) -> StreamConfig:
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
         changes["persist_mode"] = None
-    if node.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
+    if context.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
         changes["allow_direct"] = True
     if not config.subjects and config.mirror is None and not config.sources:
         changes["subjects"] = [config.name]
@@ -67,14 +67,14 @@ def accept(config: StreamConfig, node: Node) -> StreamConfig:
     accepted = replace(config, **changes)
     needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
     accepted.metadata = (config.metadata or {}) | {
-        "_nats.level": str(node.api_level), "_nats.req.level": str(needed), "_nats.ver": node.version,
+        "_nats.level": str(context.api_level), "_nats.req.level": str(needed), "_nats.ver": context.version,
     }  # fmt: skip
     return accepted
 
 
-def change(old: StreamConfig, new: StreamConfig, node: Node) -> StreamConfig:
+def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> StreamConfig:
     """The configuration of a stream after an update; APIError when it is refused."""
-    changed = accept(new, node)
+    changed = accept(new, context)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
     if changed.mirror is not None and changed.mirror != old.mirror:
@@ -88,10 +88,10 @@ def origin_of(config: StreamConfig) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _known(config: StreamConfig, node: Node) -> StreamConfig:
+def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
     """``config`` without what is above the server's API level: dropped before 2.12, refused since."""
-    unknown = [name for name, level in _LEVELS.items() if level > node.api_level and getattr(config, name)]
-    if unknown and not node.is_before_2_12:
+    unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]
+    if unknown and not context.is_before_2_12:
         raise refusal(10025, f'json: unknown field "{unknown[0]}"')
     nothing: dict[str, Any] = dict.fromkeys(unknown)
     return replace(config, **nothing)

@@ -23,7 +23,7 @@ from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
 from jsproto.grammar.subjects import matches
-from jsproto.server.store.context import Node
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
 
@@ -61,7 +61,7 @@ class Stored:
     arrived: float
 
 
-class Follower(Protocol):
+class StreamFollower(Protocol):
     """Who wants to know what happens to a stream."""
 
     def stored(self, message: Stored, now: float) -> None:
@@ -71,7 +71,7 @@ class Follower(Protocol):
         """It removed this."""
 
 
-class Watcher(Follower, Protocol):
+class Watcher(StreamFollower, Protocol):
     """A follower that has a say in what is kept: a consumer."""
 
     def wants(self, seq: int) -> bool:
@@ -85,20 +85,34 @@ class Stream:
     """
 
     __slots__ = (
-        "_by_subject", "_bytes", "_ids", "_ids_in_order", "_last_timestamp", "_messages", "_node", "_now", "_unused",
-        "config", "created", "first_seq", "followers", "last_msg_id", "last_seq", "watchers",
+        "_by_subject",
+        "_bytes",
+        "_context",
+        "_ids",
+        "_ids_in_order",
+        "_last_timestamp",
+        "_messages",
+        "_now",
+        "_unused",
+        "config",
+        "created",
+        "first_seq",
+        "followers",
+        "last_msg_id",
+        "last_seq",
+        "watchers",
     )  # fmt: skip
 
-    def __init__(self, config: StreamConfig, node: Node, now: float) -> None:
+    def __init__(self, config: StreamConfig, context: ServerContext, now: float) -> None:
         """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
-        self.config = accept(config, node)
-        self.created = node.timestamp(now)
+        self.config = accept(config, context)
+        self.created = context.timestamp(now)
         self.first_seq = max(1, config.first_seq or 1)
         self.last_seq = self.first_seq - 1
         self.last_msg_id = b""
-        self.followers: list[Follower] = []
+        self.followers: list[StreamFollower] = []
         self.watchers: list[Watcher] = []
-        self._node = node
+        self._context = context
         self._now = now
         self._messages: dict[int, Stored] = {}
         self._unused: list[range] = []
@@ -187,7 +201,7 @@ class Stream:
 
     def update(self, config: StreamConfig) -> None:
         """Change the configuration; APIError when the server refuses it. New limits apply at once."""
-        self.config = change(self.config, config, self._node)
+        self.config = change(self.config, config, self._context)
         for subject in list(self._by_subject):
             self._limit_subject(subject)
         self._limit()
@@ -204,7 +218,7 @@ class Stream:
             raise full
         seq = self.last_seq + 1
         self._now = now
-        self._put(Stored(seq, message.subject, message.header, message.payload, self._node.timestamp(now), now))
+        self._put(Stored(seq, message.subject, message.header, message.payload, self._context.timestamp(now), now))
         self.last_msg_id = message.value(MSG_ID) or b""
         if self.last_msg_id:
             self._ids[self.last_msg_id] = seq, now

@@ -33,7 +33,7 @@ class AtomicBatch(AtomicBatchBase):
     """
 
     def __init__(self, core: CoreAtomicBatch, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
+        super().__init__(core, connection._pending_closes)
         self._connection = connection
 
     async def __aenter__(self) -> Self:
@@ -53,7 +53,7 @@ class AtomicBatch(AtomicBatchBase):
         has changed), UnsupportedByServerError.
         """
         verb = partial(self._add_one, subject, payload, headers)
-        while (added := self._connection._call(verb, lazily=True)) is None:
+        while (added := self._connection._call(verb, coalesce=True)) is None:
             await self._make_room()
         sequence, answered = added
         if answered is not None:

@@ -80,13 +80,13 @@ class Engine(ConnectionBase):
 
     # -- inputs, outputs and waits -------------------------------------------------------------------------------------
 
-    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+    def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         if self._bug is not None:
             self._refuse()
         now, drive = self._now(), True
         try:
             result = verb(now)
-            drive = not lazily or self._is_due(now)
+            drive = not coalesce or self._is_due(now)
         finally:
             if drive:
                 self._drive()
@@ -104,16 +104,16 @@ class Engine(ConnectionBase):
         session, now = self._session, self._now()
         if self._bug is None:
             try:
-                self._end_orphans()
+                self._run_pending_closes()
                 self._write(now)
                 for ticket in session.take_completed():
                     ticket.wake()
-                self._teller.add(session.events())
+                self._dispatcher.add(session.events())
                 self._rearm()
             except Exception as bug:
                 self._crash(bug)
                 raise
-        self._teller.tell()
+        self._dispatcher.dispatch()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""

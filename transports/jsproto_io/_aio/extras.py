@@ -61,7 +61,7 @@ class BatchIterator(BatchReaderBase):
             try:
                 return self._taken.popleft()
             except IndexError:
-                readable = self._connection._call(self._take)
+                readable = self._connection._call(self._take_ready)
             if readable is not None:
                 await self._connection._wait(readable)
             elif self._finished:

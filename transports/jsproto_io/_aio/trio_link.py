@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import trio
 
-from jsproto_io._threads.wire import READ_SIZE
+from jsproto_io._threads.sockets import READ_SIZE
 
 
 class Link:

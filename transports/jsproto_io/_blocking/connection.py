@@ -33,7 +33,7 @@ from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.consuming import Consuming
 from jsproto_io._blocking.engine import Engine
 from jsproto_io._blocking.extras import Messages, collected
-from jsproto_io._blocking.publishing import AsyncPublisher, BatchAdvisories, PendingAck, PublishesMany
+from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._blocking.reading import Reads
 from jsproto_io._blocking.sessions import Sessions
 from jsproto_io._blocking.subscribing import Subscribes
@@ -57,7 +57,7 @@ class Connection(Engine):
         """The answer; ``limit`` as of ``_call_with_room``, for who tells ``verb`` the same."""
         return self._wait(self._call_with_room(verb, limit=limit))
 
-    def _call_with_room(self, verb: Callable[[float], T], *, lazily: bool = False, limit: float | None = None) -> T:
+    def _call_with_room(self, verb: Callable[[float], T], *, coalesce: bool = False, limit: float | None = None) -> T:
         """``_call``, as soon as there is room for what it queues.
 
         TimeoutError when there is none for ``limit`` seconds. They begin now, and so does what ``verb`` is to take.
@@ -67,7 +67,7 @@ class Connection(Engine):
         while True:
             self._make_room(until)
             try:
-                return self._call(verb if limit is None else lambda now: verb(began), lazily=lazily)
+                return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
                 pass  # others were quicker
 
@@ -94,7 +94,7 @@ class Connection(Engine):
         BadHeaderError, MaxPayloadError, ConnectionClosedError.
         """
         self._call_with_room(
-            lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), lazily=True
+            lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), coalesce=True
         )
 
     def request(
@@ -193,14 +193,14 @@ class Connection(Engine):
         core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
         return JetStream(core, self, self._publisher_ahead(core, publish_async_max_pending))
 
-    def _publisher_ahead(self, core: CoreJetStream, max_pending: int) -> AsyncPublisher:
+    def _publisher_ahead(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
         """What ``publish_async()`` uses: one inbox for all that is set up alike, however many JetStreams are made."""
 
-        def publisher(now: float) -> AsyncPublisher:
+        def publisher(now: float) -> PipelinedPublisher:
             key = core.timeout, max_pending
-            ahead: AsyncPublisher | None = self._ahead.get(key)
+            ahead: PipelinedPublisher | None = self._ahead.get(key)
             if ahead is None:
-                ahead = self._ahead[key] = AsyncPublisher(core.async_publisher(max_pending=max_pending), self)
+                ahead = self._ahead[key] = PipelinedPublisher(core.async_publisher(max_pending=max_pending), self)
             return ahead
 
         return self._call(publisher)
@@ -230,7 +230,7 @@ class Subscription(SubscriptionBase):
     """
 
     def __init__(self, core: CoreSubscription, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
+        super().__init__(core, connection._pending_closes)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -262,7 +262,7 @@ class Subscription(SubscriptionBase):
             try:
                 return Message(self._taken.popleft(), self._connection)
             except IndexError:
-                readable = self._connection._call(self._take)
+                readable = self._connection._call(self._take_ready)
             if readable is not None:
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 
@@ -285,7 +285,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
     timedelta; the default of ``jetstream()`` when None.
     """
 
-    def __init__(self, core: CoreJetStream, connection: Connection, ahead: AsyncPublisher) -> None:
+    def __init__(self, core: CoreJetStream, connection: Connection, ahead: PipelinedPublisher) -> None:
         self._core = core
         self._connection = connection
         self._ahead = ahead
@@ -413,7 +413,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         timeout: Timeout | None = None,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
-    ) -> AsyncPublisher:
+    ) -> PipelinedPublisher:
         """Publish with an acknowledgement for each message, many on the way at a time.
 
         ``timeout``: seconds, or a timedelta, after which an acknowledgement counts as missing. ``max_pending``,
@@ -426,7 +426,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
                 timeout=limit, max_pending=max_pending, max_pending_bytes=max_pending_bytes
             )
         )
-        return AsyncPublisher(core, self._connection)
+        return PipelinedPublisher(core, self._connection)
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
         """Watch ``stream`` for batches that the server gives up, or for one of them, from now on (ADR-50).
@@ -539,7 +539,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
     _connection: Connection
 
     def __init__(self, core: CoreFastPublisher, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
+        super().__init__(core, connection._pending_closes)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -558,7 +558,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         BadHeaderError, MaxPayloadError.
         """
         verb = partial(self._publish_one, subject, payload, headers)
-        while (sequence := self._connection._call(verb, lazily=True)) is None:
+        while (sequence := self._connection._call(verb, coalesce=True)) is None:
             self._make_room()
         return sequence
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
-from jsproto.client.consume.message import ACK, Delivery, ack_sync, nak, settle, term
+from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
 from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import Fetch, PullConsumer
-from jsproto.client.consume.subscribe import Wanted
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
 
 
-class JSMsg(Delivery):
+class JSMsg(ConsumerMsg):
     """A message of a consumer. Acknowledge it when it is done with, or the server delivers it again.
 
     The first of ``ack``, ``nak`` and ``term`` settles it: whatever is asked of it afterwards is passed over silently,
@@ -39,18 +39,18 @@ class JSMsg(Delivery):
 
     def ack(self) -> None:
         """It is done with. Nobody answers: see ``ack_sync``. To acknowledge many at once see ``ack_many``."""
-        self._settle(ACK)
+        self._send_ack(ACK)
 
     def nak(self, delay: Timeout | None = None) -> None:
         """Deliver it again: at once, or after ``delay``, seconds or a timedelta."""
-        self._settle(nak(delay))
+        self._send_ack(nak(delay))
 
     def term(self, reason: str | None = None) -> None:
         """It is not to be delivered again, though it is not done. A server that is killed may forget that.
 
         ``reason`` is for the advisory that the server publishes.
         """
-        self._settle(term(reason))
+        self._send_ack(term(reason))
 
     def in_progress(self) -> None:
         """It is being worked on: the time until it is delivered again begins anew."""
@@ -76,10 +76,10 @@ class JSMsg(Delivery):
         """A context manager that says ``in_progress`` while its block runs, as often as the consumer needs it."""
         return Working(self)
 
-    def _settle(self, payload: bytes) -> None:
+    def _send_ack(self, payload: bytes) -> None:
         acker = self._acker
         if acker is not None:
-            acker.facade._call_with_room(lambda now: settle(self, payload), lazily=True)
+            acker.facade._call_with_room(lambda now: send_ack(self, payload), coalesce=True)
 
 
 class Working:
@@ -282,7 +282,7 @@ class PullMessages(PullMessagesBase[JSMsg]):
             try:
                 return self._taken.popleft()
             except IndexError:
-                readable = self._connection._call(self._take)
+                readable = self._connection._call(self._take_ready)
             if readable is not None:
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 
@@ -422,7 +422,7 @@ class Consuming:
         NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
-        wanted = Wanted(subject, stream, durable, pull=True, options=options, base=config, place=place)
+        wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
         bound = self._connection._ask(lambda now: self._core.bind_pull(wanted, now=now), self._core.timeout)
         owned = bound.created and (durable is None if delete_consumer is None else delete_consumer)
         return self._pull(bound.info, place, heartbeats_missed, owned=owned)

@@ -63,7 +63,7 @@ class BatchIterator(BatchReaderBase):
 
     def _more(self) -> bool:
         """Take what has come, or wait for it; False at the end."""
-        readable = self._connection._call(self._take)
+        readable = self._connection._call(self._take_ready)
         if readable is not None:
             self._connection._wait(readable)
         return not self._finished

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from jsproto.client.jetstream import publish_headers
 from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
-from jsproto.client.publish.pipelined import AsyncPublisher as CoreAsyncPublisher
+from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPublisher
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
@@ -23,7 +23,7 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.extras import Messages
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
-from jsproto_io._state.publishing import AsyncPublisherBase, BatchAdvisoriesBase, PendingAckBase, PublishesSome
+from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
@@ -70,7 +70,7 @@ class PublishesMany(PublishesSome):
         """Publish all of ``chunk``; True when its bytes found room at once."""
         whole = True
         while chunk:
-            taken = self._connection._call(partial(self._publish_some, chunk), lazily=True)
+            taken = self._connection._call(partial(self._publish_some, chunk), coalesce=True)
             if taken == len(chunk):
                 break
             chunk = chunk[taken:]
@@ -86,7 +86,7 @@ class PublishesMany(PublishesSome):
 class PendingAck(PendingAckBase):
     """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``."""
 
-    def __init__(self, ticket: Ticket[PubAck], publisher: AsyncPublisher) -> None:
+    def __init__(self, ticket: Ticket[PubAck], publisher: PipelinedPublisher) -> None:
         super().__init__(ticket)
         self._publisher = publisher  # which is not dropped while anybody waits for its answers
 
@@ -105,7 +105,7 @@ class PendingAck(PendingAckBase):
         return connection._wait(self._ticket, limit)
 
 
-class AsyncPublisher(AsyncPublisherBase, PublishesMany):
+class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
     A verb waits while too many messages are without an acknowledgement. What ``publish`` sends reports to the
@@ -151,13 +151,13 @@ class AsyncPublisher(AsyncPublisherBase, PublishesMany):
         """
         merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
         verb = partial(self._publish_one, subject, payload, merged)
-        ticket = self._connection._call(verb, lazily=True)
+        ticket = self._connection._call(verb, coalesce=True)
         if ticket is None:
             limit = seconds(wait_stall, "wait_stall")
             until = None if limit is None else self._connection._now() + limit
             while ticket is None:
                 self._make_room(None if until is None else max(until - self._connection._now(), 0))
-                ticket = self._connection._call(verb, lazily=True)
+                ticket = self._connection._call(verb, coalesce=True)
         return PendingAck(ticket, self)
 
     def flush(self, *, timeout: Timeout | None = None) -> None:
@@ -192,7 +192,7 @@ class BatchAdvisories(BatchAdvisoriesBase):
     """
 
     def __init__(self, core: CoreBatchAdvisories, connection: Connection) -> None:
-        super().__init__(core, connection._orphans)
+        super().__init__(core, connection._pending_closes)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -224,7 +224,7 @@ class BatchAdvisories(BatchAdvisoriesBase):
             try:
                 return self._taken.popleft()
             except IndexError:
-                readable = self._connection._call(self._take)
+                readable = self._connection._call(self._take_ready)
             if readable is not None:
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 

@@ -32,7 +32,7 @@ class Sessions:
     _core: CoreJetStream
     _connection: Connection
 
-    def session(
+    def consistent_session(
         self,
         *,
         token: SessionToken | bytes | None = None,
@@ -54,7 +54,7 @@ class Sessions:
 
 
 class ConsistentSession(ConsistentSessionBase):
-    """Reads and writes of one session. Made by ``JetStream.session()``.
+    """Reads and writes of one session. Made by ``JetStream.consistent_session()``.
 
     A read shows its stream as it was at ``token`` or later: all that this session has written, nothing older than it
     has read. What a replica answers is asked for again when it could be older, then the leader is asked; StaleReadError

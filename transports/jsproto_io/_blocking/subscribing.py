@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
-from jsproto.client.consume.subscribe import Wanted
+from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket
@@ -74,7 +74,7 @@ class Subscribes:
         if ordered and (queue or durable or consumer or delete_consumer is not None or raw):
             raise LocalProtocolError("an ordered subscription has a consumer of its own: leave out what names it")
         core, connection = self._core, self._connection
-        wanted = Wanted(subject, stream, durable, consumer, queue, options=options, base=config)
+        wanted = SubscriptionSpec(subject, stream, durable, consumer, queue, options=options, base=config)
         keywords: dict[str, Any] = {
             "message_class": JSMsg,
             "facade": connection,
@@ -138,7 +138,7 @@ class PushSubscription(PushIterator):
             try:
                 return self._taken.popleft()  # type: ignore[no-any-return]
             except IndexError:
-                readable = connection._call(self._take)
+                readable = connection._call(self._take_ready)
             if readable is not None:
                 connection._wait(readable, None if until is None else max(until - connection._now(), 0))
 

@@ -21,13 +21,13 @@ from jsproto.ticket import Ticket
 class AtomicBatchBase:
     """How far an atomic batch has got."""
 
-    def __init__(self, core: AtomicBatch, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: AtomicBatch, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
-        self._orphans = orphans
+        self._pending_closes = pending_closes
 
     def __del__(self) -> None:
         # A batch that was left in the middle would keep its inbox until it expires. See BatchReaderBase.
-        self._orphans.append(self._core.discard)
+        self._pending_closes.append(self._core.discard)
 
     def _add_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float

@@ -98,7 +98,7 @@ def seconds(timeout: Timeout | None, name: str = "timeout", *, default: float | 
     return value
 
 
-def nap(wanted: float) -> float:
+def clamp_sleep(wanted: float) -> float:
     """How long to sleep, in seconds, when ``wanted`` may be any number. To wake early is harmless."""
     return max(0.0, min(wanted, MAX_SLEEP))
 
@@ -147,7 +147,7 @@ def next_chunk(size: int, took: float, whole: bool) -> int:
     return min(2 * size, MAX_CHUNK) if whole and took < SLOW_PULL else max(size // 2, 1)
 
 
-class EventTeller:
+class EventDispatcher:
     """Logs events and gives them to the application's callback: in order, one at a time, whoever drives.
 
     A callback may call any verb, and may raise: neither disturbs the connection. For one that is too slow
@@ -170,7 +170,7 @@ class EventTeller:
             self._queue.popleft()
             self._dropped += 1
 
-    def tell(self) -> None:
+    def dispatch(self) -> None:
         """Tell what is queued, unless somebody is telling already: then they will."""
         while self._queue and self._telling.acquire(blocking=False):
             try:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from jsproto.client.consume.message import Delivery
+from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
@@ -21,7 +21,7 @@ from jsproto_io._state.common import Timeout, seconds
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 
 TAKE_AHEAD: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
 
@@ -45,7 +45,7 @@ class PullSubscriptionBase(Generic[D]):
 
     def __del__(self) -> None:
         # One that was dropped would keep its inbox, and what has come. See BatchReaderBase.
-        self._connection._orphans.append(self._core.unsubscribe)
+        self._connection._pending_closes.append(self._core.unsubscribe)
 
     def _begin(
         self, batch: int, expires: float, max_bytes: int | None, heartbeat: Timeout | None
@@ -54,7 +54,7 @@ class PullSubscriptionBase(Generic[D]):
         beat = seconds(heartbeat, "heartbeat")
 
         def begin(now: float) -> Fetch:
-            self._connection._end_orphans()
+            self._connection._run_pending_closes()
             return self._core.fetch(batch, now=now, expires=expires, max_bytes=max_bytes, heartbeat=beat)
 
         return begin
@@ -63,7 +63,7 @@ class PullSubscriptionBase(Generic[D]):
         """The same for what is there already."""
 
         def begin(now: float) -> Fetch:
-            self._connection._end_orphans()
+            self._connection._run_pending_closes()
             return self._core.fetch_no_wait(batch, now=now, patience=patience, max_bytes=max_bytes)
 
         return begin
@@ -81,14 +81,14 @@ class PullSubscriptionBase(Generic[D]):
         assert limit is not None
 
         def start(now: float) -> int:
-            self._connection._end_orphans()
+            self._connection._run_pending_closes()
             return self._core.start(
                 now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
             )
 
         return start
 
-    def _acknowledge(self, messages: Iterable[Delivery]) -> Callable[[float], int]:
+    def _acknowledge(self, messages: Iterable[ConsumerMsg]) -> Callable[[float], int]:
         """The input that acknowledges all of ``messages``."""
         listed = list(messages)
         return lambda now: self._core.acker.ack_many(listed)
@@ -125,12 +125,12 @@ class PullMessagesBase(Generic[D]):
     def __init__(self, subscription: PullSubscriptionBase[D], max_msgs: int | None, started: int) -> None:
         self._core = subscription._core
         self._started = started
-        self._orphans = subscription._connection._orphans
+        self._pending_closes = subscription._connection._pending_closes
         self._taken = subscription._taken
         self._closed = False
         self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
 
-    def _take(self, now: float) -> Ticket[None] | None:
+    def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
         if self._closed:
             raise ConnectionClosedError("this stream of messages was closed")
@@ -140,7 +140,7 @@ class PullMessagesBase(Generic[D]):
     def __del__(self) -> None:
         # A loop that was left in the middle would keep its messages, and its subscription busy. See BatchReaderBase.
         if not self._closed:
-            self._orphans.append(partial(_stop, self._core, self._taken, self._started))
+            self._pending_closes.append(partial(_stop, self._core, self._taken, self._started))
 
     def _stop(self, now: float) -> None:
         if not self._closed:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jsproto.client.publish.advisories import BatchAdvisories
-from jsproto.client.publish.pipelined import AsyncPublisher, Failure
+from jsproto.client.publish.pipelined import Failure, PipelinedPublisher
 from jsproto.errors import AsyncPublishError, Error, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
@@ -53,16 +53,16 @@ class PendingAckBase:
         return self._ticket.done
 
 
-class AsyncPublisherBase:
+class PipelinedPublisherBase:
     """How far a publisher has got."""
 
-    def __init__(self, core: AsyncPublisher, connection: ConnectionBase) -> None:
+    def __init__(self, core: PipelinedPublisher, connection: ConnectionBase) -> None:
         self._core = core
         self._connection = connection
 
     def __del__(self) -> None:
         # What its PendingAcks still wait for keeps it alive; nobody else could hear of an answer. See BatchReaderBase.
-        self._connection._orphans.append(self._core.close)
+        self._connection._pending_closes.append(self._core.close)
 
     def _publish_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
@@ -139,16 +139,16 @@ class AsyncPublisherBase:
 class BatchAdvisoriesBase:
     """What was told of abandoned batches."""
 
-    def __init__(self, core: BatchAdvisories, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: BatchAdvisories, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
-        self._orphans = orphans
+        self._pending_closes = pending_closes
         self._taken: deque[BatchAbandoned] = deque()
 
     def __del__(self) -> None:
         core = self._core  # one that nobody reads would stay subscribed. See BatchReaderBase.
-        self._orphans.append(lambda now: core.close())
+        self._pending_closes.append(lambda now: core.close())
 
-    def _take(self, now: float) -> Ticket[None] | None:
+    def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
         self._taken.extend(self._core.pop_many(TAKE))
         return None if self._taken else self._core.readable()

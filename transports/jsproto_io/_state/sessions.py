@@ -27,7 +27,7 @@ class ConsistentSessionBase:
     def __del__(self) -> None:
         # A session that was dropped would keep its inbox. See BatchReaderBase.
         core = self._core
-        self._connection._orphans.append(lambda now: core.close())
+        self._connection._pending_closes.append(lambda now: core.close())
 
     @property
     def token(self) -> SessionToken:
@@ -41,16 +41,16 @@ class ConsistentSessionBase:
 
     def record(self, ack: PubAck) -> None:
         """Reads must show what ``ack`` acknowledges: a message or a batch that was published elsewhere."""
-        self._connection._call(lambda now: self._core.record(ack), lazily=True)
+        self._connection._call(lambda now: self._core.record(ack), coalesce=True)
 
     def observe(self, stream: str, seq: int) -> None:
         """Reads must not be older than message ``seq`` of ``stream``, which was seen elsewhere: by a consumer, say."""
-        self._connection._call(lambda now: self._core.observe(stream, seq), lazily=True)
+        self._connection._call(lambda now: self._core.observe(stream, seq), coalesce=True)
 
     def merge(self, token: SessionToken | bytes) -> None:
         """Know what another session's ``token`` knows as well. BadTokenError when the bytes are none."""
-        self._connection._call(lambda now: self._core.merge(token), lazily=True)
+        self._connection._call(lambda now: self._core.merge(token), coalesce=True)
 
     def forget(self, stream: str) -> None:
         """Know nothing of ``stream`` any more: it was deleted and made anew, and its sequences begin again."""
-        self._connection._call(lambda now: self._core.forget(stream), lazily=True)
+        self._connection._call(lambda now: self._core.forget(stream), coalesce=True)

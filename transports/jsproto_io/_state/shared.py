@@ -26,10 +26,10 @@ from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.stored import StoredMsg
-from jsproto.rules.fast import FastPhase
+from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-from jsproto_io._state.common import TAKE, EventCallback, EventTeller, OutgoingMessage
+from jsproto_io._state.common import TAKE, EventCallback, EventDispatcher, OutgoingMessage
 from jsproto_io._state.forks import know
 
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class ConnectionBase(ABC):
     def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
         self._session = session
         self._now = now  # monotonic seconds
-        self._teller = EventTeller(event_cb)
-        self._orphans: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
+        self._dispatcher = EventDispatcher(event_cb)
+        self._pending_closes: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._closes_when_served = False  # drain() was called in a callback
         self._ahead: dict[tuple[float, int], Any] = {}  # what publish_async() uses, by timeout and most pending
@@ -50,10 +50,10 @@ class ConnectionBase(ABC):
         know(self)
 
     @abstractmethod
-    def _call(self, verb: Callable[[float], T], *, lazily: bool = False) -> T:
+    def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
         """Call ``verb(now)`` on the core, as one input, then let its outputs take effect.
 
-        ``lazily``: it only queues bytes, so do no more while none are due.
+        ``coalesce``: it only queues bytes, so do no more while none are due.
         """
 
     def _release(self, verb: Callable[[float], None]) -> None:
@@ -64,10 +64,10 @@ class ConnectionBase(ABC):
             if self._bug is None:
                 raise
 
-    def _end_orphans(self) -> None:
+    def _run_pending_closes(self) -> None:
         """Put in what objects that were dropped left to do. The state is locked."""
-        while self._orphans:
-            self._orphans.popleft()(self._now())
+        while self._pending_closes:
+            self._pending_closes.popleft()(self._now())
 
     def _disown(self, error: ForkedError) -> None:
         """This is a child process's copy: no verb does anything."""
@@ -155,17 +155,17 @@ class MessageBase:
 class SubscriptionBase:
     """What has come for a subscription."""
 
-    def __init__(self, core: Subscription, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: Subscription, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
-        self._orphans = orphans
+        self._pending_closes = pending_closes
         self._taken: deque[Msg] = deque()
 
     def __del__(self) -> None:
         # A subscription that nobody reads would fill its buffer for ever. See BatchReaderBase.
         core = self._core
-        self._orphans.append(lambda now: core.unsubscribe())
+        self._pending_closes.append(lambda now: core.unsubscribe())
 
-    def _take(self, now: float) -> Ticket[None] | None:
+    def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
         self._taken.extend(self._core.pop_many(TAKE))
         return None if self._taken else self._core.readable()
@@ -189,13 +189,13 @@ class SubscriptionBase:
 class FastPublisherBase:
     """How far a batch has got."""
 
-    def __init__(self, core: FastPublisher, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: FastPublisher, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
-        self._orphans = orphans
+        self._pending_closes = pending_closes
 
     def __del__(self) -> None:
         # A batch that was left in the middle would be kept alive until the connection ends. See BatchReaderBase.
-        self._orphans.append(self._core.abandon)
+        self._pending_closes.append(self._core.abandon)
 
     def _publish_one(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int | None:
         """Publish, or None when there is no room. Asked in this order because there nearly always is."""
@@ -277,9 +277,9 @@ StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs | Snapshot
 class BatchReaderBase:
     """What has come of a Direct Get."""
 
-    def __init__(self, core: StoredBatch, orphans: deque[Callable[[float], None]]) -> None:
+    def __init__(self, core: StoredBatch, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
-        self._orphans = orphans
+        self._pending_closes = pending_closes
         self._taken: deque[StoredMsg] = deque()
         self._finished = False
 
@@ -302,9 +302,9 @@ class BatchReaderBase:
         # A reader that was left in the middle would keep its page for ever. Any thread may get here at any moment, so
         # the next one that holds the state closes it.
         if not self._finished:
-            self._orphans.append(self._core.close)
+            self._pending_closes.append(self._core.close)
 
-    def _take(self, now: float) -> Ticket[None] | None:
+    def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing and more will come."""
         messages = self._core.pop_many(TAKE, now)
         self._taken.extend(messages)

@@ -9,7 +9,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from jsproto.client.consume.message import Delivery
+from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
@@ -20,7 +20,7 @@ from jsproto_io._state.common import TAKE
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
 
-D = TypeVar("D", bound=Delivery)
+D = TypeVar("D", bound=ConsumerMsg)
 Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]
 
 ENDED: Final = (ConnectionClosedError,)
@@ -49,9 +49,9 @@ class PushSubscriptionBase:
 
     def __del__(self) -> None:
         # One that nobody reads would fill its buffer for ever. See BatchReaderBase.
-        self._connection._orphans.append(partial(_leave, self._core))
+        self._connection._pending_closes.append(partial(_leave, self._core))
 
-    def _take(self, now: float) -> Ticket[None] | None:
+    def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
         self._taken.extend(self._core.pop_many(TAKE, now))
         return None if self._taken else self._core.readable()

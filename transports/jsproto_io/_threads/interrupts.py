@@ -17,11 +17,11 @@ from types import FrameType
 from typing import Any, Self
 
 
-class Postponed:
-    """Ctrl-C, held back from ``begin`` until ``check`` or ``end``. ``rouse`` ends the sleep it may strike in."""
+class DeferredSigint:
+    """Ctrl-C, held back from ``begin`` until ``check`` or ``end``. ``wakeup`` ends the sleep it may strike in."""
 
-    def __init__(self, rouse: Callable[[], None]) -> None:
-        self._rouse = rouse
+    def __init__(self, wakeup: Callable[[], None]) -> None:
+        self._wakeup = wakeup
         self._struck = False
         self._before: Any = None  # what it stands in for; None: for nothing
 
@@ -36,7 +36,7 @@ class Postponed:
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
             with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
                 before = signal.getsignal(signal.SIGINT)
-                held = isinstance(getattr(before, "__self__", None), Postponed)
+                held = isinstance(getattr(before, "__self__", None), DeferredSigint)
                 if held or before is signal.default_int_handler:
                     signal.signal(signal.SIGINT, self._strike)
                     self._before = before
@@ -58,4 +58,4 @@ class Postponed:
 
     def _strike(self, number: int, frame: FrameType | None) -> None:
         self._struck = True
-        self._rouse()
+        self._wakeup()

@@ -1,9 +1,9 @@
-"""The reader thread of the driver on threads, which is the pump while nobody waits.
+"""The reader thread of the driver on threads, which is the leader while nobody waits.
 
 Rules: it keeps no connection alive: it has one only while something is to be done with it, and not while it sleeps. A
 connection that is dropped without being closed ends the sleep, and the thread closes what is left.
 
-Not here: what the pump does (``sync``), when it is this thread's turn (``_threads.turns``).
+Not here: what the leader does (``_threads.engine``), when it is this thread's turn (``_threads.leadership``).
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
 if TYPE_CHECKING:
-    from jsproto_io._threads.turns import Turns
-    from jsproto_io._threads.wire import Sleeper
+    from jsproto_io._threads.leadership import Leadership
+    from jsproto_io._threads.sockets import Poller
     from jsproto_io.sync import Connection
 
 
-def start_reader(connection: Connection, turns: Turns, sleeper: Sleeper) -> threading.Thread:
+def start_reader(connection: Connection, leadership: Leadership, poller: Poller) -> threading.Thread:
     """Start the thread of ``connection``."""
-    thread = threading.Thread(target=_read, args=(ref(connection), turns, sleeper), name="jsproto-reader", daemon=True)
+    thread = threading.Thread(
+        target=_read, args=(ref(connection), leadership, poller), name="jsproto-reader", daemon=True
+    )
     thread.start()
     return thread
 
 
-def _read(found: ReferenceType[Connection], turns: Turns, sleeper: Sleeper) -> None:
-    me = turns.reader = threading.get_ident()
+def _read(found: ReferenceType[Connection], leadership: Leadership, poller: Poller) -> None:
+    me = leadership.reader = threading.get_ident()
     try:
-        while turns.stand_by():
-            while turns.pump == me and not turns.ended.done and _plan(found):
-                sleeper.sleep()
+        while leadership.wait_for_turn():
+            while leadership.leader == me and not leadership.ended.done and _plan(found):
+                poller.sleep()
                 _take_in(found)
     except BaseException as bug:  # a callback's SystemExit, too
         _crash(found, bug)
     finally:
-        turns.reader = None
-        _leave(found, me, sleeper)
+        leadership.reader = None
+        _leave(found, me, poller)
 
 
 def _plan(found: ReferenceType[Connection]) -> bool:
@@ -59,9 +61,9 @@ def _crash(found: ReferenceType[Connection], bug: BaseException) -> None:
             connection._crash(bug)
 
 
-def _leave(found: ReferenceType[Connection], me: int, sleeper: Sleeper) -> None:
+def _leave(found: ReferenceType[Connection], me: int, poller: Poller) -> None:
     connection = found()
     if connection is not None:
         connection._leave(me)
     else:
-        sleeper.close()
+        poller.close()

@@ -179,7 +179,7 @@ class Sink:
         if self.delivery is not Delivery.ATOMIC or last <= before:
             return last - before
         with (
-            self.place.js.session(token=SessionToken({self.stream: (last, 0)})) as session,
+            self.place.js.consistent_session(token=SessionToken({self.stream: (last, 0)})) as session,
             session.get_batch(self.stream, seq=before + 1, subject=markers(self.marker)) as reader,
         ):
             return last - before - sum(message.seq <= last for message in reader)

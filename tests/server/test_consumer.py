@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.server.store.context import ACCOUNT_HASH, Node
+from jsproto.server.store.context import ACCOUNT_HASH, ServerContext
 from jsproto.wire.frames import Msg
 from tests.server.consuming import Shop
 
@@ -189,7 +189,7 @@ def test_a_request_whose_inbox_is_gone_gets_nothing() -> None:
     ],
 )  # fmt: skip
 def test_what_a_request_gets(body: Any, expected: list[str]) -> None:
-    shop = Shop(messages=3, node=Node(b"t", epoch=-100 * SECOND))
+    shop = Shop(messages=3, context=ServerContext(b"t", epoch=-100 * SECOND))
     assert shop.pull(body) == expected
 
 
@@ -327,10 +327,10 @@ def test_subjects_of_acknowledgements(subject: bytes, answer: list[str]) -> None
 
 
 def test_version_two_says_domain_and_account() -> None:
-    shop = Shop(messages=1, deliver_subject="dlv", node=Node(b"t", domain="hub", ack_version=2))
+    shop = Shop(messages=1, deliver_subject="dlv", context=ServerContext(b"t", domain="hub", ack_version=2))
     shop.listen()
     assert shop.post.subscribed.keys() == {0, 1, 2}
-    shop = Shop(messages=1, node=Node(b"t", ack_version=2))
+    shop = Shop(messages=1, context=ServerContext(b"t", ack_version=2))
     shop.consumer.receive(Msg(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"", b"in", None, b""), shop.now)
     reply = shop.post.sent[0][1].reply
     assert reply is not None
@@ -340,7 +340,7 @@ def test_version_two_says_domain_and_account() -> None:
 def test_flow_control_of_version_two() -> None:
     shop = Shop(
         messages=1, deliver_subject="dlv", ack_policy="flow_control", max_ack_pending=1,
-        node=Node(b"t", domain="hub", ack_version=2),
+        context=ServerContext(b"t", domain="hub", ack_version=2),
     )  # fmt: skip
     shop.post.listening.add(("dlv", None))
     shop.consumer.handle_timeout(shop.now)
@@ -591,7 +591,7 @@ def test_a_change_of_filters_and_limits() -> None:
 
 
 def test_information() -> None:
-    shop = Shop(messages=3, node=Node(b"t", epoch=0))
+    shop = Shop(messages=3, context=ServerContext(b"t", epoch=0))
     shop.pull(b"2")
     shop.ack(1, 1)
     info = json.loads(json.dumps(shop.consumer.info(shop.now).to_json()))

@@ -10,14 +10,14 @@ import pytest
 
 from jsproto.errors import APIError
 from jsproto.grammar.times import parse_timestamp
-from jsproto.server.store.context import BatchLimits, Node
+from jsproto.server.store.context import BatchLimits, ServerContext
 from jsproto.server.store.refusals import _REFUSALS, draft_of, refusal
 
 TABLE = Path(__file__).parent.parent / "data" / "error_codes.csv"
 
 
 def test_ids_are_new_every_time_and_the_same_for_the_same_token() -> None:
-    one, same, other = Node(b"one"), Node(b"one"), Node(b"other")
+    one, same, other = ServerContext(b"one"), ServerContext(b"one"), ServerContext(b"other")
     ids = [one.next_id() for _ in range(100)]
     assert ids == [same.next_id() for _ in range(100)]
     assert not set(ids) & {other.next_id() for _ in range(100)}
@@ -27,13 +27,13 @@ def test_ids_are_new_every_time_and_the_same_for_the_same_token() -> None:
 
 def test_the_time_of_day_is_an_offset() -> None:
     epoch = parse_timestamp("2026-11-20T20:36:46Z")
-    assert Node(b"t", epoch=epoch).timestamp(1.5) == parse_timestamp("2026-11-20T20:36:47.5Z")
+    assert ServerContext(b"t", epoch=epoch).timestamp(1.5) == parse_timestamp("2026-11-20T20:36:47.5Z")
 
 
 def test_the_defaults_are_those_of_the_reference() -> None:
-    node = Node(b"t")
-    assert node.version == "2.15.1"
-    assert node.limits == BatchLimits(50, 1000, 1000, 1000, 50_000, 10.0)
+    context = ServerContext(b"t")
+    assert context.version == "2.15.1"
+    assert context.limits == BatchLimits(50, 1000, 1000, 1000, 50_000, 10.0)
 
 
 def test_the_errors_are_those_of_the_table() -> None:

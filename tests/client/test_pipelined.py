@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.client.publish.fast import Message
-from jsproto.client.publish.pipelined import AsyncPublisher
+from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
     APIError,
     BadHeaderError,
@@ -40,7 +40,7 @@ class Peer:
 
     def __init__(self, harness: Harness | None = None, **options: Any) -> None:
         self.harness = harness or Harness()
-        self.publisher = AsyncPublisher(self.harness.session, inbox="_INBOX.p", **options)
+        self.publisher = PipelinedPublisher(self.harness.session, inbox="_INBOX.p", **options)
         self.sent: list[Pub] = []
 
     @property
@@ -373,7 +373,7 @@ def test_over_a_new_link() -> None:
 @pytest.mark.parametrize("options", [{"timeout": 0.0}, {"max_pending": 0}, {"max_pending_bytes": 0}, {"inbox": "a.>"}])
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
-        AsyncPublisher(Harness().session, **{"inbox": "_INBOX.p", **options})
+        PipelinedPublisher(Harness().session, **{"inbox": "_INBOX.p", **options})
 
 
 def test_the_verbs_of_jetstream() -> None:

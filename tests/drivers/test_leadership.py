@@ -16,8 +16,8 @@ from jsproto.events import Event, ServerInfoChanged
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
-from jsproto_io._threads.turns import GRACE, Turns
-from jsproto_io._threads.wire import Place, Sleeper, look_up
+from jsproto_io._threads.leadership import GRACE, Leadership
+from jsproto_io._threads.sockets import Place, Poller, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import serve, unique, until
@@ -28,78 +28,80 @@ A, B, READER = 1, 2, 3  # idents of threads
 
 
 @pytest.fixture
-def turns() -> Turns:
+def leadership() -> Leadership:
     """Those of a driver with a reader thread that nobody runs."""
-    made = Turns(threading.Lock())
+    made = Leadership(threading.Lock())
     made.reader = READER
     return made
 
 
-def test_who_comes_first_is_the_pump_and_the_others_park(turns: Turns) -> None:
-    assert turns.take(A, may=True)
-    assert not turns.take(B, may=True)
-    assert turns.take(A, may=True)
-    assert turns.pump == A
+def test_who_comes_first_is_the_pump_and_the_others_park(leadership: Leadership) -> None:
+    assert leadership.take(A, may=True)
+    assert not leadership.take(B, may=True)
+    assert leadership.take(A, may=True)
+    assert leadership.leader == A
 
 
-def test_who_leaves_wakes_one_who_is_parked(turns: Turns) -> None:
-    turns.take(A, may=True)
-    event = turns.park(B, Ticket[None]())
-    turns.leave(A)
+def test_who_leaves_wakes_one_who_is_parked(leadership: Leadership) -> None:
+    leadership.take(A, may=True)
+    event = leadership.park(B, Ticket[None]())
+    leadership.leave(A)
     assert event.is_set()
-    assert turns.take(B, may=True)
-    turns.leave(B)
-    assert turns.pump is None
-    assert not turns.parked
+    assert leadership.take(B, may=True)
+    leadership.leave(B)
+    assert leadership.leader is None
+    assert not leadership.parked
 
 
-def test_who_was_only_called_sleeps_on_another_event(turns: Turns) -> None:
+def test_who_was_only_called_sleeps_on_another_event(leadership: Leadership) -> None:
     ticket = Ticket[None]()
-    first = turns.park(A, ticket)
-    assert turns.park(A, ticket) is first
+    first = leadership.park(A, ticket)
+    assert leadership.park(A, ticket) is first
     first.set()
-    assert turns.park(A, ticket) is not first
-    assert ticket.event is turns.parked[A]
+    assert leadership.park(A, ticket) is not first
+    assert ticket.event is leadership.parked[A]
 
 
-def test_without_a_link_it_is_the_reader_s_turn(turns: Turns) -> None:
-    assert not turns.take(A, may=False)
-    assert turns.stand_by()
-    assert turns.pump == READER
+def test_without_a_link_it_is_the_reader_s_turn(leadership: Leadership) -> None:
+    assert not leadership.take(A, may=False)
+    assert leadership.wait_for_turn()
+    assert leadership.leader == READER
 
 
-def test_a_pump_that_lost_its_link_leaves_it_to_the_reader(turns: Turns) -> None:
-    assert turns.take(A, may=True)
-    assert not turns.take(A, may=False)
-    assert turns.stand_by()
-    assert turns.pump == READER
+def test_a_pump_that_lost_its_link_leaves_it_to_the_reader(leadership: Leadership) -> None:
+    assert leadership.take(A, may=True)
+    assert not leadership.take(A, may=False)
+    assert leadership.wait_for_turn()
+    assert leadership.leader == READER
 
 
-def test_the_reader_that_waits_itself_dials(turns: Turns) -> None:
-    """An event's callback waits, which it has called while it was not the pump."""
-    assert turns.take(A, may=True)
-    assert not turns.take(READER, may=True)
-    event = turns.park(READER, Ticket[None]())
-    assert not turns.take(A, may=False)
+def test_the_reader_that_waits_itself_dials(leadership: Leadership) -> None:
+    """An event's callback waits, which it has called while it was not the leader."""
+    assert leadership.take(A, may=True)
+    assert not leadership.take(READER, may=True)
+    event = leadership.park(READER, Ticket[None]())
+    assert not leadership.take(A, may=False)
     assert event.is_set()
-    assert turns.take(READER, may=False)
-    assert not turns.parked
+    assert leadership.take(READER, may=False)
+    assert not leadership.parked
 
 
 def test_without_a_reader_whoever_waits_dials() -> None:
-    turns = Turns(threading.Lock())
-    assert turns.take(A, may=False)
-    assert turns.take(A, may=False)
+    leadership = Leadership(threading.Lock())
+    assert leadership.take(A, may=False)
+    assert leadership.take(A, may=False)
 
 
-def test_the_reader_takes_over_when_nobody_has_waited(turns: Turns) -> None:
-    turns.take(A, may=True)
-    turns.leave(A)
-    assert turns.stand_by()
-    assert turns.pump == READER
+def test_the_reader_takes_over_when_nobody_has_waited(leadership: Leadership) -> None:
+    leadership.take(A, may=True)
+    leadership.leave(A)
+    assert leadership.wait_for_turn()
+    assert leadership.leader == READER
 
 
-def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_s_turn_does_not_come_while_others_wait(
+    leadership: Leadership, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each time it looks somebody has waited since, or waits; then all is over."""
     looks: list[float] = []
     calls: list[int] = []  # behind which of them it was woken
@@ -108,14 +110,14 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
         def acquire(self, timeout: float) -> bool:
             looks.append(timeout)
             if len(looks) == 1:  # somebody came and went
-                turns.take(A, may=True)
-                turns.leave(A)
+                leadership.take(A, may=True)
+                leadership.leave(A)
             elif len(looks) == 2:  # somebody comes, and is still there in the third
-                turns.take(A, may=True)
+                leadership.take(A, may=True)
             elif len(looks) == 4:  # until now, and calls
-                turns.leave(A)
+                leadership.leave(A)
             elif len(looks) > 4:
-                turns.end()
+                leadership.end()
             return len(looks) > 3
 
         def locked(self) -> bool:
@@ -124,48 +126,48 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(turns: Turns, monkeyp
         def release(self) -> None:
             calls.append(len(looks))
 
-    monkeypatch.setattr(turns, "_relief", Relief())
-    assert not turns.stand_by()
+    monkeypatch.setattr(leadership, "_wakeup", Relief())
+    assert not leadership.wait_for_turn()
     assert looks == [GRACE, GRACE, GRACE, -1, GRACE]
     assert calls == [4, 5]
 
 
-def test_the_reader_is_woken_once_however_often_it_is_called(turns: Turns) -> None:
-    turns.call_reader()
-    turns.call_reader()
-    assert turns.stand_by()
-    turns.leave(READER)
-    turns.end()
-    turns.end()
-    assert not turns.stand_by()
+def test_the_reader_is_woken_once_however_often_it_is_called(leadership: Leadership) -> None:
+    leadership.call_reader()
+    leadership.call_reader()
+    assert leadership.wait_for_turn()
+    leadership.leave(READER)
+    leadership.end()
+    leadership.end()
+    assert not leadership.wait_for_turn()
 
 
-def test_the_reader_leaves_its_turn_to_who_alone_waited_for_what_came(turns: Turns) -> None:
+def test_the_reader_leaves_its_turn_to_who_alone_waited_for_what_came(leadership: Leadership) -> None:
     ticket, other = Ticket[None](), Ticket[None]()
-    turns.reader = turns.pump = threading.get_ident()
-    turns.park(A, ticket)
-    turns.yield_to([other])
-    assert turns.pump == turns.reader
-    turns.yield_to([other, ticket])
-    assert turns.pump is None
+    leadership.reader = leadership.leader = threading.get_ident()
+    leadership.park(A, ticket)
+    leadership.hand_over([other])
+    assert leadership.leader == leadership.reader
+    leadership.hand_over([other, ticket])
+    assert leadership.leader is None
 
 
-def test_the_reader_stays_while_others_wait_besides(turns: Turns) -> None:
+def test_the_reader_stays_while_others_wait_besides(leadership: Leadership) -> None:
     ticket = Ticket[None]()
-    turns.reader = turns.pump = threading.get_ident()
-    turns.park(A, ticket)
-    turns.park(B, Ticket[None]())
-    turns.yield_to([ticket])
-    assert turns.pump == turns.reader
+    leadership.reader = leadership.leader = threading.get_ident()
+    leadership.park(A, ticket)
+    leadership.park(B, Ticket[None]())
+    leadership.hand_over([ticket])
+    assert leadership.leader == leadership.reader
 
 
-def test_at_the_end_everybody_looks_up(turns: Turns) -> None:
-    turns.take(A, may=True)
-    event = turns.park(B, Ticket[None]())
-    turns.end()
-    turns.end()
+def test_at_the_end_everybody_looks_up(leadership: Leadership) -> None:
+    leadership.take(A, may=True)
+    event = leadership.park(B, Ticket[None]())
+    leadership.end()
+    leadership.end()
     assert event.is_set()
-    assert not turns.stand_by()
+    assert not leadership.wait_for_turn()
 
 
 def test_a_connection_that_is_used_without_waits_is_served(server: Any) -> None:
@@ -179,8 +181,8 @@ def test_a_connection_that_is_used_without_waits_is_served(server: Any) -> None:
 
 
 def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look up a name may take longer than it may: the reader thread does, though another one is the pump."""
-    monkeypatch.setattr("jsproto_io._threads.turns.GRACE", 30.0)  # it is its turn only when it is called
+    """To look up a name may take longer than it may: the reader thread does, though another one is the leader."""
+    monkeypatch.setattr("jsproto_io._threads.leadership.GRACE", 30.0)  # it is its turn only when it is called
     dialling: list[str] = []
 
     def noted(address: Address) -> list[Place] | Exception:
@@ -194,7 +196,7 @@ def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.serve()
 
     with FakeServer(Peer.handshake, second) as server, connect(server.url) as nc:
-        monkeypatch.setattr("jsproto_io._threads.pump.look_up", noted)
+        monkeypatch.setattr("jsproto_io._threads.engine.look_up", noted)
         sub = nc.subscribe("a")
         with suppress(Error):  # lost with the link
             nc.flush()
@@ -209,14 +211,14 @@ def test_the_reader_dials_though_its_callback_waits() -> None:
 
     def on_event(event: Event) -> None:
         if isinstance(event, ServerInfoChanged):
-            until(lambda: nc._turns.pump == main)
+            until(lambda: nc._leadership.leader == main)
             go_on.set()
             other.next_msg()
 
     def first(peer: Peer) -> None:
         peer.handshake()
         peer.expect(Ping)
-        until(lambda: main in nc._turns.parked)
+        until(lambda: main in nc._leadership.parked)
         peer.send(PONG + INFO_LDM)  # the reader leaves its turn to whom the PONG wakes, and tells the event
         assert go_on.wait(10)
 
@@ -229,7 +231,7 @@ def test_the_reader_dials_though_its_callback_waits() -> None:
 
     with FakeServer(first, second) as server, connect(server.url, event_cb=on_event) as nc:
         sub, other = nc.subscribe("a"), nc.subscribe("b")
-        until(lambda: nc._turns.pump == nc._turns.reader is not None)
+        until(lambda: nc._leadership.leader == nc._leadership.reader is not None)
         nc.flush()
         assert sub.next_msg(timeout=10).data == b"x"
 
@@ -244,7 +246,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pyte
         return look_up(address)
 
     with FakeServer(Peer.handshake, serve) as server, connect(server.url) as nc:
-        monkeypatch.setattr("jsproto_io._threads.pump.look_up", slowly)
+        monkeypatch.setattr("jsproto_io._threads.engine.look_up", slowly)
         assert looking.wait(10)
         try:
             with pytest.raises(TimeoutError, match="no answer from a within 0.05 s"):
@@ -261,14 +263,14 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: p
     """It leaves its turn to who waited for what came, and then sleeps like everybody else."""
     asleep: list[int] = []
     most = 0
-    sleep = Sleeper.sleep
+    sleep = Poller.sleep
 
-    def counted(sleeper: Sleeper) -> None:
+    def counted(poller: Poller) -> None:
         nonlocal most
         asleep.append(1)
         most = max(most, len(asleep))
         try:
-            sleep(sleeper)
+            sleep(poller)
         finally:
             asleep.pop()
 
@@ -293,16 +295,16 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: p
 
     with FakeServer(script) as server, connect(server.url, event_cb=on_event) as nc, ThreadPoolExecutor(1) as pool:
         sub, other = nc.subscribe("a"), nc.subscribe("b")
-        until(lambda: nc._turns.pump == nc._turns.reader is not None)
+        until(lambda: nc._leadership.leader == nc._leadership.reader is not None)
         nc._call(nc._session.ping)
         assert told.wait(10)
-        monkeypatch.setattr(Sleeper, "sleep", counted)
+        monkeypatch.setattr(Poller, "sleep", counted)
         waits = pool.submit(sub.next_msg, timeout=10)
-        until(lambda: len(nc._turns.parked) == 1)
+        until(lambda: len(nc._leadership.parked) == 1)
         parked.set()
         assert waits.result().data == b"1"
         waits = pool.submit(sub.next_msg, timeout=10)
-        until(lambda: len(nc._turns.parked) == 1)
+        until(lambda: len(nc._leadership.parked) == 1)
         nc.publish("go")
         assert waits.result().data == b"2"
     assert most == 1

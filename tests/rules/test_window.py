@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.rules.windows import AckPace, AckWindow
+from jsproto.rules.window import AckPace, AckWindow
 
 numbers = st.integers(-3, 60)
 

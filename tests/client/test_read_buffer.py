@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.read.read_buffer import NONE, Backlog
+from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 
@@ -35,10 +35,10 @@ pops = st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12)
 
 @given(lots, pops)
 def test_what_comes_is_what_is_taken(came: list[tuple[int, bool]], taken: list[tuple[int, bool]]) -> None:
-    backlog = Backlog()
+    backlog = ReadBuffer()
     left: list[tuple[bytes, bytes, int]] = []
     for count, known in came:
-        other = Backlog()
+        other = ReadBuffer()
         other.add(some(len(left) + 1, count, known))
         backlog.add_all(other)
         left += parts(len(left) + 1, count)
@@ -55,7 +55,7 @@ def test_what_comes_is_what_is_taken(came: list[tuple[int, bool]], taken: list[t
 
 
 def test_the_last_one() -> None:
-    backlog = Backlog()
+    backlog = ReadBuffer()
     backlog.add(some(1, 2, True))
     backlog.add(some(3, 1, False))
     for number in (3, 2):
@@ -65,7 +65,7 @@ def test_the_last_one() -> None:
 
 
 def test_all_are_dropped() -> None:
-    backlog = Backlog()
+    backlog = ReadBuffer()
     backlog.add(some(1, 3, True))
     backlog.pop_messages(1)
     backlog.clear()
@@ -76,7 +76,7 @@ def test_all_are_dropped() -> None:
 
 
 def test_a_message_without_time() -> None:
-    backlog = Backlog()
+    backlog = ReadBuffer()
     backlog.add(StoredColumns(NONE, [1], NONE, [b""], [parts(1, 1)[0][0].replace(b"Time-Stamp", b"X")]))
     with pytest.raises(RemoteProtocolError, match="Nats-Time-Stamp"):
         backlog.pop_columns(1)

@@ -19,7 +19,7 @@ _SMALL: Final = [b"%d" % number for number in range(1_000)]
 _LAST_THREE: Final = [b"%03d" % number for number in range(1_000)]  # digits of larger numbers
 
 
-def line(subject: bytes) -> bytes:
+def pub_head(subject: bytes) -> bytes:
     """How the control line of a message to ``subject``, which was checked, begins."""
     return b"PUB %b " % subject
 
@@ -36,7 +36,7 @@ def encode_run(
     for run, high, numbers in _numbers(first, len(payloads)):
         ends = _ends(b"%b %%d\r\n" % behind.replace(b"%", b"%%"), 0, sizes[run])
         columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
-        pieces.append(_woven(len(numbers), columns))
+        pieces.append(_interleave(len(numbers), columns))
     return pieces
 
 
@@ -53,7 +53,7 @@ def encode_numbered(
         size = len(before) + len(high) + len(numbers[0]) + len(behind)
         ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
         columns = (b"H", _part(lines, run), ends, before + high, numbers, behind, payloads[run])
-        pieces.append(_woven(len(numbers), columns))
+        pieces.append(_interleave(len(numbers), columns))
     return pieces
 
 
@@ -70,13 +70,13 @@ def _numbers(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequence[by
 
 def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:
     """The ends of control lines: ``form`` with each size, and ``more``."""
-    if alike(sizes):
+    if all_equal(sizes):
         return form % (more + sizes[0])
     texts = {size: form % (more + size) for size in set(sizes)}
     return [*map(texts.__getitem__, sizes)]
 
 
-def alike(values: Sequence[object]) -> bool:
+def all_equal(values: Sequence[object]) -> bool:
     """Whether all are the same; there must be some."""
     return values[0] == values[-1] and values.count(values[0]) == len(values)
 
@@ -85,7 +85,7 @@ def _part(column: Column, run: slice) -> Column:
     return column if isinstance(column, bytes) else column[run]
 
 
-def _woven(count: int, columns: Sequence[Column]) -> bytes:
+def _interleave(count: int, columns: Sequence[Column]) -> bytes:
     """Of each of ``count`` messages what it has in every column and the end, one message behind the other."""
     merged: list[Column] = [_END]  # of the message before
     for column in columns:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.client.connection.options import connect_options
-from jsproto.client.connection.server_pool import JITTER, MAX_ADDRESSES, Dialler
+from jsproto.client.connection.server_pool import JITTER, MAX_ADDRESSES, ServerPool
 
 
-def plan(servers: str = "a,b,c", seed: int = 1, **options: Any) -> Dialler:
+def plan(servers: str = "a,b,c", seed: int = 1, **options: Any) -> ServerPool:
     options.setdefault("max_reconnect_attempts", 60)
-    return Dialler(connect_options(servers, **options), seed)
+    return ServerPool(connect_options(servers, **options), seed)
 
 
-def host(dialler: Dialler) -> str | None:
+def host(dialler: ServerPool) -> str | None:
     return None if dialler.address is None else dialler.address.host
 
 
@@ -131,7 +131,7 @@ def test_servers_tell_of_others() -> None:
 
 
 def test_by_default_sixty_attempts_and_two_seconds() -> None:
-    dialler = Dialler(connect_options("a"), 1)
+    dialler = ServerPool(connect_options("a"), 1)
     dialler.connected(0.0)
     dialler.lost(100.0)
     now, attempts = 100.0, 0

@@ -1,6 +1,6 @@
 """What the driver on threads sleeps on: a TCP socket that never blocks, and a sleep that others can end.
 
-Rules: only ``Sleeper.sleep`` waits, and another thread can end that; only looking up a host's name blocks besides.
+Rules: only ``Poller.sleep`` waits, and another thread can end that; only looking up a host's name blocks besides.
 Nothing here takes a lock: the driver sees to it that one thread at a time sends, and one sleeps, receives, and closes.
 
 Not here: what the bytes mean, who may call when (``sync``).
@@ -20,10 +20,10 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.client.connection.options import Address
 from jsproto.client.connection.session import Session
-from jsproto_io._state.common import DIAL_ERRORS, nap, reason
+from jsproto_io._state.common import DIAL_ERRORS, clamp_sleep, reason
 
 READ_SIZE: Final = 524_288  # bytes asked of the socket at once: what every read costs besides is little then
-ROUSED_SIZE: Final = 4_096
+WAKEUP_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
@@ -40,7 +40,7 @@ def look_up(address: Address) -> list[Place] | Exception:
         return error
 
 
-class Sleeper:
+class Poller:
     """A sleep that ends when something comes, or when another thread wants it to.
 
     Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither); ``asleep_until`` (when the
@@ -49,14 +49,14 @@ class Sleeper:
     """
 
     def __init__(self) -> None:
-        self.wire: Wire | None = None
+        self.wire: TcpSocket | None = None
         self.asleep_until = -inf
         self.deadline = inf
         self.closed = False
-        self._rouser, self._roused = socket.socketpair()
-        self._rouser.setblocking(False)
+        self._wakeup_send, self._wakeup_receive = socket.socketpair()
+        self._wakeup_send.setblocking(False)
         self.selector = selectors.DefaultSelector()
-        self.selector.register(self._roused, _READ)
+        self.selector.register(self._wakeup_receive, _READ)
 
     def has_link(self, session: Session) -> bool:
         """Whether there is a wire that is neither being dialled nor lost."""
@@ -77,20 +77,20 @@ class Sleeper:
         self.asleep_until = until
 
     def sleep(self) -> None:
-        """Wait until something is received, until ``asleep_until``, or until roused."""
-        for key, events in self.selector.select(nap(self.asleep_until - monotonic())):
+        """Wait until something is received, until ``asleep_until``, or until woken."""
+        for key, events in self.selector.select(clamp_sleep(self.asleep_until - monotonic())):
             if key.data is None:
-                self._roused.recv(ROUSED_SIZE)
+                self._wakeup_receive.recv(WAKEUP_SIZE)
             else:
                 if events & _WRITE:
                     key.data.blocked = False
                 if events & _READ and not key.data.received:
                     key.data.receive()
 
-    def rouse(self) -> None:
+    def wakeup(self) -> None:
         """End the sleep of another thread."""
-        with suppress(OSError):  # it sleeps no more, or is roused already
-            self._rouser.send(b"\0")
+        with suppress(OSError):  # it sleeps no more, or is woken already
+            self._wakeup_send.send(b"\0")
 
     def dial(self, session: Session, places: list[Place] | Exception, now: float) -> None:
         """Begin to dial what was looked up for ``session``, or tell it that nothing was found."""
@@ -98,7 +98,7 @@ class Sleeper:
             if isinstance(places, Exception):
                 raise places
             if session.connect_to is not None:  # else it was closed meanwhile
-                self.wire = Wire(self.selector, places, session.options.connect_timeout, now)
+                self.wire = TcpSocket(self.selector, places, session.options.connect_timeout, now)
         except DIAL_ERRORS as error:
             session.connection_failed(reason(error), now)
 
@@ -116,7 +116,7 @@ class Sleeper:
         """End the link without ceremony, and the sleep."""
         if self.wire is not None:
             self.wire.hang_up(abruptly=True)
-        self.rouse()
+        self.wakeup()
 
     def drop(self) -> None:
         """Be without a wire."""
@@ -138,11 +138,11 @@ class Sleeper:
     def _close_own(self) -> None:
         self.closed = True
         self.selector.close()
-        self._rouser.close()
-        self._roused.close()
+        self._wakeup_send.close()
+        self._wakeup_receive.close()
 
 
-class Wire:
+class TcpSocket:
     """A socket that never blocks: first dialling, one address of the host's name after the other, then connected.
 
     Attributes: ``dialling``; ``dial_until`` (when the present attempt has taken too long; never once connected);

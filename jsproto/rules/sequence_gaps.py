@@ -21,7 +21,7 @@ from jsproto.grammar.jsack import jsack_sequences
 
 UNKNOWN: Final = -1
 """Where a consumer stands that was not followed from its beginning, before it says so."""
-NEVER: Final = b"\n"
+NO_PREFIX: Final = b"\n"
 """No reply subject starts like this: look at all of it."""
 MANY: Final = 16
 """So many are worth being compared at once."""
@@ -29,7 +29,7 @@ _DIGITS: Final = b"0123456789"
 
 
 @event
-class Break:
+class SequenceGap:
     """The next delivery should have been number ``expected``; it is ``found``.
 
     Higher: those in between were lost. Lower: the consumer numbers anew.
@@ -49,31 +49,31 @@ class Break:
         return max(self.found - self.expected, 0)
 
 
-class Deliveries:
+class DeliverySequence:
     """How far one consumer's deliveries have come.
 
     Attributes: ``consumer_seq`` and ``stream_seq`` of the last one, 0 before the first; ``UNKNOWN`` as the consumer
-    sequence as long as any number may come next. ``following`` is how the reply subject of the next message starts if
-    it is the next of the stream, too, and delivered for the first time: a cheap comparison for what is nearly always
-    so, after which ``advance`` is all there is to do.
+    sequence as long as any number may come next. ``expected_prefix`` is how the reply subject of the next message
+    starts if it is the next of the stream, too, and delivered for the first time: a cheap comparison for what is nearly
+    always so, after which ``advance`` is all there is to do.
     """
 
-    __slots__ = ("_form", "_head", "consumer_seq", "following", "stream_seq")
+    __slots__ = ("_form", "_head", "consumer_seq", "expected_prefix", "stream_seq")
 
     def __init__(self, consumer_seq: int = 0) -> None:
         self.consumer_seq = consumer_seq
         self.stream_seq = 0
-        self.following = NEVER
+        self.expected_prefix = NO_PREFIX
         self._head = b""
         self._form = b""
 
     def advance(self) -> None:
-        """A message has come whose reply subject starts with ``following``."""
+        """A message has come whose reply subject starts with ``expected_prefix``."""
         self.consumer_seq = consumer_seq = self.consumer_seq + 1
         self.stream_seq = stream_seq = self.stream_seq + 1
-        self.following = self._form % (stream_seq + 1, consumer_seq + 1)
+        self.expected_prefix = self._form % (stream_seq + 1, consumer_seq + 1)
 
-    def follow(self, replies: Sequence[bytes]) -> int:
+    def count_in_sequence(self, replies: Sequence[bytes]) -> int:
         """Messages have come with these reply subjects: how many of them, from the front, follow each other.
 
         They have the numbers that were next, are of rising sequences in the stream, and delivered for the first time.
@@ -82,13 +82,13 @@ class Deliveries:
         if len(replies) >= MANY and self._are_next(replies):
             self.stream_seq += len(replies)
             self.consumer_seq += len(replies)
-            self.following = self._form % (self.stream_seq + 1, self.consumer_seq + 1)
+            self.expected_prefix = self._form % (self.stream_seq + 1, self.consumer_seq + 1)
             return len(replies)
-        following, form, first_time = self.following, self._form, self._head + b"1."
+        expected_prefix, form, first_time = self.expected_prefix, self._form, self._head + b"1."
         stream_seq, consumer_seq = self.stream_seq, self.consumer_seq
         try:
             for reply in replies:
-                if reply.startswith(following):
+                if reply.startswith(expected_prefix):
                     stream_seq += 1
                 else:  # a filter leaves holes
                     found, number = jsack_sequences(reply)
@@ -96,11 +96,11 @@ class Deliveries:
                         break
                     stream_seq = found
                 consumer_seq += 1
-                following = form % (stream_seq + 1, consumer_seq + 1)
+                expected_prefix = form % (stream_seq + 1, consumer_seq + 1)
         except NotJSMessageError:  # who looks at it alone says why
             pass
         count = consumer_seq - self.consumer_seq
-        self.following, self.stream_seq, self.consumer_seq = following, stream_seq, consumer_seq
+        self.expected_prefix, self.stream_seq, self.consumer_seq = expected_prefix, stream_seq, consumer_seq
         return count
 
     def _are_next(self, replies: Sequence[bytes]) -> bool:
@@ -108,8 +108,8 @@ class Deliveries:
 
         What they must start with is written for all of them, and compared, at once: that takes a third of the time.
         """
-        start, count = self.following, len(replies)
-        if start == NEVER:
+        start, count = self.expected_prefix, len(replies)
+        if start == NO_PREFIX:
             return False
         last = self._form % (self.stream_seq + count, self.consumer_seq + count)
         length = len(start)
@@ -121,7 +121,7 @@ class Deliveries:
         _count_up(starts, start.rindex(b".", 0, end), length, self.stream_seq + 1, count)
         return b"".join([reply[:length] for reply in replies]) == starts
 
-    def delivered(self, reply: bytes) -> Break | None:
+    def delivered(self, reply: bytes) -> SequenceGap | None:
         """A message has come with the reply subject ``reply``; says what is wrong with its number, if anything.
 
         Afterwards it is the last one. NotJSMessageError, with nothing changed, for another kind of subject.
@@ -134,10 +134,10 @@ class Deliveries:
             tokens = reply.split(b".")
             self._head = b".".join(tokens[: 4 if len(tokens) == 9 else 6]) + b"."
             self._form = self._head.replace(b"%", b"%%") + b"1.%d.%d."
-        self.following = self._form % (stream_seq + 1, consumer_seq + 1)
+        self.expected_prefix = self._form % (stream_seq + 1, consumer_seq + 1)
         return broken
 
-    def heartbeat(self, last_consumer: int) -> Break | None:
+    def heartbeat(self, last_consumer: int) -> SequenceGap | None:
         """A heartbeat says that ``last_consumer`` was the last delivery; says what is wrong with that, if anything.
 
         Afterwards it is the last one: what is missing is told once.
@@ -145,14 +145,14 @@ class Deliveries:
         broken = self._compare(last_consumer + 1)
         if broken is not None or self.consumer_seq == UNKNOWN:
             self.consumer_seq = last_consumer
-            self.following = NEVER
+            self.expected_prefix = NO_PREFIX
         return broken
 
-    def _compare(self, next_one: int) -> Break | None:
+    def _compare(self, next_one: int) -> SequenceGap | None:
         expected = self.consumer_seq + 1
         if next_one == expected or self.consumer_seq == UNKNOWN:
             return None
-        return Break(expected, next_one)
+        return SequenceGap(expected, next_one)
 
 
 def _count_up(records: bytearray, end: int, length: int, first: int, count: int) -> None:

@@ -1,0 +1,353 @@
+"""Writers as Spark calls them, without Spark: Arrow batches into ``write``."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from jsproto.errors import (
+    BatchLostError,
+)
+from jsproto.grammar.columns import MessageColumns, StoredColumns
+from jsproto.grammar.headers import Headers
+from jsproto_io.sync import FastPublisher, JetStream
+from pyspark_jetstream import connecting
+from pyspark_jetstream.delivery import TaskId, WriteError, store
+from pyspark_jetstream.options import Connecting, OptionError, read_options, write_options
+from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, Target, chunks_of
+from pyspark_jetstream.schema import BatchBuilder
+from tests.spark.conftest import Made, data_of
+from tests.spark.test_tasks import COLUMNS, WRITTEN, rows
+
+if TYPE_CHECKING:
+    from jsproto_io.nats_server import NatsServer
+    from jsproto_io.sync import Connection
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_batches_are_written(js: JetStream, stream: Made, source: Any, delivery: str) -> None:
+    name = stream()
+    writer = source(name, delivery=delivery, markerSubject=name).writer(WRITTEN, False)
+    there = pickle.loads(pickle.dumps(writer))
+    first = there.write(rows(name, 1, 2_500))
+    assert (first.partition, first.rows, first.sent) == (0, 2_500, 2_500)
+    again = there.write(rows(name, 1, 2_500))  # as Spark does with a task that it holds for dead
+    assert again.rows == 2_500
+    assert (again.sent == 0) == (delivery == "atomic")
+    copies = 2 if delivery == "fast" else 1
+    assert data_of(js, name) == Counter(dict.fromkeys(range(1, 2501), copies))
+    assert there.write(iter(())).rows == 0
+    writer.commit([first])
+    writer.abort([None])
+
+
+def test_a_streaming_write_needs_its_micro_batch(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream()
+    with pytest.raises(OptionError, match="delivery atomic needs to know its micro-batch, and Spark does not say"):
+        source(name, delivery="atomic", markerSubject=name).streamWriter(WRITTEN, False).write(rows(name, 1, 2))
+    assert source(name).streamWriter(WRITTEN, False).write(rows(name, 1, 2)).sent == 2
+
+
+def test_twins_and_zombies_store_nothing_twice(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    """Runs of the same partition that overtake each other in the middle, and one of a micro-batch that is over."""
+    name = stream()
+    given = {"servers": server.url, "stream": name, "delivery": "atomic", "markerSubject": name}
+    options = write_options(given)
+    chunk = [(f"{name}.{n}", b"%d" % n) for n in range(1, 2_501)]
+    twins: list[Any] = []
+
+    def overtaken(origin: TaskId) -> Iterator[list[Any]]:
+        yield chunk[:1_200]
+        twins.append(store(nc, js, [chunk[:2_000]], origin, options))  # a part of the second batch as well
+        yield chunk[1_200:]
+
+    origin = TaskId("query", 3, 1)
+    assert store(nc, js, overtaken(origin), origin, options) == (2_500, 999 + 500)
+    assert twins == [(2_000, 1_001)]
+    assert data_of(js, name) == Counter(range(1, 2_501))
+    assert store(nc, js, [chunk], TaskId("query", 2, 1), options) == (2_500, 0)
+    assert store(nc, js, [chunk[:10]], TaskId("query", 4, 1), options) == (10, 10)
+    assert store(nc, js, [chunk[:10]], TaskId("query", 4, 2), options) == (10, 10)
+    js.publish(f"{name}.$spark.query.1", b"not ours")
+    with pytest.raises(WriteError, match=rf"on {name}.\$spark.query.1 is no marker: who else writes there"):
+        store(nc, js, [chunk], TaskId("query", 5, 1), options)
+
+
+def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    name = stream()
+    given = {"servers": server.url, "stream": name, "delivery": "atomic", "markerSubject": name}
+
+    def purged() -> Iterator[list[Any]]:
+        yield [(f"{name}.1", b"1")] * 999
+        nc.request(f"$JS.API.STREAM.PURGE.{name}", b"")
+        yield [(f"{name}.1", b"2")] * 999
+
+    with pytest.raises(WriteError, match=rf"the marker of row 999 on {name}.\$spark.q.0 has gone"):
+        store(nc, js, purged(), TaskId("q", 0, 0), write_options(given))
+
+
+def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
+    """Every row is stored by each delivery, and once by two of them, though the server is killed in the middle."""
+    server = server_for()
+    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+        js = nc.jetstream()
+        for delivery in ("fast", "fastDedup", "atomic"):
+            js.create_stream(
+                delivery, subjects=[f"{delivery}.>"], allow_direct=True, allow_batched=True, allow_atomic=True
+            )
+            given = {"servers": server.url, "stream": delivery, "delivery": delivery, "markerSubject": delivery}
+            chunk = [(f"{delivery}.1", b"%d" % n) for n in range(1, 5_001)]
+
+            def killed(chunk: list[Any] = chunk) -> Iterator[list[Any]]:
+                yield chunk[:2_500]
+                server.kill()
+                server.start()
+                yield chunk[2_500:]
+
+            assert store(nc, js, killed(), TaskId("q", 0, 0), write_options(given)).rows == 5_000
+            stored = data_of(js, delivery)
+            assert sorted(stored) == [*range(1, 5_001)]
+            if delivery != "fast":
+                assert stored.total() == 5_000
+
+
+def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> list[int]:
+    """Batch ``number``, from 1 on, is cut off behind ``sequence`` messages. How many each that began was given."""
+    monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
+    publish_many = FastPublisher.publish_many
+    begun: list[int] = []
+
+    def broken(batch: FastPublisher, messages: Any) -> int:
+        begun.append(len(messages))
+        if len(begun) == number:
+            publish_many(batch, messages[:sequence])
+            raise BatchLostError("cut off", batch_id="x", sequence=sequence, acked=0, ack=None)
+        return publish_many(batch, messages)
+
+    monkeypatch.setattr(FastPublisher, "publish_many", broken)
+    return begun
+
+
+def test_each_lot_has_its_own_tries(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer
+) -> None:
+    """A connection that nobody reads while Spark computes may be lost before any chunk, however many there are."""
+    monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
+    publish_many = FastPublisher.publish_many
+    begun: list[FastPublisher] = []
+
+    def broken(batch: FastPublisher, messages: Any) -> int:
+        begun.append(batch)
+        if len(begun) % 2:
+            raise BatchLostError("stale", batch_id="x", sequence=0, acked=0, ack=None)
+        return publish_many(batch, messages)
+
+    monkeypatch.setattr(FastPublisher, "publish_many", broken)
+    name = stream()
+    chunks = [[(f"{name}.1", b"%d" % n)] for n in range(connecting.TRIES + 2)]
+    options = write_options({"servers": server.url, "stream": name})
+    assert store(nc, js, chunks, TaskId("q", 0, 0), options).rows == len(chunks)
+    assert data_of(js, name) == Counter(range(len(chunks)))
+
+
+@pytest.mark.parametrize("names", [WRITTEN.names, ["data"]])
+def test_what_a_batch_left_is_sent_in_another(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer, names: list[str]
+) -> None:
+    begun = breaks_off(monkeypatch, 1, 1_234)
+    name = stream()
+    options = write_options({"servers": server.url, "stream": name, "flow": "100"})
+    chunks = chunks_of(rows(name, 1, 3_000), names, f"{name}.1", Target(name, (f"{name}.*",), 2**63), 0)
+    assert store(nc, js, chunks, TaskId("q", 0, 0), options).rows == 3_000
+    assert begun[0] == 3_000
+    assert 3_000 - 1_234 <= begun[1] < 3_000
+    assert sorted(data_of(js, name)) == [*range(1, 3_001)]
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup"])
+@pytest.mark.parametrize("by_server", [True, False])
+def test_a_row_is_counted_over_batches(
+    monkeypatch: pytest.MonkeyPatch, stream: Made, nc: Connection, js: JetStream, server: NatsServer, delivery: str,
+    by_server: bool,
+) -> None:  # fmt: skip
+    """One that cannot be stored, in the second chunk, behind a batch that broke off."""
+    begun = breaks_off(monkeypatch, 2, 100)
+    name = stream(max_msg_size=200)
+    plain, large = (f"{name}.1", b"x"), 150 if by_server else nc.max_payload
+    chunk = [plain] * 120 + [(f"{name}.1", bytes(large), Headers([("A", "1" * 100)]))] + [plain] * 9
+    options = write_options({"servers": server.url, "stream": name, "delivery": delivery, "flow": "10"})
+    with pytest.raises(WriteError, match="row 150 of partition 4 was not stored: .*(maximum allowed|its headers)"):
+        store(nc, js, [[plain] * 30, chunk], TaskId("q", 0, 4), options)
+    assert begun[:2] == [30, 130]
+    assert 30 <= begun[2] < 130  # what was acknowledged is not sent again
+
+
+def test_ids_that_rows_have_already(js: JetStream, stream: Made, nc: Connection, server: NatsServer) -> None:
+    """``fastDedup`` numbers rows itself: two of them with one id, copied from another stream, are two rows."""
+    name = stream()
+    headers = Headers([("Nats-Msg-Id", "same"), ("A", "1")])
+    chunk = [(f"{name}.1", b"%d" % n, headers) for n in range(3)]
+    options = write_options({"servers": server.url, "stream": name, "delivery": "fastDedup"})
+    for _ in range(2):
+        store(nc, js, [chunk], TaskId("q", 7, 1), options)
+    assert data_of(js, name) == Counter(range(3))
+    found = [[*message.headers.items()] for message in js.get_batch(name)]
+    assert found == [[("A", "1"), ("Nats-Msg-Id", f"q.7.1.{n}")] for n in range(3)]
+
+
+def test_a_row_that_the_server_refuses(js: JetStream, stream: Made, source: Any) -> None:
+    name = stream(max_msgs=10, discard="new")
+    for delivery in ("fast", "atomic"):
+        writer = source(name, delivery=delivery, markerSubject=name).writer(WRITTEN, False)
+        said = "row 10 of partition 0 was" if delivery == "fast" else "rows 0 to 49 of partition 0 were"
+        with pytest.raises(WriteError, match=f"{said} not stored: .*maximum messages"):
+            writer.write(rows(name, 1, 50))
+    with pytest.raises(WriteError, match="row 0 of partition 0 was not stored: .*maximum messages"):
+        source(name).writer(WRITTEN, False).write(rows(name, 1, 50))
+
+
+def test_a_row_that_cannot_be_stored(stream: Made, source: Any) -> None:
+    name = stream(max_msg_size=10)
+    writer = source(name).writer(WRITTEN, False)
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 2, "data": ["x", "x" * 11]})
+    with pytest.raises(RowError, match=f"row 3 of partition 0 has 11 bytes of data; stream {name} takes 10"):
+        writer.write(iter([batch.slice(0, 1), batch.slice(0, 1), batch]))
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1", "x.y"], "data": [None, "x"]})
+    with pytest.raises(
+        RowError, match=f"row 1 of partition 0 cannot be stored: stream {name} does not take subject 'x.y'"
+    ):
+        writer.write(iter([batch]))
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("a b", "a subject must not contain ' '"),
+        ("a\r\nPUB x", "a subject must not contain"),
+        ("", "a subject must not have an empty token"),
+        ("*", "wildcards are for subscribing"),
+        ("x" * 2_032, "a subject has at most 2032 bytes"),
+    ],
+)
+def test_a_subject_that_nats_does_not_take(js: JetStream, stream: Made, source: Any, token: str, message: str) -> None:
+    """Nothing of its chunk is sent."""
+    name = stream()
+    writer = source(name).writer(WRITTEN, False)
+    batch = pa.RecordBatch.from_pydict({"subject": [f"{name}.1"] * 6 + [f"{name}.{token}"] * 2, "data": ["x"] * 8})
+    with pytest.raises(RowError, match=f"row 6 of partition 0 cannot be stored: {message}"):
+        writer.write(iter([batch.slice(0, 4), batch.slice(4)]))
+    assert js.stream_info(name).state.messages == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([("A", b"1"), None], "has a header that is null, or whose key is"),
+        ([(None, b"1")], "has a header that is null, or whose key is"),
+        ([("A", b"1\n2")], "cannot be stored: the value of header A must not contain"),
+        ([("A:", b"1")], "cannot be stored: .*'A:'"),
+        ([("A", b"1"), ("Nats-Batch-Sequence", b"1")], "cannot be stored: Nats-Batch-Sequence makes a message part of"),
+    ],
+)
+def test_headers_that_cannot_be(headers: list[Any], message: str) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    columns = [pa.array([b"x", b"x"]), pa.array([[("A", b"1")], headers], kind)]
+    batch = pa.RecordBatch.from_arrays(columns, ["data", "headers"])
+    with pytest.raises(RowError, match=f"row 3 of partition 5 {message}"):
+        [*chunks_of([batch.slice(0, 1)] * 2 + [batch], batch.schema.names, "s.1", Target("S", ("s.*",), 2**63), 5)]
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_a_row_that_its_headers_make_too_large(
+    js: JetStream, nc: Connection, stream: Made, server: NatsServer, delivery: str
+) -> None:
+    name = stream()
+    options = {"servers": server.url, "stream": name, "delivery": delivery, "markerSubject": name}
+    chunk = [(f"{name}.1", b"x", Headers([("A", "1")]))] * 3
+    large = [(f"{name}.1", bytes(nc.max_payload), Headers([("A", "1")]))]
+    said = "rows 3 to 6 of partition 3 were" if delivery == "atomic" else "row 5 of partition 3 was"
+    store(nc, js, [chunk], TaskId("q", 0, 3), write_options(options))  # ``atomic`` goes on behind it
+    with pytest.raises(WriteError, match=rf"{said} not stored: the message has \d+ bytes with its headers"):
+        store(nc, js, [chunk, chunk[:2] + large + chunk[:1]], TaskId("q", 0, 3), write_options(options))
+
+
+def test_columns_of_other_types() -> None:
+    """Spark may be told to write large ones."""
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["s.1", None], pa.large_string()), pa.array([None, "é"], pa.large_string())], WRITTEN.names
+    )
+    (chunk,) = chunks_of([batch], WRITTEN.names, "s.2", Target("S", ("s.*",), 2**63), 0)
+    assert isinstance(chunk, MessageColumns)
+    assert [*chunk] == [("s.1", b""), ("s.2", "é".encode())]
+    assert chunk.encoded((b"r.", b""), 9, 100, 1_000) == (
+        2, b"PUB s.1 r.9 0\r\n\r\nPUB s.2 r.10 2\r\n\xc3\xa9\r\n"
+    )  # fmt: skip
+
+
+def test_a_lot_is_several_arrow_batches() -> None:
+    """As many as there are, up to a number or a size; a row's number counts those of all chunks."""
+
+    def chunks(*batches: pa.RecordBatch) -> list[list[Any]]:
+        return [[*chunk] for chunk in chunks_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)]
+
+    found = [*rows("s", 1, 700 * (CHUNK + 1))]
+    empty = found[0].slice(0, 0)
+    expected = [(f"s.{n % 10}", b"%d" % n) for n in range(1, 700 * (CHUNK + 1) + 1)]
+    assert chunks(*found) == [expected[: 700 * CHUNK], expected[700 * CHUNK :]]
+    assert chunks(*found[:2], empty) == [expected[:1_400]]
+    assert chunks() == chunks(*[empty] * (CHUNK + 1)) == []
+    large = pa.RecordBatch.from_pydict({"subject": ["s.1", "s.2"], "data": ["x" * (CHUNK_BYTES // 2), ""]})
+    assert [[len(data) for _, data in chunk] for chunk in chunks(large, large, found[0].slice(0, 1))] == [
+        [CHUNK_BYTES // 2, 0] * 2,
+        [1],
+    ]
+    (chunk,) = chunks_of(found[:2], WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)
+    assert [*chunk[690:710]] == expected[690:710]
+    assert [chunk[0], chunk[699], chunk[700], chunk[-1]] == [expected[0], expected[699], expected[700], expected[1_399]]
+    wrong = pa.RecordBatch.from_pydict({"subject": ["s.1", "x"], "data": ["", ""]})
+    with pytest.raises(
+        RowError, match=f"row {700 * (CHUNK + 1) + 1} of partition 7 cannot be stored: stream S does not take"
+    ):
+        chunks(*found, wrong)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"mirror": {"name": "other"}, "subjects": None}, "is a mirror, which only copies its origin"),
+        ({"sealed": True}, "is sealed"),
+        ({"retention": "interest"}, r"keeps only what consumers wait for \(retention interest\), so it would lose the"),
+    ],
+)
+def test_a_stream_that_takes_nothing(
+    js: JetStream, stream: Made, source: Any, config: dict[str, Any], message: str
+) -> None:
+    if "sealed" in config:
+        name = stream()
+        js.update_stream(name, sealed=True)
+    else:
+        atomic = "retention" in config
+        name = stream(**config, allow_batched=False, allow_atomic=atomic)
+    with pytest.raises(OptionError, match=f"stream {name} {message}"):
+        source(name, delivery="atomic", markerSubject=name).writer(WRITTEN, False)
+
+
+def test_batches_may_be_longer_or_shorter_than_the_one_before() -> None:
+    """What they share does not change."""
+    builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
+    runs = [range(1, 3), range(3, 8), range(8, 9), range(9, 13)]
+    batches = []
+    for run in runs:
+        texts = [b"x"] * len(run)
+        builder.add(StoredColumns(texts, run, [b"2026-01-01T00:00:00Z"] * len(run), texts, texts))
+        batches.append(builder.batch())
+    for run, batch in zip(runs, batches, strict=True):
+        assert batch.column("seq").to_pylist() == [*run]
+        assert batch.column("stream").to_pylist() == ["S"] * len(run)
