@@ -17,7 +17,9 @@ Rules, of what is believed:
 * At level ``direct`` only the stream itself is: replies name who answered, and where it was a mirror others are asked.
 * The last message of a subject may well be older than the stream's last one. So it is asked for in the form whose end
   says up to where the answer holds (``multi_last``, ``Nats-UpTo-Sequence``).
-* A message by its sequence, or the next one after it, is the same in every replica that has it.
+* A message by its sequence is the same in every replica that has it, also where it was replaced since.
+* The next message after a sequence may be one that was replaced since. It is believed at the token's sequence or later,
+  or of the leader.
 * A mirror's end proves nothing, since limits, a filter or a start of its own may have left out what goes before. A
   mirror is believed when it shows what cannot be older than the token: a message at its sequence or later, or the one
   with the sequence that was asked for. So at level ``mirror`` one message is read at a time, never many.
@@ -104,7 +106,7 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "message", "mirror", "pauses",
+        "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message", "mirror", "pauses",
         "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
         "until",
     )  # fmt: skip
@@ -117,7 +119,7 @@ class _Read:
         self.leader = leader
         self.ticket: Ticket[StoredMsg] = Ticket()
         self.proves = False  # its direct form says up to where it holds
-        self.immutable = False  # what is found cannot be another message later
+        self.is_next = False  # what is found may have been replaced where the reader cannot see it
         self.seq: int | None = None  # nothing at or after it is no news to a session that is not there yet
         self.mirror = ""  # whose answer comes, and is not believed
         self.timeout = self.until = 0.0
@@ -240,7 +242,7 @@ class ConsistentSession(Conversation):
             direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
         read = _Read(stream, source, first, direct, dumps(body))
         read.proves = direct[1].startswith(b'{"multi_last"')
-        read.immutable = wanted is None
+        read.is_next = next or start_time is not None
         read.seq = seq
         return self._start(read, now, timeout)
 
@@ -489,15 +491,19 @@ class ConsistentSession(Conversation):
             self._mirrored(read, found.stream, now)
         elif self._is_recent(read, found):
             self._succeed(read, found)
+        elif read.is_next:  # another replica may show the same, and prove no more
+            read.is_stale, read.found = True, max(found.seq, read.found or 0)
+            read.phase = Phase.STATE
+            self._ask(read, now)
         else:
             self._stale(read, found.seq, now)
 
     def _is_recent(self, read: _Read, found: StoredMsg) -> bool:
         """Whether a message proves by itself that whoever shows it is not older than the session."""
         floor = self._floor(read)
-        if not read.immutable:
-            return found.seq >= floor
-        return read.source == read.stream or found.seq == read.seq or not floor
+        if not read.is_next:
+            return found.seq >= floor or found.seq == read.seq
+        return found.seq >= floor and (read.source == read.stream or found.seq == read.seq or not floor)
 
     def _receive_part(self, read: _Read, message: Msg, now: float) -> None:
         """Of an answer that ends with up to where it holds."""

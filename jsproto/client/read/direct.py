@@ -12,7 +12,12 @@ Rules:
 * Only the stream itself is believed. A mirror answers in the name of its origin and may hold a part of it, by limits,
   a filter or a start of its own; its replies name the mirror. Such a page is dropped and asked for again.
 * A page continues one stream: it begins with the last message received, which has to be the same still. Where that
-  message is gone, the leader says when the stream was made.
+  message is gone, the leader says when the stream was made. A mirror that was made anew has the same messages: there
+  it shows only when the leader was asked before.
+* Without an answer from anybody the leader says whether the stream exists and allows Direct Gets. If so, the page is
+  asked for again: the server that had the stream has died, or is about to stop.
+* A server before 2.12 may lose messages to limits in the middle of a page without a word. So with
+  ``if_dropped="error"`` such a page with a hole is given out only after the leader said that its start is there still.
 * An empty answer names nobody. A replica may be behind another one: it has neither what that one showed nor what left a
   hole there. So "there is nothing more" is believed of whoever showed everything himself, else of the stream's leader.
 * What the leader has, and no replica shows in time, is taken of the leader.
@@ -28,7 +33,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
-from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
+from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, is_younger, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     Error,
@@ -38,6 +43,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     MessagesDroppedError,
     MirrorAnswerError,
+    NoRespondersError,
     OutboundBufferLimitError,
     PermissionsViolationError,
     RemoteProtocolError,
@@ -74,6 +80,9 @@ ANCHOR_SHARE: Final = 32  # a page begins with the message before it, where that
 ANCHOR_SIZE: Final = 8192  # or that many bytes
 END_OF_BATCH: Final = 204
 UNAVAILABLE: Final = 503
+HOLDS_MESSAGES_BACK: Final = "2.12"  # the server that lets limits drop nothing of a page while it is sent
+_STREAM_NOT_FOUND: Final = 10059
+_STREAM_OFFLINE: Final = 10118
 _STATUS: Final = b"NATS/1.0 "
 _PENDING: Final = b"\r\nNats-Num-Pending: "
 
@@ -85,54 +94,17 @@ class DirectBatch(BulkConversation):
     """
 
     __slots__ = (
-        "_anchor",
-        "_announced",
-        "_api",
-        "_at_least",
-        "_behind",
-        "_buffer",
-        "_draw",
-        "_empty_attempt",
-        "_floor",
-        "_heard",
-        "_if_dropped",
-        "_inbox",
-        "_instead_of_anchor",
-        "_is_last_look",
-        "_last_header",
-        "_left",
-        "_open",
-        "_outbox",
-        "_page_asked",
-        "_page_bytes",
-        "_page_count",
-        "_page_end",
-        "_page_floor",
-        "_page_messages",
-        "_page_room",
-        "_page_tail",
-        "_parts",
-        "_question",
-        "_readable",
-        "_ready",
-        "_replies",
-        "_reply",
-        "_sid",
-        "_start",
-        "_start_time",
-        "_strangers",
-        "_subject",
-        "_tail",
-        "_taken",
-        "_timeout",
-        "_timers",
-        "_until",
-        "_waiting",
-        "_wants_columns",
-        "error",
-        "finished",
-        "stream",
+        "_anchor", "_announced", "_api", "_at_least", "_began_at_first", "_behind", "_buffer", "_created",
+        "_doubts_holes", "_draw", "_empty_attempt", "_floor", "_heard", "_if_dropped", "_inbox",
+        "_instead_of_anchor", "_is_last_look", "_is_linked", "_is_unanswered", "_last_header", "_left", "_open",
+        "_outbox", "_page_asked", "_page_bytes", "_page_count", "_page_end", "_page_floor", "_page_messages",
+        "_page_room", "_page_tail", "_parts", "_question", "_readable", "_ready", "_replies", "_reply", "_sid",
+        "_start", "_start_time", "_strangers", "_subject", "_tail", "_taken", "_timeout", "_timers", "_until",
+        "_waiting", "_wants_columns", "error", "finished", "stream",
     )  # fmt: skip
+
+    _COUNTS_LATE = True
+    """A message that came while a page was sent may not be counted by its end."""
 
     def __init__(
         self,
@@ -191,6 +163,9 @@ class DirectBatch(BulkConversation):
         self._subject = subject
         self._left = batch
         self._if_dropped = if_dropped
+        self._began_at_first = seq is None
+        server = outbox.server
+        self._doubts_holes = if_dropped == "error" and server is not None and server.is_before(HOLDS_MESSAGES_BACK)
         self._at_least = at_least
         self._page_messages = page_messages
         self._page_bytes = page_bytes
@@ -217,6 +192,9 @@ class DirectBatch(BulkConversation):
         self._strangers = 0  # how often in a row a mirror answered
         self._until = now + timeout  # somebody who can be believed has to have answered by then
         self._empty_attempt = False  # nothing came of the last page
+        self._created: int | None = None  # when the stream was made, as its leader said
+        self._is_linked = True
+        self._is_unanswered = False  # nobody answered the page: the leader is asked why
         self._question = b""  # where the leader's answer is to arrive
         self._page_end: bytes | None = None  # the end of a page that waits for that
         self._reply = b""
@@ -400,18 +378,23 @@ class DirectBatch(BulkConversation):
         if self.finished or self.error is not None:
             return
         if self._outbox.closed_error is None:
+            self._is_linked = False
+            self._timers.clear()
             if not self._waiting:
                 self._reply = b""
-                self._timers.clear()
             return
         lost = self._incomplete(f"the connection was lost: {error}")
         lost.__cause__ = error
         self._fail(lost)
 
     def link_restored(self, now: float) -> None:
-        """Go on behind the last message that arrived."""
+        """Go on after the last message that arrived."""
+        self._is_linked = True
+        self._until = now + self._timeout
         if not self._reply and not self._waiting:
             self._resume(now)
+        elif self._waiting and self._has_room:
+            self._ask(now)
 
     # -- pages ---------------------------------------------------------------------------------------------------------
 
@@ -433,9 +416,11 @@ class DirectBatch(BulkConversation):
         return self._start_time is not None and not self._floor
 
     def _ask(self, now: float) -> None:
-        """Ask for the next page."""
+        """Ask for the next page; without a link once there is one."""
         self._timers.stop(Timer.ASK_AGAIN)
-        self._waiting = False
+        self._waiting = not self._is_linked
+        if self._waiting:
+            return
         if not self._strangers and not self._behind:
             self._until = now + self._timeout
         self._begin_page()
@@ -463,7 +448,9 @@ class DirectBatch(BulkConversation):
         self._page_asked = max(1, asked >> thrift)
         self._page_room = max(1, self._page_bytes >> thrift)
         self._question, self._page_end = b"", None
-        self._instead_of_anchor = self._is_last_look = False
+        self._instead_of_anchor = self._is_last_look = self._is_unanswered = False
+        if self._doubts_holes:
+            self._buffer = ReadBuffer()
         self._taken = None
         self._set_anchor()
 
@@ -568,7 +555,7 @@ class DirectBatch(BulkConversation):
         """Whether nothing can be wrong with the message that a page begins with."""
         if self._tail is not None:
             return False
-        return self._if_dropped == "skip" or self._by_time or sequence == self._floor + 1
+        return self._if_dropped == "skip" or self._by_time or self._began_at_first or sequence == self._floor + 1
 
     def _mirrored(self, mirror: str, now: float) -> None:
         """A mirror answered: ask again, since chance chooses who answers."""
@@ -583,7 +570,9 @@ class DirectBatch(BulkConversation):
 
     def _receive_status(self, header: bytes, code: int, description: str, now: float) -> None:
         if code == NO_RESPONDERS:
-            raise no_direct_get(self.stream, self._api.direct_get(self.stream))
+            self._close_page(now)
+            self._is_unanswered = self._ask_leader(self._api.stream_info(self.stream), b"", now)
+            return
         if code == MessageNotFoundError.code:
             self._receive_nothing(description, now)
             return
@@ -601,8 +590,13 @@ class DirectBatch(BulkConversation):
         """No more of the page is to come; ``header`` says how much is left."""
         if self._question:
             self._page_end = header
-        else:
+        elif not self._doubts_holes:
             self._page_over(header, now)
+        elif self._subject is None and self._page_count == self._floor - self._page_floor:
+            self._page_end = header  # without a hole
+            self._approve(now)
+        elif self._ask_leader(self._api.stream_info(self.stream), b"", now):
+            self._page_end = header
 
     def _receive_nothing(self, description: str, now: float) -> None:
         """Whoever answered has no such message."""
@@ -615,7 +609,7 @@ class DirectBatch(BulkConversation):
     def _page_over(self, header: bytes, now: float) -> None:
         """The page is whole: go on, later or never."""
         pending, count = self._pending(header), self._page_count
-        is_full = count == self._page_asked  # a message that came while it was sent may not be counted
+        is_full = self._COUNTS_LATE and count == self._page_asked
         was_open = self._open
         showed_everything = was_open and self._parts == 0
         self._last_header = header
@@ -695,14 +689,17 @@ class DirectBatch(BulkConversation):
         self._heard = now
         try:
             if is_no_responders(message):
-                raise JetStreamNotAvailableError(self._api.stream_info(self.stream))
-            self._receive_of_leader(decode_response(message.payload), message, now)
+                self._receive_no_api(now)
+            else:
+                self._receive_of_leader(decode_response(message.payload), message, now)
         except APIError as error:
             self._drop_page()
             if error.err_code == NO_MESSAGE_FOUND:
                 self._receive_no_next(now)
-            elif error.code == UNAVAILABLE:  # no leader just now
+            elif error.code == UNAVAILABLE or error.err_code == _STREAM_OFFLINE:  # no leader just now
                 self._retry(str(error), now)
+            elif self._is_unanswered and error.err_code == _STREAM_NOT_FOUND:
+                self._fail(self._no_direct_get())
             else:
                 self._fail(error)
         except Error as error:
@@ -715,10 +712,19 @@ class DirectBatch(BulkConversation):
             return
         info = StreamInfo.from_json(body)
         received = self._page_tail
-        if received is not None and is_younger(info, stored_at(received.raw_headers[-1])):
+        if self._created not in (None, info.created) or (
+            received is not None and is_younger(info, stored_at(received.raw_headers[-1]))
+        ):
             raise StreamRecreatedError(self.stream)
-        wanted, by_time = self._page_floor + 1, self._start_time is not None and not self._page_floor
-        if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
+        self._created = info.created
+        if self._is_unanswered:
+            if not info.config.allow_direct:
+                raise self._no_direct_get()
+            self._drop_page()
+            self._retry("nobody answers Direct Gets of the stream", now, self._no_direct_get())
+            return
+        wanted, begins_anywhere = self._page_floor + 1, received is None and (self._by_time or self._began_at_first)
+        if self._if_dropped == "error" and not begins_anywhere and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
         last_seq = info.state.last_seq
         if last_seq < self._must_reach():
@@ -735,6 +741,17 @@ class DirectBatch(BulkConversation):
             self._finish()
         else:
             self._ask_next(now)
+
+    def _no_direct_get(self) -> NoRespondersError:
+        return no_direct_get(self.stream, self._api.direct_get(self.stream))
+
+    def _receive_no_api(self, now: float) -> None:
+        """Nobody answers for JetStream: a server that stops, if one has answered before."""
+        error = JetStreamNotAvailableError(self._api.stream_info(self.stream))
+        if self._page_floor == self._start and self._created is None:
+            raise error
+        self._drop_page()
+        self._retry(str(error), now, error)
 
     def _stale(self, last_seq: int) -> Error | None:
         """The error of a read whose leader stays at ``last_seq``, if it has one of its own."""
@@ -786,8 +803,10 @@ class DirectBatch(BulkConversation):
             self._ask_at(now + min(ASK_AGAIN * 2 ** min(self._behind - 2, 10), LONGEST_WAIT))
 
     def _approve(self, now: float) -> None:
-        """The page may be given out."""
+        """The page may be given out; where holes are doubted, only when it is whole."""
         self._question = b""
+        if self._doubts_holes and self._page_end is None:
+            return
         self._ready.add_all(self._buffer)
         self._buffer = self._ready
         if self._page_end is not None:
@@ -829,13 +848,3 @@ class DirectBatch(BulkConversation):
         if message.subject != self._announced:  # once is enough for a page that was given up in the middle
             self._announced = message.subject
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
-
-
-def is_younger(info: StreamInfo, stored: int) -> bool:
-    """Whether the stream was made after a message of it was stored: then it is another one under the same name.
-
-    ``stored``: in nanoseconds since the epoch. Where the stream holds older messages than itself, as a mirror or a
-    restored one does, that proves nothing.
-    """
-    created, first = info.created, info.state.first_ts
-    return created is not None and created > stored and (first is None or first >= created)
