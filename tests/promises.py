@@ -301,8 +301,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_RECONNECT + "a_dead_link_is_replaced",
         ),
         promise(
-            "It makes 60 attempts in a row, with a pause of 2 seconds whenever all servers have been tried, or "
-            "keep hanging up.",
+            "It makes 60 attempts in a row. It pauses for 2 seconds when all servers have been tried, or when they "
+            "keep closing the link.",
             CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
             CLIENT_DIALLER + "attempts_in_a_row_are_limited",
             CLIENT_DIALLER + "links_that_do_not_last_are_followed_by_pauses",
@@ -395,7 +395,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_AUTHENTICATION + "what_is_smuggled_in_before_tls_does_not_count",
         ),
         promise(
-            "a server before 2.12 repeats them only when the cluster changes",
+            "A server before 2.12 repeats them only when the cluster changes",
             CLIENT_AUTHENTICATION + "an_old_server_says_nothing_inside_tls",
         ),
         promise(

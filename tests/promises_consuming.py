@@ -379,7 +379,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Set up and run": (
         promise(
-            "nobody who consumes may notice",
+            "An application that consumes works the same with both versions.",
             INTEGRATION_SUBSCRIBE_RELEASES + "the_workflow_with_ack_subjects_of_version_2",
             CLIENT_PULL + "both_versions_of_ack_subjects_are_messages",
         ),
