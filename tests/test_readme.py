@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from typing import Any, Final
 
 import pytest
@@ -154,3 +155,10 @@ def test_programs_and_tests_of_commands_exist(folder: str) -> None:
     for path in [*modules, *(name.removesuffix(".py") for name in re.findall(r"[ `](tests/[\w/]+\.py)", text))]:
         places = [place / path for place in (ROOT, ROOT / "transports")]
         assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), path
+
+
+@pytest.mark.parametrize("folder", READMES)
+def test_extras_of_commands_exist(folder: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {name for names in re.findall(r"\.\[([a-z,]+)\]", READMES[folder]) for name in names.split(",")}
+    assert named <= extras.keys()
