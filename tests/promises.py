@@ -32,6 +32,7 @@ CLIENT_CONSISTENCY: Final = "client/test_consistency.py::test_"
 CLIENT_DIALLER: Final = "client/test_server_pool.py::test_"
 CLIENT_DIRECT: Final = "client/test_direct.py::test_"
 CLIENT_DIRECT_BELIEF: Final = "client/test_direct_belief.py::test_"
+CLIENT_DIRECT_OUTAGES: Final = "client/test_direct_outages.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
 CLIENT_OPTIONS: Final = "client/test_options.py::test_"
@@ -67,6 +68,7 @@ INTEGRATION_AT_MOST_ONCE: Final = "integration/test_at_most_once.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
 INTEGRATION_PERSISTENCE: Final = "integration/test_persistence.py::test_"
 INTEGRATION_READING: Final = "integration/test_reading.py::test_"
+READING_ATTACKED: Final = "integration/test_reading_attacked.py::test_"
 INTEGRATION_STALE_READS: Final = "integration/test_stale_reads.py::test_"
 INTEGRATION_SUBSCRIBE_RELEASES: Final = "integration/test_subscribe_releases.py::test_"
 PAIR_CONSISTENCY: Final = "pair/test_consistency.py::test_"
@@ -511,6 +513,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_DIRECT + "a_new_link_goes_on_behind_the_last_message",
             CLIENT_DIRECT + "a_new_link_while_the_reader_is_slow",
             INTEGRATION_READING + "a_server_that_dies_in_the_middle_of_a_page",
+            CLIENT_DIRECT_OUTAGES + "what_is_buffered_is_taken_while_there_is_no_link",
+            READING_ATTACKED + "a_stream_whose_only_server_dies_and_comes_back",
         ),
         promise(
             'What was deleted inside the range is passed over. `if_dropped="error"` reports it at the beginning '
@@ -523,6 +527,23 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "`StreamRecreatedError` reports a stream that was deleted and created again between two pages.",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+            CLIENT_DIRECT_OUTAGES + "a_mirror_that_was_made_anew_since_the_leader_was_asked",
+            READING_ATTACKED + "a_mirror_whose_limit_moves_is_the_same_mirror",
+        ),
+        promise(
+            "A mirror that was created again holds the same messages, so there it may go unnoticed.",
+            CLIENT_DIRECT_OUTAGES + "a_mirror_is_older_than_what_it_holds",
+        ),
+        promise(
+            "A rollup of the whole stream is followed during the read. It is a `SnapshotError` with an earlier "
+            "`at`, as long as it is the stream's first message.",
+            CLIENT_SNAPSHOT_DOUBTS + "a_rollup_of_all_is_followed_while_it_is_read",
+            CLIENT_SNAPSHOT_DOUBTS + "a_rollup_of_all_fails_a_snapshot_of_before",
+            READING_ATTACKED + "a_rollup_of_all_is_no_snapshot_of_before",
+        ),
+        promise(
+            "Servers do not index a subject with the byte 0x7f, so a snapshot leaves it out.",
+            READING_ATTACKED + "a_subject_that_servers_do_not_index",
         ),
         promise(
             "It is exactly the state at its `up_to_seq`, while others overwrite. What they write is read after "
@@ -560,8 +581,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
-            "Purges, deletions and expiry have no sequence. Of a subject that loses a message to them during the "
-            "read, that message, an older one, or none may show. What they took before is left out.",
+            "Purges, deletions and what limits drop have no sequence. Of a subject that loses a message to them during "
+            "the read, that message, an older one, or none may show. What they took before is left out.",
             CLIENT_SNAPSHOT + "a_deleted_message_uncovers_an_older_one",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
@@ -619,6 +640,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "JetStream), purges and deletions, which have no sequence.",
             DRIVERS_SESSIONS + "what_no_server_promises_is_not_pretended",
             CLIENT_CONSISTENCY + "the_end_was_deleted",
+        ),
+        promise(
+            "A message that is read by its sequence, or inside a batch, may be one that a later write has replaced.",
+            READING_ATTACKED + "a_session_is_not_shown_what_it_has_replaced",
+            CLIENT_CONSISTENCY + "a_stored_message_stays_what_it_is",
         ),
         promise(
             "It will see all messages, but perhaps not at once.",

@@ -82,6 +82,14 @@ def test_a_rollup_of_all_is_no_snapshot_of_before(js: JetStream) -> None:
     assert [m.seq for m in js.snapshot("R", "data.*")] == [7]
 
 
+def test_a_subject_that_servers_do_not_index(js: JetStream) -> None:
+    js.create_stream("O", subjects=["o.*"], allow_direct=True)
+    js.publish("o.\x7f")
+    js.publish("o.a")
+    assert [m.subject for m in js.get_batch("O")] == ["o.\x7f", "o.a"]
+    assert [m.subject for m in js.snapshot("O")] == ["o.a"]
+
+
 def test_a_stream_whose_only_server_dies_and_comes_back() -> None:
     """The connection stays, to another server: only nobody answers for a while."""
     with Cluster() as cluster, connect(cluster.urls) as nc:
