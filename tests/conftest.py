@@ -14,12 +14,20 @@ from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
+from tests.effort import examples
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
-settings.register_profile("default", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true")
+settings.register_profile(
+    "default", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true", max_examples=examples(100)
+)
 settings.load_profile("default")
 
 SPARK = "tests/spark/"
+SERVERS = frozenset({"cluster", "own_server", "server", "server_for"})
+"""Fixtures that start one."""
+REAL = ("tests/integration/", "tests/test_nats_server.py")
+"""Where each test runs one."""
+_start = NatsServer.start
 SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 
 
@@ -36,6 +44,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     cores = os.cpu_count() or 1
     return max(cores, min(3 * cores, 6))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs a real server: by its fixtures, or by its place."""
+    for item in items:
+        place = item.nodeid.partition("::")[0]
+        if SERVERS.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
+            item.add_marker("server")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without the mark no server is started."""
+    NatsServer.start = _start if item.get_closest_marker("server") else _refuse  # type: ignore[assignment,method-assign]
+
+
+def _refuse(server: NatsServer) -> None:
+    raise AssertionError("this test runs a real server: mark it with pytest.mark.server")
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -9,6 +9,7 @@ from jsproto.client.connection.link import MAX_PONGS
 from jsproto.errors import StaleConnectionError
 from jsproto.wire.encoder import PING, PONG
 from jsproto.wire.frames import Ping, Pong, Pub
+from tests.effort import examples
 from tests.harness import Harness
 
 
@@ -79,7 +80,7 @@ def test_a_ping_while_much_waits_ends_no_link() -> None:
     assert flushed.done
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.integers(1, 120_000), max_size=20), st.booleans())
 def test_how_pings_are_cut_does_not_matter(cuts: list[int], writes_between: bool) -> None:
     """Each has its answer in the end, however many come at once, and whether something could leave meanwhile."""

@@ -30,6 +30,7 @@ from jsproto.grammar.batch import BatchCommit, parse_batch_headers
 from jsproto.rules.atomic_batch import ENDED, AtomicPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Pub
+from tests.effort import examples
 from tests.harness import Harness
 
 IDLE = 10.0
@@ -284,4 +285,4 @@ class AtomicMachine(RuleBasedStateMachine):
 
 
 TestAtomicBatch = AtomicMachine.TestCase
-TestAtomicBatch.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAtomicBatch.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

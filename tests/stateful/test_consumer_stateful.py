@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from jsproto.grammar.jsack import parse_jsack
 from jsproto.wire.frames import Msg
+from tests.effort import examples
 from tests.server.consuming import ADVISORY, Shop
 
 WAIT = 5.0
@@ -212,5 +213,5 @@ class ConsumerMachine(RuleBasedStateMachine):
         assert self.shop.consumer.info(self.shop.now).num_pending == 0
 
 
-ConsumerMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+ConsumerMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestConsumer = ConsumerMachine.TestCase

@@ -24,6 +24,7 @@ from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.store.stream import Publication
+from tests.effort import examples
 from tests.stateful.test_pair_stateful import Faults
 
 VERSIONS = st.sampled_from([1, 2])
@@ -256,8 +257,8 @@ class OrderedFaults(ConsumingFaults):
 
 
 TestFetchingFaults = FetchingFaults.TestCase
-TestFetchingFaults.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestFetchingFaults.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestStreamingFaults = StreamingFaults.TestCase
-TestStreamingFaults.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
+TestStreamingFaults.settings = settings(max_examples=examples(75), stateful_step_count=40, deadline=None)
 TestOrderedFaults = OrderedFaults.TestCase
-TestOrderedFaults.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOrderedFaults.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -20,6 +20,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.fast import FastOp, FastReply, parse_fast_reply
 from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.ticket import Ticket
+from tests.effort import examples
 from tests.harness import Harness
 
 REFUSED = {"code": 503, "err_code": 10077, "description": "maximum messages exceeded"}
@@ -240,4 +241,4 @@ class FastBatch(RuleBasedStateMachine):
 
 
 TestFastBatch = FastBatch.TestCase
-TestFastBatch.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestFastBatch.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -21,6 +21,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.client.pushing import Pushing, ack_subject, heartbeat, info
+from tests.effort import examples
 
 HEARTBEAT = 1.0
 AGE = 100_000  # what the numbers in the payloads of the next stream of that name are greater by
@@ -282,4 +283,4 @@ class OrderedReading(RuleBasedStateMachine):
 
 
 TestOrderedReading = OrderedReading.TestCase
-TestOrderedReading.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestOrderedReading.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

@@ -23,9 +23,10 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.stored import StoredMsg
 from jsproto.server.replication.replicas import Lag
 from jsproto.ticket import Ticket
+from tests.effort import examples
 from tests.worlds.memory import TIMEOUT, Event, Plan, World, small_pages
 
-WORLDS: Final = int(os.environ.get("WORLDS", "300"))
+WORLDS: Final = int(os.environ.get("WORLDS") or examples(300))
 MOST_STEPS: Final = 3_000
 MOST_WRITTEN: Final = 40
 LAGS: Final = (Lag(), Lag(seconds=float("inf")), Lag(messages=1), Lag(messages=2))

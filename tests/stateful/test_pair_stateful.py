@@ -30,6 +30,7 @@ from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.server.server import RoutedMessage, Server
 from jsproto.testing.pair import TOKEN, Pair
 from jsproto.ticket import Ticket
+from tests.effort import examples
 from tests.server.harness import config
 
 DIALECTS = st.sampled_from(["released", "draft"])
@@ -344,9 +345,9 @@ class AtomicFaults(Faults):
 
 
 TestFastFaults = FastFaults.TestCase
-TestFastFaults.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestFastFaults.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
 TestAtomicFaults = AtomicFaults.TestCase
-TestAtomicFaults.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+TestAtomicFaults.settings = settings(max_examples=examples(300), stateful_step_count=30, deadline=None)
 
 
 def test_a_doubled_first_message_behind_the_end_of_its_batch_is_stored_again() -> None:

@@ -16,6 +16,7 @@ from jsproto.client.consume.pull import ANSWER_GRACE, Fetch
 from jsproto.errors import Error
 from jsproto.timers import Timer
 from tests.client.pulling import Pulling
+from tests.effort import examples
 
 RETRIED = ["409 Leadership Change", "409 Server Shutdown", "409 Exceeded MaxWaiting"]
 ENDED = ["408 Request Timeout", "404 No Messages", "409 Batch Completed", "409 Consumer Deleted", "503", "499 New"]
@@ -154,4 +155,4 @@ class Pulls(RuleBasedStateMachine):
 
 
 TestPulls = Pulls.TestCase
-TestPulls.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPulls.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

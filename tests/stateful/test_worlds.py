@@ -11,9 +11,10 @@ from typing import Any, Final
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.effort import examples
 from tests.worlds.memory import Event, Plan, Read, World, small_pages
 
-WORLDS: Final = int(os.environ.get("WORLDS", "300"))
+WORLDS: Final = int(os.environ.get("WORLDS") or examples(300))
 SUBJECT: Final = st.integers(0, 9)
 
 events = st.one_of(

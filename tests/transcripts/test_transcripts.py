@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
 from jsproto.wire.frames import Frame
+from tests.effort import examples
 
 FOLDER: Final = Path(__file__).parent
 INDEX: Final[list[dict[str, Any]]] = json.loads((FOLDER / "INDEX.json").read_bytes())
@@ -59,7 +60,7 @@ def test_every_frame_encodes_to_what_was_recorded_whole_and_byte_by_byte(name: s
     assert decode(DIRECTIONS[direction], [data[place : place + 1] for place in range(len(data))]) == frames
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_every_frame_encodes_to_what_was_recorded_however_it_is_cut(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from([entry["file"] for entry in INDEX]))

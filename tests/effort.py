@@ -1,0 +1,18 @@
+"""How hard a run searches: the environment variable EFFORT scales the number of examples of every search.
+
+1 is what continuous integration does. Without the variable, and outside of it, a run does a quarter of that, so that
+it takes minutes. ``EFFORT=10 pytest tests/stateful`` is a long search.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+EFFORT: Final = float(os.environ.get("EFFORT") or ("1" if os.environ.get("CI") == "true" else "0.25"))
+FEWEST: Final = 5
+
+
+def examples(most: int) -> int:
+    """The number of examples where ``most`` are a thorough search."""
+    return max(round(most * EFFORT), min(most, FEWEST))
