@@ -1,8 +1,8 @@
-"""Which tests show which requirement: the 106 rows about publishing of ADR-50, by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 1 to 106, about publishing (ADR-50).
 
-Numbers 1 to 41 are atomic batches, 42 to 93 fast ingest, 94 to 106 acknowledgements, advisories, configuration and
-mirrors. Each row is in ``SHOWN`` with the tests that fail without it. The names are pytest's node ids below ``tests/``;
-``test_requirements`` checks that each of them exists.
+Rows 1 to 41 are atomic batches, rows 42 to 93 fast ingest. Rows 94 to 106 are acknowledgements, advisories,
+configuration and mirrors. ``SHOWN`` has each row with the tests that fail without it, as pytest's node ids below
+``tests/``. ``test_requirements`` checks that each of them exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tests show which requirement: the rows 243 to 258 about consistency and persistence, by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 243 to 258, about persistence and consistency.
 
 As ``tests.requirements``, which has the rows about publishing.
 """

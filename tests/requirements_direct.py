@@ -1,4 +1,4 @@
-"""Which tests show which requirement: the rows 107 to 147 about Direct Get (ADR-31), by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 107 to 147, about Direct Get (ADR-31).
 
 As ``tests.requirements``, which has the rows about publishing.
 """

@@ -1,7 +1,7 @@
-"""Which tests show which requirement of ADR-15: rows 180 to 242, in the form of ``requirements``.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 180 to 242, about subscribing (ADR-15).
 
-Numbers 180 to 204 are the subscribe workflow, 205 to 220 ack subjects and acknowledgements, 221 to 242 the automatic
-management of statuses.
+Rows 180 to 204 are the subscribe workflow, rows 205 to 220 ack subjects and acknowledgements. Rows 221 to 242 are the
+automatic management of statuses.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rules: messages go out in the order of the stream, each once until it is due for redelivery, which goes before
 everything new; never more than ``max_ack_pending`` are outstanding. A push consumer delivers while somebody subscribes
 to its deliver subject, in its queue group if it has one; a pull consumer delivers to requests. What is deleted from the
-stream is done with. Acknowledgements are read as nats-server 2.15.1 reads them (server facts, section 5): both versions
+stream is done with. Acknowledgements are read as nats-server 2.15.1 reads them (FACTS.md F5.2, F5.5): both versions
 of their subjects count, whatever they say is answered, unless the message was not delivered yet.
 
 It is a conversation: subscriptions bring it acknowledgements, flow-control answers and pull requests, the stream tells

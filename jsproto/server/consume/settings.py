@@ -3,7 +3,7 @@
 Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
 configuration needs. What servers refuse is refused with their error; they accept what ADR-15 calls misuse (a queue
 group with heartbeats or flow control, a pull consumer that acknowledges nothing), so it is accepted here. With the ack
-policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (server facts, section 4).
+policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (FACTS.md F4.2).
 
 Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``api.consumers``).
 """

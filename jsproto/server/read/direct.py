@@ -4,7 +4,7 @@ Every form of the request: by sequence, the last of a subject, the next from a s
 by messages and bytes; the last of each of many subjects, as of a sequence or a time; the subject behind the stream's
 name instead of a body; bare bodies (``no_hdr``).
 
-Rules, those of nats-server 2.15.1 (server facts, section 3): a request is answered once with a status, or with
+Rules, those of nats-server 2.15.1 (FACTS.md F3): a request is answered once with a status, or with
 messages, in ascending sequence, and the end of the batch. The server's headers stand behind the stored ones. Releases
 before 2.12 count the message itself as pending, one too few at the end of a limited page of subjects, take no body
 behind a subject, and know no ``no_hdr``. The draft (dialect) writes times in its own way, includes the message of the

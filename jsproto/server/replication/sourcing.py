@@ -1,7 +1,7 @@
 """What mirrors and sources make of a message that they copy.
 
 Rules: headers of batches and expectations belong to the publish, not to the message: they are left out of a copy, and a
-copy is stored unchecked. All other headers stay as they are (server facts, section 1).
+copy is stored unchecked. All other headers stay as they are (FACTS.md F1.24).
 
 Not here: how copies travel.
 """

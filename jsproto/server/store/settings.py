@@ -3,7 +3,7 @@
 Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
 configuration needs. Refused, with the server's error, is what concerns publishing and copies: batches, subjects and a
 first sequence on a mirror, another origin; and asynchronous persistence with atomic batches, with replicas, in memory,
-or switched by an update, be it by leaving it out (server facts, sections 1 and 6). So is every number and text that is
+or switched by an update, be it by leaving it out (FACTS.md F1.25, F6.1, F6.2). So is every number and text that is
 out of its range. ``allow_direct`` is never forced, but in the draft of ADR-31, where a limit per subject does.
 
 Not here: the many other rules of nats-server (subjects, which are ``api.streams``'s, limits of accounts, names),
