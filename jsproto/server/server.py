@@ -165,7 +165,7 @@ class Server:
         for inlet in list(self.api.streams.values()):
             self._in_stream = True
             inlet.handle_timeout(now)
-            self.api.copies[inlet.stream.config.name].catch_up(now)
+            self.api.replica_sets[inlet.stream.config.name].catch_up(now)
             self._in_stream = False
         for conversation in self._deadlines.due(now):
             if not self._is_silent(conversation):
@@ -180,7 +180,7 @@ class Server:
         deadlines = [self._now if self._queue else None, self._deadlines.next()]
         deadlines.append(None if self._bus is None else self._bus.deadline())
         deadlines += [inlet.deadline() for inlet in self.api.streams.values()]
-        deadlines += [copies.deadline() for copies in self.api.copies.values()]
+        deadlines += [replica_set.deadline() for replica_set in self.api.replica_sets.values()]
         deadlines += [session.deadline() for session in self.sessions]
         return min((when for when in deadlines if when is not None), default=None)
 
@@ -199,11 +199,11 @@ class Server:
 
         KeyError when there is no such stream.
         """
-        return self.api.copies[name].replicas
+        return self.api.replica_sets[name].replicas
 
     def mirror(self, name: str) -> Replica:
         """The mirror with that name on its way behind its origin; KeyError when there is none."""
-        mirror = self.api.copies[name].mirror
+        mirror = self.api.replica_sets[name].mirror
         if mirror is None:
             raise KeyError(name)
         return mirror

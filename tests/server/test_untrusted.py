@@ -183,7 +183,7 @@ def test_each_field_of_a_stream(field: str) -> None:
         asked = {"name": "X", "subjects": ["x.>"]} | {field: value}
         server.hear("$JS.API.STREAM.CREATE.X", asked)
         server.hear("$JS.API.STREAM.CREATE.X", asked)
-        assert all(len(copies.replicas) < 5 for copies in server.server.api.copies.values())
+        assert all(len(one.replicas) < 5 for one in server.server.api.replica_sets.values())
         server.hear("x.a", b"x")
         server.hear("s.a", b"x")
         server.hear("$JS.API.STREAM.DELETE.X")
@@ -220,7 +220,7 @@ def test_streams(created: dict[str, Any], updated: dict[str, Any]) -> None:
     server.hear("$JS.API.STREAM.CREATE.X", {"name": "X", "subjects": ["x.>"]} | created)
     server.hear("$JS.API.STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]} | updated)
     assert len(server.server.api.streams) <= 2
-    assert all(len(copies.replicas) < 5 for copies in server.server.api.copies.values())
+    assert all(len(one.replicas) < 5 for one in server.server.api.replica_sets.values())
     server.use()
 
 

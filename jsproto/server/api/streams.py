@@ -66,14 +66,27 @@ _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
 
 
 class JetStreamApi(Conversation):
-    """The streams of one server, and the answers to those who ask for them. ``streams`` and ``copies`` go by name."""
+    """The streams of one server, and the answers to requests about them.
 
-    __slots__ = ("_context", "_errors", "_outbox", "_prefixes", "_requests", "_verbs", "consumers", "copies", "streams")
+    Attributes: ``streams`` and ``replica_sets`` (by the stream's name), ``consumers`` (the part about consumers).
+    """
+
+    __slots__ = (
+        "_context",
+        "_errors",
+        "_outbox",
+        "_prefixes",
+        "_requests",
+        "_verbs",
+        "consumers",
+        "replica_sets",
+        "streams",
+    )
 
     def __init__(self, context: ServerContext, outbox: ConsumerOutbox) -> None:
         """Answer from now on, below ``$JS.API`` and, with a domain, below its own prefix too."""
         self.streams: dict[str, StreamInlet] = {}
-        self.copies: dict[str, ReplicaSet] = {}
+        self.replica_sets: dict[str, ReplicaSet] = {}
         self._context = context
         self._outbox = outbox
         self._requests = 0
@@ -136,11 +149,11 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
         self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
-        self.copies[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
+        self.replica_sets[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
-                self.copies[name].follow(origin.stream, now)
+                self.replica_sets[name].follow(origin.stream, now)
         return stream, True
 
     def update(self, config: StreamConfig, now: float) -> Stream:
@@ -149,14 +162,14 @@ class JetStreamApi(Conversation):
         config = self._read_as_its_origin(config)
         self._check_subjects(accept(config, self._context))
         inlet.update(config)
-        self.copies[config.name].configure(now)
+        self.replica_sets[config.name].configure(now)
         return inlet.stream
 
     def delete(self, name: str, now: float) -> None:
         """Delete a stream with all its messages, consumers and batches. APIError."""
         self._find(name).close(now)
-        self.copies[name].close(now)
-        del self.streams[name], self.copies[name]
+        self.replica_sets[name].close(now)
+        del self.streams[name], self.replica_sets[name]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -169,7 +182,7 @@ class JetStreamApi(Conversation):
     def _fresh(self, name: str, now: float) -> Stream:
         """The stream as it is at that time."""
         stream = self._find(name).stream
-        self.copies[name].catch_up(now)
+        self.replica_sets[name].catch_up(now)
         stream.expire(now)
         return stream
 

@@ -18,8 +18,12 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.durations import format_duration
+from jsproto.grammar.times import nanoseconds
+from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
 from jsproto.server.consume.priority import Priorities, Turn
-from jsproto.server.consume.statuses import NO_MESSAGES, message_too_large, request_timeout, wrong_pin
+from jsproto.server.consume.statuses import NO_MESSAGES, exceeded, message_too_large, request_timeout, wrong_pin
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -94,6 +98,17 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
         values.get("id", ""),
         values.get("priority", 0),
     )
+
+
+def over_limit(request: PullRequest, config: ConsumerConfig, now: float) -> bytes | None:
+    """The status that refuses a new request for more than ``config`` allows. None: it does not."""
+    if config.max_batch and request.batch > config.max_batch:
+        return exceeded(MAX_BATCH, str(config.max_batch))
+    if config.max_expires and request.expires is not None and request.expires > now + config.max_expires:
+        return exceeded(MAX_EXPIRES, format_duration(nanoseconds(config.max_expires)))
+    if config.max_bytes and request.max_bytes > config.max_bytes:
+        return exceeded(MAX_BYTES, str(config.max_bytes))
+    return None
 
 
 def _value(name: str, value: Any) -> Any:
