@@ -20,7 +20,7 @@ def shop(policy: str, messages: int = 0, **options: Any) -> Shop:
 
 
 class Pinning(Shop):
-    """A consumer that pins clients. A and B are clients, with an inbox each; pins are known by when they appeared."""
+    """A consumer that pins clients. A and B are clients, with an inbox each. Pins are numbered as they appear."""
 
     def __init__(self, messages: int = 0, timeout: float = 5.0) -> None:
         self.pins: list[bytes] = []

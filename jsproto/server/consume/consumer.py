@@ -1,15 +1,19 @@
-"""One consumer: which messages of its stream go to whom, what is acknowledged, what is delivered again.
+"""One consumer: which messages of its stream it delivers, to which subscriber or pull request, and when.
 
-Rules: messages go out in the order of the stream, each once until it is due for redelivery, which goes before
-everything new; never more than ``max_ack_pending`` are outstanding. A push consumer delivers while somebody subscribes
-to its deliver subject, in its queue group if it has one; a pull consumer delivers to requests. What is deleted from the
-stream is done with. Acknowledgements are read as nats-server 2.15.1 reads them (FACTS.md F5.2, F5.5): both versions
-of their subjects count, whatever they say is answered, unless the message was not delivered yet.
+Rules, those of nats-server 2.15.1 (FACTS.md F5):
 
-It is a conversation: subscriptions bring it acknowledgements, flow-control answers and pull requests, the stream tells
-it what is stored and removed, and whoever carries it tells (``prompt``) that interest has changed.
+* Messages go out in the order of the stream. A redelivery that is due goes before all new messages.
+* At most ``max_ack_pending`` messages are outstanding.
+* A push consumer delivers while its deliver subject has a subscriber, in its queue group if it has one.
+* A pull consumer delivers to its waiting requests.
+* A message that is deleted from the stream counts as acknowledged.
+* An acknowledgement is answered, whatever it says, unless its message was not delivered yet.
 
-Not here: creating and deleting consumers (``api.consumers``), limits of bits per second, sampling.
+A consumer is a conversation. Its subscriptions bring acknowledgements, answers to flow control and pull requests. The
+stream reports what it stores and removes. The server reports that interest has changed.
+
+Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``), creating and deleting consumers
+(``api.consumers``), ``rate_limit_bps``, sampling.
 """
 
 from __future__ import annotations
@@ -51,22 +55,26 @@ _DELETED: Final = "Message deleted by stream limits"
 
 
 class ConsumerOutbox(Outbox, Protocol):
-    """What a consumer needs of its server, beyond an outbox."""
+    """What a consumer needs of its server beyond an outbox."""
 
     def deliver(self, inbox: str, message: Msg) -> None:
-        """Send ``message``, whose subject is another one, to whoever subscribes to ``inbox``. BadSubjectError."""
+        """Send ``message`` under its own subject to the subscribers of ``inbox``.
 
-    def hears(self, subject: str, queue: str | None = None) -> bool:
-        """Whether anybody subscribes to ``subject``; with ``queue``, in that group."""
+        Raises:
+            BadSubjectError: ``inbox`` is no subject.
+        """
 
-    def prompt(self, conversation: Conversation) -> None:
-        """Call its ``handle_timeout`` as soon as what happens now is over."""
+    def has_interest(self, subject: str, queue: str | None = None) -> bool:
+        """Whether ``subject`` has a subscriber. With ``queue`` only members of that group count."""
+
+    def schedule(self, conversation: Conversation) -> None:
+        """Call the conversation's ``handle_timeout`` once the current input is handled."""
 
 
 class Consumer(Conversation):
-    """A consumer of one stream. ``created`` is nanoseconds since 1970; ``config`` is accepted (``settings``).
+    """A consumer of one stream, which it watches until ``close``.
 
-    Watches its stream. ``close`` ends it.
+    Attributes: ``name``, ``created`` (nanoseconds since 1970), ``config`` (as ``settings.accept`` returns it).
     """
 
     __slots__ = (
@@ -108,7 +116,12 @@ class Consumer(Conversation):
         prefixes: Sequence[str],
         forget: Callable[[Consumer], None],
     ) -> None:
-        """``prefixes``: of the JetStream API, with a dot. ``forget`` is called when it ends for want of use."""
+        """Subscribe to the consumer's subjects, and begin to deliver.
+
+        ``config``: as ``settings.accept`` returns it. ``now``: seconds, as in every method here. ``prefixes``: those of
+        the JetStream API, each with its last dot. ``forget``: called with the consumer when nobody has used it for
+        ``inactive_threshold``.
+        """
         self.name = name
         self.config = config
         self.created = context.timestamp(now)
@@ -118,7 +131,7 @@ class Consumer(Conversation):
         self._forget = forget
         self._advisories = Advisories(stream.config.name, name, context, outbox)
         self._priorities = Priorities(config, self._advisories, context)
-        self._requests = PullRequests(config.max_waiting or 0, self._send_status, outbox.hears, self._priorities)
+        self._requests = PullRequests(config.max_waiting or 0, self._send_status, outbox.has_interest, self._priorities)
         self._flow = FlowControl()
         self._cursor = Cursor(stream, config)
         self._state = DeliveryState(stream, config, self._cursor)
@@ -146,24 +159,24 @@ class Consumer(Conversation):
             subjects += [f"{_FLOW}{own}.*", f"{_FLOW}{account}.{own}.*"]
         return subjects
 
-    # -- what others ask -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------------
 
     @property
     def stream_name(self) -> str:
-        """The stream that it reads."""
+        """The name of its stream."""
         return self._stream.config.name
 
     @property
     def is_push(self) -> bool:
-        """Whether it delivers to a subject of its own."""
+        """Whether it has a deliver subject. Otherwise it serves pull requests."""
         return bool(self.config.deliver_subject)
 
     def is_bound(self) -> bool:
-        """Whether somebody subscribes to its deliver subject."""
+        """Whether its deliver subject has a subscriber."""
         return self.is_push and self._has_interest()
 
     def info(self, now: float) -> ConsumerInfo:
-        """Configuration and state, as servers say them."""
+        """Its configuration and state, as CONSUMER.INFO reports them."""
         state = self._state
         delivered = SequencePair(state.consumer_seq, state.stream_seq, self._timestamp(state.delivered_at))
         floor = SequencePair(state.floor_consumer, state.floor_stream, self._timestamp(state.acked_at))
@@ -176,19 +189,19 @@ class Consumer(Conversation):
         )  # fmt: skip
 
     def pause_remaining(self, now: float) -> Seconds | None:
-        """How long it is still paused, in seconds; None when it is not."""
+        """How long it is still paused, in seconds. None: it is not paused."""
         left = (self.config.pause_until or 0) - self._context.timestamp(now)
         return Seconds.from_nanoseconds(left) if self._is_paused_at(now) else None
 
     def wants(self, seq: int) -> bool:
-        """Whether a message of the stream is still to be delivered or acknowledged."""
+        """Whether the message with the stream sequence ``seq`` is still to be delivered or acknowledged."""
         stored = self._stream.get(seq)
         return seq in self._state.pending or (stored is not None and stored in self._cursor)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def receive(self, message: Msg, now: float) -> None:
-        """An acknowledgement, an answer to flow control, or a pull request."""
+        """Take an acknowledgement, an answer to flow control, or a pull request, told apart by the subject."""
         if not self._sids:
             return
         subject = message.subject.decode("utf-8", "surrogateescape")
@@ -201,11 +214,11 @@ class Consumer(Conversation):
         self._process(now)
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed, or something has changed elsewhere."""
+        """Do what is due at ``now``: deliver, redeliver, send heartbeats, end requests. Extra calls are harmless."""
         self._process(now)
 
     def deadline(self) -> float | None:
-        """When something is due: a redelivery, a heartbeat, the end of a request, of a pause, of the consumer."""
+        """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
         if not self._sids:
             return None
         deadlines = [self._state.pending.check_at, self._requests.deadline(), self._deliver_at, self._inactive_at()]
@@ -215,24 +228,24 @@ class Consumer(Conversation):
         return min((when for when in deadlines if when is not None), default=None)
 
     def stored(self, message: Stored, now: float) -> None:
-        """The stream has stored a message."""
+        """The stream stored ``message``."""
         if self._cursor.stored(message):
             self._schedule()
 
     def removed(self, message: Stored, now: float) -> None:
-        """A message is no longer in the stream."""
+        """The stream removed ``message``."""
         self._cursor.removed(message)
         if message.seq in self._state.pending:
             self._removed.append(message.seq)
             self._schedule()
 
     def interest_changed(self) -> None:
-        """Others subscribe than before."""
+        """Subscriptions have changed, perhaps those of the deliver subject."""
         if self.is_push:
             self._schedule()
 
     def update(self, config: ConsumerConfig, now: float) -> None:
-        """Another configuration, accepted and allowed as a change of this one."""
+        """Go on with another ``config``, which ``settings.check_change`` allows."""
         self.config = self._priorities.config = config
         self._cursor.filter(config.filters)
         self._state.pending.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
@@ -240,28 +253,28 @@ class Consumer(Conversation):
         self._schedule()
 
     def pause(self, until: int | None, now: float) -> None:
-        """Deliver nothing until then, in nanoseconds since 1970.
+        """Deliver nothing until the moment ``until``, in nanoseconds since 1970.
 
-        None resumes, as nats-server does it: with whatever happens next, a heartbeat or a message or a request.
+        None resumes. As in nats-server the next message, heartbeat or request then starts the delivery.
         """
         self.config.pause_until = until
         self._is_paused = self._is_paused_at(now)
         self._outbox.rearm(self)
 
     def unpin(self, group: str, now: float) -> None:
-        """Another client may be pinned."""
+        """Unpin the client of the priority group ``group``, so that another one can be pinned."""
         self._priorities.unpin(group, now)
         self._schedule()
 
     def lead(self, now: float) -> None:
-        """Another server leads the consumer now. It knows what was delivered, not who is pinned, nor any requests."""
+        """Start anew as the consumer's new leader, which knows the delivery state, but neither requests nor pins."""
         self._requests.end(statuses.LEADERSHIP_CHANGE)
         self._priorities.forget()
         self._heartbeat_at = self._after_heartbeat(now)
         self._schedule()
 
     def close(self, now: float) -> None:
-        """The consumer, or its stream, is deleted."""
+        """End the consumer, because it or its stream is deleted. Waiting requests get a status."""
         for sid in self._sids:
             self._outbox.unsubscribe(sid)
         self._sids.clear()
@@ -270,13 +283,13 @@ class Consumer(Conversation):
         self._advisories.deleted(now)
         self._outbox.rearm(self)
 
-    # -- where it stands -----------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def _timestamp(self, when: float | None) -> int | None:
         return None if when is None else self._context.timestamp(when)
 
     def _has_interest(self) -> bool:
-        return self.is_push and self._outbox.hears(self.config.deliver_subject or "", self.config.deliver_group)
+        return self.is_push and self._outbox.has_interest(self.config.deliver_subject or "", self.config.deliver_group)
 
     def _resumes_at(self) -> float:
         return ((self.config.pause_until or 0) - self._context.epoch) / _SECOND
@@ -288,7 +301,7 @@ class Consumer(Conversation):
         return now + self.config.idle_heartbeat if self.config.idle_heartbeat else None
 
     def _inactive_at(self) -> float | None:
-        """When it ends because nobody uses it."""
+        """When it ends for lack of use, in seconds."""
         if not self.config.inactive_threshold or self._is_active or len(self._requests):
             return None
         return self._used_at + self.config.inactive_threshold
@@ -298,10 +311,10 @@ class Consumer(Conversation):
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._outbox.prompt(self)
+            self._outbox.schedule(self)
 
     def _process(self, now: float) -> None:
-        """Do everything that can be done now."""
+        """Do everything that is due."""
         self._is_scheduled = False
         if not self._sids:
             return
@@ -320,7 +333,7 @@ class Consumer(Conversation):
         self._outbox.rearm(self)
 
     def _refresh(self, now: float) -> None:
-        """Take note of what has changed around it."""
+        """Update what depends on the time, on subscriptions and on removed messages."""
         if self._is_paused and not self._is_paused_at(now):
             self._advisories.paused(self.config.pause_until, is_paused=False, now=now)
         self._is_paused = self._is_paused_at(now)
@@ -341,7 +354,7 @@ class Consumer(Conversation):
         self._removed.clear()
 
     def _deliver_all(self, now: float) -> None:
-        """Deliver until there is nothing, or nobody, left to deliver."""
+        """Deliver until no message, or no taker, is left."""
         self._deliver_at = None
         self._has_more = False
         while not self._is_paused and self._has_taker() and (found := self._next_message(now)) is not None:
@@ -377,7 +390,7 @@ class Consumer(Conversation):
         return len(self._requests) > 0
 
     def _next_message(self, now: float) -> tuple[Stored, int] | None:
-        """The next message, and how often it will have been delivered then; None when there is none now."""
+        """The next message, and which delivery of it that is (1 is the first). None: there is none now."""
         pending = self._state.pending
         while (again := pending.next_again()) is not None:
             seq = again.stored.seq
@@ -395,7 +408,7 @@ class Consumer(Conversation):
         return 0 < (self.config.max_ack_pending or 0) <= len(self._state.pending)
 
     def _replays_later(self, stored: Stored, now: float) -> bool:
-        """Whether it is too early for a message that is replayed at the pace at which it was stored."""
+        """Whether it is too early for a message under the replay policy ``original``."""
         delivered_at = self._state.delivered_at
         if stored.seq > self._replay_until or self._replayed is None or delivered_at is None:
             return False
@@ -421,7 +434,7 @@ class Consumer(Conversation):
         return statuses.heartbeat(self._state.consumer_seq, self._state.stream_seq, self._flow.asked)
 
     def _send_heartbeat(self, now: float) -> None:
-        """Nothing was delivered for as long as a heartbeat takes."""
+        """Send a heartbeat, because nothing was delivered for its interval."""
         self._heartbeat_at = self._after_heartbeat(now)
         if self._is_active:
             self._send_status(self.config.deliver_subject or "", self._heartbeat_status())
@@ -429,7 +442,7 @@ class Consumer(Conversation):
                 self._request_flow_control()
 
     def _count_for_flow_control(self, size: int) -> None:
-        """A push consumer has delivered so many bytes."""
+        """Count ``size`` delivered bytes of a push consumer, and ask for flow control when that is due."""
         if not self.config.flow_control:
             return
         is_time = self._flow.delivered(size)
@@ -439,7 +452,7 @@ class Consumer(Conversation):
             self._request_flow_control()
 
     def _request_flow_control(self) -> None:
-        """Ask the client to answer when it has come so far."""
+        """Ask the client to answer when it has handled all that was delivered."""
         context = self._context
         account = f"{context.domain or NO_DOMAIN}.{ACCOUNT_HASH}." if context.ack_version == 2 else ""
         subject = f"{_FLOW}{account}{self._stream.config.name}.{self.name}.{context.next_id()[:4]}".encode()
@@ -454,7 +467,7 @@ class Consumer(Conversation):
     # -- pull requests -------------------------------------------------------------------------------------------------
 
     def _receive_pull_request(self, reply: str, message: Msg, now: float) -> None:
-        """A pull request: refuse it, or let it wait. Nobody can listen to a reply that is no subject."""
+        """Refuse a pull request, or let it wait. A reply that is no subject can have no subscriber."""
         try:
             check_subject(reply)
         except LocalProtocolError:
@@ -481,14 +494,14 @@ class Consumer(Conversation):
             self._send_status(reply, refusal)
 
     def _group_refusal(self, request: PullRequest, now: float) -> bytes | None:
-        """What is wrong with its priority group; None when nothing is."""
+        """The status that refuses the request's priority group. None: it fits."""
         why = self._priorities.refusal(request)
         if why is not None:
             return statuses.bad_request(why)
         return statuses.PIN_MISMATCH if self._priorities.is_stranger(request, now) else None
 
     def _waiting_refusal(self, request: PullRequest, now: float) -> bytes | None:
-        """Why a request cannot wait; None when it can."""
+        """The status that refuses to let the request wait. None: it can wait."""
         if self._requests.is_full and not self._requests.tidy(now, self._heartbeat_status, at_end=False):
             return statuses.MAX_WAITING
         if request.no_wait:
@@ -503,7 +516,7 @@ class Consumer(Conversation):
     # -- acknowledgements ----------------------------------------------------------------------------------------------
 
     def _receive_acknowledgement(self, subject: str, message: Msg, now: float) -> None:
-        """A message on an ack subject, of either version."""
+        """Take a message on an ack subject, and answer it if it asks for an answer."""
         ack = read_acknowledgement(subject, message.payload)
         reply = (message.reply or b"").decode("utf-8", "surrogateescape")
         state = self._state
@@ -531,7 +544,7 @@ class Consumer(Conversation):
             self._send_status(reply, None)
 
     def _give_up(self, seq: int, now: float) -> None:
-        """A message was delivered as often as is allowed."""
+        """Stop delivering a message, because ``max_deliver`` is reached."""
         pending = self._state.pending
         self._advisories.exhausted(seq, pending.deliveries(seq), now)
         pending.give_up(seq)
@@ -539,7 +552,7 @@ class Consumer(Conversation):
     # -- outputs -------------------------------------------------------------------------------------------------------
 
     def _send_status(self, subject: str, status: bytes | None) -> None:
-        """An empty message; what cannot be a subject has no subscriber."""
+        """Send a header block without a payload. What is no subject has no subscriber, so that is dropped."""
         try:
             self._outbox.publish(subject, b"", None, status)
         except LocalProtocolError:
