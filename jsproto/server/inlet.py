@@ -33,6 +33,7 @@ class StreamInlet(Conversation):
     __slots__ = ("_answers", "atomic", "consumers", "fast", "stream")
 
     def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
+        """No batch is open. ``outbox`` takes the answers."""
         self.stream = stream
         self.atomic = AtomicBatches(stream, context, outbox)
         self.fast = FastBatches(stream, context, outbox)

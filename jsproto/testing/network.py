@@ -55,6 +55,7 @@ class SplitMix64:
     __slots__ = ("_state",)
 
     def __init__(self, seed: int) -> None:
+        """``seed``: any whole number, of which the lower 64 bits count."""
         self._state = seed & _MASK
 
     def number(self) -> int:
@@ -75,11 +76,12 @@ class SplitMix64:
 
 
 class Pipe:
-    """One direction of a link."""
+    """One direction of a link: bytes go in with ``send`` and come out with ``arrived``."""
 
     __slots__ = ("_conditions", "_pieces", "_random")
 
     def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        """Nothing is under way. ``random`` decides on jitter and sizes of pieces."""
         self._conditions = conditions
         self._random = random
         self._pieces: deque[tuple[float, bytes | None]] = deque()
@@ -125,6 +127,7 @@ class ClusterFaults:
     __slots__ = ("_count", "_latest", "_random", "_under_way", "conditions", "doubled", "lost", "overtaken")
 
     def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        """Nothing is under way. ``random`` decides which messages meet a fault."""
         self.conditions = conditions
         self.lost = 0
         self.doubled = 0
@@ -173,6 +176,7 @@ class Network:
     """Everything between a client and the streams of a server. ``cluster`` is the ``bus`` of that server."""
 
     def __init__(self, seed: int = 0, conditions: NetworkConditions | None = None) -> None:
+        """``seed`` makes all random choices. ``conditions``: by default no delay and no fault."""
         self.conditions = conditions or NetworkConditions()
         self.cluster = ClusterFaults(self.conditions, SplitMix64(seed ^ _MASK))
         self._random = SplitMix64(seed)

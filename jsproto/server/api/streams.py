@@ -307,12 +307,12 @@ class JetStreamApi(Conversation):
         stored = find(stream, asked)
         if stored is None:
             raise refusal(10037)
-        told: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
+        fields: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
         if stored.header and (not asked.no_hdr or self._context.is_before_2_12):
-            told["hdrs"] = b64encode(stored.header).decode()
+            fields["hdrs"] = b64encode(stored.header).decode()
         if stored.payload:
-            told["data"] = b64encode(stored.payload).decode()
-        return {"message": told | {"time": format_timestamp(stored.timestamp)}}
+            fields["data"] = b64encode(stored.payload).decode()
+        return {"message": fields | {"time": format_timestamp(stored.timestamp)}}
 
     def _msg_delete(self, name: str, payload: bytes, now: float) -> Body:
         stream = self._fresh(name, now)

@@ -26,6 +26,7 @@ class Advisories:
     __slots__ = ("_consumer", "_context", "_outbox", "_stream")
 
     def __init__(self, stream: str, consumer: str, context: ServerContext, outbox: Outbox) -> None:
+        """``stream`` and ``consumer`` are names."""
         self._stream = stream
         self._consumer = consumer
         self._context = context

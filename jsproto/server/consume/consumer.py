@@ -119,7 +119,7 @@ class Consumer(Conversation):
         """Subscribe to the consumer's subjects, and begin to deliver.
 
         ``config``: as ``settings.accept`` returns it. ``now``: seconds, as in every method here. ``prefixes``: those of
-        the JetStream API, each with its last dot. ``forget``: called with the consumer when nobody has used it for
+        the JetStream API, each with its last dot. ``forget``: called with the consumer when it was not used for
         ``inactive_threshold``.
         """
         self.name = name
@@ -201,7 +201,7 @@ class Consumer(Conversation):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def receive(self, message: Msg, now: float) -> None:
-        """Take an acknowledgement, an answer to flow control, or a pull request, told apart by the subject."""
+        """Take an acknowledgement, an answer to flow control, or a pull request, as the subject says."""
         if not self._sids:
             return
         subject = message.subject.decode("utf-8", "surrogateescape")

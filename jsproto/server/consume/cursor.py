@@ -28,6 +28,7 @@ class Cursor:
     __slots__ = ("_filters", "_resume", "_skip", "_stream", "next_seq", "pending")
 
     def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
+        """Begin where the deliver policy of ``config`` says."""
         self._stream = stream
         self._filters = config.filters
         self._skip: deque[int] = deque()  # the newest of each subject, as long as they are what counts

@@ -24,6 +24,7 @@ class FlowControl:
     __slots__ = ("_bytes", "_marked", "_window", "asked")
 
     def __init__(self) -> None:
+        """Nothing is under way, and the window is ``FIRST_WINDOW`` bytes."""
         self.asked: bytes | None = None
         self._window = FIRST_WINDOW
         self._bytes = 0

@@ -46,6 +46,7 @@ class Priorities:
     __slots__ = ("_advisories", "_context", "_group", "_pinned_at", "_until", "config", "pin")
 
     def __init__(self, config: ConsumerConfig, advisories: Advisories, context: ServerContext) -> None:
+        """No client is pinned. ``context`` makes the ids of pins."""
         self.config = config
         self.pin: str | None = None
         self._advisories = advisories
