@@ -1,4 +1,4 @@
-"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 107 to 147, about Direct Get (ADR-31).
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 107 to 148, about Direct Get (ADR-31).
 
 As ``tests.requirements``, which has the rows about publishing.
 """
@@ -197,4 +197,5 @@ SHOWN: Final[dict[int, Requirement]] = {
         PAIR + "stale_reads_at_will",
         GETS + "both_ways_give_the_same_message", READING + "one_message",
     ),
+    148: row("the leader gives no batches", SERVER + "reading_through_the_leader", recorded("direct-msg_get_api")),
 }  # fmt: skip

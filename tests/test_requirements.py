@@ -9,14 +9,21 @@ from typing import Final
 
 import pytest
 
-from tests import requirements, requirements_consistency, requirements_direct, requirements_subscribe
+from tests import (
+    requirements,
+    requirements_consistency,
+    requirements_direct,
+    requirements_sourcing,
+    requirements_subscribe,
+)
 from tests.citations import REQUIREMENTS, rows
 from tests.node_ids import TESTS, check_exist, named_in
 from tests.sentences import sections
 
 TABLES: Final = {
     requirements: range(1, 107),
-    requirements_direct: range(107, 148),
+    requirements_direct: range(107, 149),
+    requirements_sourcing: range(149, 157),
     requirements_subscribe: range(180, 243),
     requirements_consistency: range(243, 259),
 }
