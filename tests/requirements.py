@@ -1,8 +1,8 @@
-"""Which tests show which requirement: the 106 rows about publishing of ADR-50, by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 1 to 106, about publishing (ADR-50).
 
-Numbers 1 to 41 are atomic batches, 42 to 93 fast ingest, 94 to 106 acknowledgements, advisories, configuration and
-mirrors. Each row is in ``SHOWN`` with the tests that fail without it. The names are pytest's node ids below ``tests/``;
-``test_requirements`` checks that each of them exists.
+Rows 1 to 41 are atomic batches, rows 42 to 93 fast ingest. Rows 94 to 106 are acknowledgements, advisories,
+configuration and mirrors. ``SHOWN`` has each row with the tests that fail without it, as pytest's node ids below
+``tests/``. ``test_requirements`` checks that each of them exists.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         FAST_SUBJECT + "which_operation_fits_which_sequence", recorded("fast-bad_pattern"),
     ),
     48: row(
-        "operation 1 appends, behind it",
+        "operation 1 appends, at higher sequences",
         FAST_SUBJECT + "which_operation_fits_which_sequence", recorded("fast-bad_pattern"),
     ),
     49: row(
@@ -274,7 +274,7 @@ SHOWN: Final[dict[int, Requirement]] = {
     73: row(
         "fail: a refused message ends the batch", FAST + "a_refused_message_breaks_the_batch", recorded("fast-err_fail")
     ),
-    74: row("ok: it is told and the batch goes on", FAST + "gap_ok_reports_and_goes_on", recorded("fast-err_ok")),
+    74: row("ok: it is reported and the batch goes on", FAST + "gap_ok_reports_and_goes_on", recorded("fast-err_ok")),
     75: row("expectations as in a plain publish", CHECKS + "what_does_not", recorded("fast-err_first")),
     76: row(
         "the stall rule, without a deadlock",

@@ -1,4 +1,4 @@
-"""Which tests show which requirement: the rows 243 to 258 about consistency and persistence, by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 243 to 258, about persistence and consistency.
 
 As ``tests.requirements``, which has the rows about publishing.
 """
@@ -26,7 +26,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         DRIVERS + "asynchronous_persistence_is_warned_of", DRIVERS + "older_servers_would_drop_the_persist_mode",
         JETSTREAM + "features_that_the_server_is_too_old_for",
     ),
-    244: row("the risk is told", DRIVERS + "asynchronous_persistence_is_warned_of"),
+    244: row("the application is warned", DRIVERS + "asynchronous_persistence_is_warned_of"),
     245: row(
         "asynchronous persistence overrides sync: always",
         "integration/test_persistence.py::test_asynchronous_persistence_overrides_sync_always",

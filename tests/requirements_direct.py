@@ -1,4 +1,4 @@
-"""Which tests show which requirement: the rows 107 to 147 about Direct Get (ADR-31), by their number.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 107 to 148, about Direct Get (ADR-31).
 
 As ``tests.requirements``, which has the rows about publishing.
 """
@@ -64,7 +64,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         GETS + "what_is_asked", READING + "one_message",
     ),
     116: row(
-        "the first message at or behind a time",
+        "the first message from a time on",
         GETS + "what_is_asked", READING + "one_message",
     ),
     117: row(
@@ -72,7 +72,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         GETS + "the_last_message_of_a_subject_is_asked_for_below_it",
     ),
     118: row(
-        "a body behind a subject must select nothing",
+        "a body after a subject must select nothing",
         SERVER + "the_subject_behind_the_name_of_the_stream", SERVER + "the_draft",
         SERVER + "old_releases_know_no_body_behind_a_subject_and_no_level", recorded("direct-subject_appended"),
     ),
@@ -164,7 +164,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         GETS + "statuses_are_typed", REAL + "what_the_server_refuses_is_typed",
     ),
     140: row(
-        "other statuses are typed or told",
+        "other statuses are typed errors",
         GETS + "statuses_are_typed", CLIENT + "answers_that_end_the_read",
     ),
     141: row(
@@ -197,4 +197,5 @@ SHOWN: Final[dict[int, Requirement]] = {
         PAIR + "stale_reads_at_will",
         GETS + "both_ways_give_the_same_message", READING + "one_message",
     ),
+    148: row("the leader gives no batches", SERVER + "reading_through_the_leader", recorded("direct-msg_get_api")),
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""Which tests show which requirement of ADR-15: rows 180 to 242, in the form of ``requirements``.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 180 to 242, about subscribing (ADR-15).
 
-Numbers 180 to 204 are the subscribe workflow, 205 to 220 ack subjects and acknowledgements, 221 to 242 the automatic
-management of statuses.
+Rows 180 to 204 are the subscribe workflow, rows 205 to 220 ack subjects and acknowledgements. Rows 221 to 242 are the
+automatic management of statuses.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SHOWN: Final[dict[int, Requirement]] = {
     ),
     194: row("push onto pull: error", WORKFLOW + "what_is_there_must_fit"),
     195: row(
-        "what is configured otherwise is named",
+        "any other difference is an error with its field",
         WORKFLOW + "what_is_there_must_fit",
         DRIVER + "a_consumer_that_does_not_fit_is_refused_with_the_reason",
         PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
@@ -106,13 +106,13 @@ SHOWN: Final[dict[int, Requirement]] = {
         PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
     ),
     202: row(
-        "who loses a race looks again and moves over",
+        "the loser of a race looks the consumer up and joins it",
         WORKFLOW + "who_loses_the_race_joins_the_group_on_its_subject",
         WORKFLOW + "who_loses_the_race_alone_is_refused",
         WORKFLOW + "who_loses_the_race_for_a_pull_consumer_shares_it",
     ),
     203: row(
-        "a drain deletes when it is over and tells of failures",
+        "a drain deletes at its end and reports failures",
         PUSH + "draining_deletes_when_all_was_dealt_with",
         PUSH + "draining_deletes_in_the_end_whoever_does_not_take_the_rest",
     ),
@@ -186,7 +186,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         PULLING + "no_acknowledgements_are_sent_where_none_are_wanted",
     ),
     218: row(
-        "no error but of sending",
+        "only sending can fail",
         ACKS + "after_the_end",
         ACKS + "what_cannot_be_sent_is_not_settled",
         PULLING + "acknowledging_when_the_consumer_is_gone",
@@ -241,7 +241,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         GAPS + "a_lost_message_shows_at_the_next_heartbeat_and_once",
         PUSH + "nobody_in_a_queue_group_looks_for_gaps",
     ),
-    229: row("gaps are told", PUSH + "gaps_and_restarts_are_told"),
+    229: row("gaps are reported", PUSH + "gaps_and_restarts_are_told"),
     230: row(
         "ordered consumers see to gaps themselves",
         ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
@@ -253,7 +253,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         "and the next message follows within the same wait",
         DRIVER + "flow_control_lets_a_large_stream_through_a_small_buffer",
     ),
-    233: row("its subject is not looked at", PUSH + "what_is_stalled_is_answered_once"),
+    233: row("its subject is not read", PUSH + "what_is_stalled_is_answered_once"),
     234: row(
         "it needs heartbeats",
         WORKFLOW + "what_cannot_be_is_refused_at_once",
@@ -288,7 +288,7 @@ SHOWN: Final[dict[int, Requirement]] = {
         PULLING + "what_is_deleted_while_fetching_is_told_at_once",
     ),
     241: row(
-        "what is not known is an error",
+        "an unknown status is an error",
         STATUS + "the_table",
         PUSH + "statuses_that_are_errors_end_it",
         PULL + "an_error_ends_a_fetch_at_once",

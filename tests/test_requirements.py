@@ -1,28 +1,57 @@
-"""The tables of requirements are whole, and name only tests that exist."""
+"""The tables of requirements have every row of REQUIREMENTS.md, and name only tests that exist."""
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 import pytest
 
-from tests import requirements, requirements_consistency, requirements_direct, requirements_subscribe
+from tests import (
+    requirements,
+    requirements_consistency,
+    requirements_direct,
+    requirements_sourcing,
+    requirements_subscribe,
+)
+from tests.citations import REQUIREMENTS, rows
 from tests.node_ids import TESTS, check_exist, named_in
+from tests.sentences import sections
 
 TABLES: Final = {
     requirements: range(1, 107),
-    requirements_direct: range(107, 148),
+    requirements_direct: range(107, 149),
+    requirements_sourcing: range(149, 157),
     requirements_subscribe: range(180, 243),
     requirements_consistency: range(243, 259),
 }
+SECTIONS: Final = sections(REQUIREMENTS.read_text(encoding="utf-8"))
+NOT_BUILT: Final = rows(SECTIONS["Not built yet"])
+BUILT: Final = [row for title, text in SECTIONS.items() if title != "Not built yet" for row in rows(text)]
 SHOWN: Final = {number: shown for table in TABLES for number, shown in table.SHOWN.items()}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
 def test_every_row_is_shown(table: ModuleType) -> None:
     assert sorted(table.SHOWN) == list(TABLES[table])
+
+
+def test_the_tables_and_the_page_have_the_same_rows() -> None:
+    assert list(chain.from_iterable(TABLES.values())) == BUILT
+    assert sorted([*BUILT, *NOT_BUILT]) == [*range(1, max(BUILT) + 1)]
+
+
+def test_a_row_is_in_one_table() -> None:
+    assert len(SHOWN) == sum(len(table.SHOWN) for table in TABLES)
+
+
+def test_every_row_has_a_source() -> None:
+    lines = [line for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines() if rows(line)]
+    assert len(lines) == len(BUILT) + len(NOT_BUILT)
+    assert [line for line in lines if not all(cell.strip() for cell in line.strip("|").split("|"))] == []
+    assert [line for line in lines if line.count("|") != 4] == []
 
 
 @pytest.mark.parametrize("number", list(SHOWN))

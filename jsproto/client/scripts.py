@@ -29,7 +29,7 @@ def change_stream(
 ) -> Generator[Ticket[Any], Any, StreamInfo]:
     """Fetch a stream's configuration, change the named fields and send all of it back.
 
-    Whole, because a field that an update leaves out counts as a change for the server (server fact, section 6).
+    Whole, because a field that an update leaves out counts as a change for the server (FACTS.md F6.2).
     LocalProtocolError, with nothing sent but the question, for what the server would refuse all the same.
     """
     info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)

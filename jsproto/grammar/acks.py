@@ -39,7 +39,7 @@ class PubAck:
 
     ``seq`` is the stream sequence (of a batch: of its last message; 0 when nothing was stored). ``batch`` and
     ``count`` are there only for batches, and then both; the count of a fast-ingest batch is its highest batch sequence,
-    which in gap mode ``ok`` is not the number of messages stored (server fact, section 2). ``value`` is what
+    which in gap mode ``ok`` is not the number of messages stored (FACTS.md F2.14). ``value`` is what
     a counter stands at. ``error`` is set only by the draft of ADR-50: why the batch ended with this count
     (released servers send a FlowError before it instead).
     """

@@ -317,7 +317,7 @@ class StreamConfig:
         """LocalProtocolError, with what to change, for fields that every server refuses together.
 
         Only what is certain: batches need a stream that can be published to and, if atomic, messages on disk before
-        they are acknowledged; asynchronous persistence is for one replica on disk (server facts, sections 1 and 6).
+        they are acknowledged; asynchronous persistence is for one replica on disk (FACTS.md F1.25, F6.1).
         """
         if self.persist_mode == "async":
             if self.allow_atomic:

@@ -68,7 +68,7 @@ def paging(header: bytes) -> tuple[int, int | None, int | None]:
 
 
 def answerer(header: bytes) -> str:
-    """The stream that sent a Direct Get reply: a mirror names itself (server facts, section 3).
+    """The stream that sent a Direct Get reply: a mirror names itself (FACTS.md F3.3).
 
     RemoteProtocolError when the reply does not say.
     """
@@ -190,7 +190,7 @@ class StoredMsg:
 
     @property
     def stream(self) -> str:
-        """The stream that answered: a mirror names itself (server fact, section 3)."""
+        """The stream that answered: a mirror names itself (FACTS.md F3.3)."""
         return answerer(self._header)
 
     @property

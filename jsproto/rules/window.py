@@ -102,7 +102,7 @@ def _length(spans: list[tuple[int, int]]) -> int:
 class AckPace:
     """When the receiver of a batch acknowledges: often at first beside others, then less; more often with more of them.
 
-    As nats-server 2.15.1 chooses (server facts, section 2). Attributes: ``acked`` the sequence last acknowledged,
+    As nats-server 2.15.1 chooses (FACTS.md F2.6, F2.7). Attributes: ``acked`` the sequence last acknowledged,
     ``every`` the interval in force, ``maximum`` the interval the sender asked for.
     """
 

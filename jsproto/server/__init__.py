@@ -1,10 +1,11 @@
-"""The server role: streams in memory, and what they answer to those who publish to them, read them and consume them.
+"""The server role: streams in memory, and their answers to publishers, readers and consumers.
 
-``Server`` is one server, driven like everything here (``jsproto.server.server``); ``server.connect(now)`` gives a
-``ServerSession`` for each link: bytes in, bytes out. A ``Stream`` is what ``server.add_stream`` makes, a sequence of
-``Stored`` messages; ``Lag`` makes its copies late. ``BatchLimits``, ``Release`` and ``REFERENCE`` (the release that it
-answers as, unless told otherwise) are for ``Server``; a ``MessageBus`` carries each ``RoutedMessage`` between links and
-streams.
+* ``Server``: one server, a state machine without I/O. ``server.connect(now)`` returns a ``ServerSession`` for a link.
+* ``Stream``: what ``server.add_stream`` creates, a sequence of ``Stored`` messages. ``Lag`` delays its copies.
+* ``BatchLimits`` and ``Release``: options of ``Server``. ``REFERENCE`` is the release that it answers as by default.
+* ``MessageBus``: carries each ``RoutedMessage`` between links and streams, if there is one.
+
+What the server role copies from released servers is in ``FACTS.md``, beside this file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The front door of a stream: whatever is published to its subjects, alone or in batches.
+"""Where messages enter a stream: all that is published to its subjects, alone or in batches.
 
-Rules: the reply subject decides first (fast ingest), then the batch id (atomic), else the message is alone. One
-machine, one deadline: silent batches and messages that grow too old.
+Rules: a fast-ingest reply subject decides first, then a batch id. All other messages are stored alone. One machine has
+one deadline, for silent batches and for messages that grow too old.
 
-Not here: which subjects a stream has and who else listens (whoever routes), the JetStream API.
+Not here: which subjects a stream has and who else listens (``server``), the JetStream API (``api``).
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ _FAST = b".$FI"
 
 
 class StreamInlet(Conversation):
-    """Takes what is published to one stream, and answers.
+    """Stores what is published to one stream, and answers.
 
-    ``atomic`` and ``fast`` are its open batches, ``consumers`` those of the stream, by name.
+    Attributes: ``stream``, ``atomic`` and ``fast`` (its open batches), ``consumers`` (those of the stream, by name).
     """
 
     __slots__ = ("_answers", "atomic", "consumers", "fast", "stream")
 
     def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
+        """No batch is open. ``outbox`` takes the answers."""
         self.stream = stream
         self.atomic = AtomicBatches(stream, context, outbox)
         self.fast = FastBatches(stream, context, outbox)
@@ -40,7 +41,7 @@ class StreamInlet(Conversation):
         self._answers = PublishReplies(stream, context, outbox)
 
     def receive(self, message: Msg, now: float) -> None:
-        """A message on one of the stream's subjects."""
+        """Take a message on one of the stream's subjects. ``now``: seconds."""
         self.stream.expire(now)
         publication = Publication(message.subject, message.header, message.payload)
         if message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST:
@@ -57,12 +58,16 @@ class StreamInlet(Conversation):
         self.stream.expire(now)
 
     def deadline(self) -> float | None:
-        """When the next of them is due."""
+        """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
         deadlines = (self.atomic.deadline(), self.fast.deadline(), self.stream.deadline())
         return min((when for when in deadlines if when is not None), default=None)
 
     def update(self, config: StreamConfig) -> None:
-        """Change the stream's configuration, APIError when it is refused; batches that are switched off are gone."""
+        """Change the stream's configuration. Open batches of a kind that is switched off are forgotten.
+
+        Raises:
+            APIError: servers refuse ``config``, or the change.
+        """
         self.stream.update(config)
         if not self.stream.config.allow_atomic:
             self.atomic.forget()
@@ -70,14 +75,14 @@ class StreamInlet(Conversation):
             self.fast.forget()
 
     def lead(self, now: float) -> None:
-        """Become the stream's leader: atomic batches are lost with the old one, fast ones go on from what is stored."""
+        """Become the stream's leader. Atomic batches are lost, fast ones go on after what is stored."""
         self.atomic.forget()
         self.fast.lead(now)
         for consumer in self.consumers.values():
             consumer.lead(now)
 
     def close(self, now: float) -> None:
-        """The stream is deleted: its batches and consumers are gone."""
+        """End its batches and consumers, because the stream is deleted."""
         self.atomic.forget()
         self.fast.forget()
         for consumer in self.consumers.values():

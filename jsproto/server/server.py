@@ -1,14 +1,18 @@
 """A server in memory: sessions, the JetStream API and streams, joined by subjects.
 
-It is driven like everything here: bytes go into its sessions, ``handle_timeout`` is called when ``deadline()`` says so,
-and after each input whoever drives it writes what its sessions want written. It is an ``Outbox`` as well, so that
-conversations can live beside its streams, without a link.
+A driver passes bytes to its sessions, and calls ``handle_timeout`` when ``deadline()`` says so. After each input it
+writes what ``data_to_send()`` of the sessions returns. A server is an ``Outbox`` too, so conversations can subscribe
+and publish without a link.
 
-Rules: a message goes to every subscription that matches, to one member of each queue group, and to every
-stream that takes its subject. Nobody there: the publisher is told, if it asked to be. What conversations and streams
-publish is routed after the message that made them do so, at most ``MAX_TURNS`` messages for each input: where they
-feed each other without end, as a consumer that delivers to a stream may, the rest waits for ``handle_timeout``. Between
-links and streams messages may pass a ``MessageBus``, where a cluster delays them, and loses them at worst.
+Rules:
+
+* A message goes to every subscription that matches, to one member of each queue group, and to every stream that takes
+  its subject.
+* A publisher without any taker gets the status 503, if it asked for that in CONNECT.
+* What conversations and streams publish is routed after the message that caused it.
+* One input routes at most ``MAX_TURNS`` messages inside. The rest waits for ``handle_timeout``, because a consumer that
+  delivers to a stream can cause messages without end.
+* Between links and streams messages may pass a ``MessageBus``, which may delay and lose them, as a cluster may.
 
 Not here: other servers, accounts, permissions, storage.
 """
@@ -40,15 +44,15 @@ from jsproto.wire.frames import Msg, Pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 MAX_TURNS: Final = 10_000
-"""How many messages are handed over inside before an input returns."""
+"""How many messages one input routes inside before it returns."""
 
 
 @event
 class RoutedMessage:
-    """A message on its way.
+    """A message between a link and a stream, or a consumer.
 
-    ``to`` a stream (its name) or a consumer (the id of its subscription), or from one of them to whoever subscribed
-    (None): to the subject of the message, or to ``inbox``.
+    ``to``: a stream's name, or the subscription id of a consumer. None: it comes from one of them, and goes to the
+    subscribers of ``inbox``, or of the message's subject.
     """
 
     to: str | int | None
@@ -57,20 +61,20 @@ class RoutedMessage:
 
 
 class MessageBus(Protocol):
-    """What lies between the links of a server and its streams."""
+    """The way between the links of a server and its streams."""
 
     def carry(self, routed: RoutedMessage, now: float) -> None:
-        """Take this."""
+        """Take a message. ``now``: seconds."""
 
     def arrived(self, now: float) -> list[RoutedMessage]:
-        """What has arrived since the last call, in the order of arrival."""
+        """The messages that arrived since the last call, in their order."""
 
     def deadline(self) -> float | None:
-        """When the next routed arrives."""
+        """When the next message arrives, in seconds. None: none is under way."""
 
 
-class _Local:
-    """A subscription of a conversation that lives in the server."""
+class _LocalSubscription:
+    """A subscription without a link. ``limit``: it ends after so many ``delivered`` messages."""
 
     __slots__ = ("conversation", "delivered", "limit", "pattern", "queue", "sid")
 
@@ -84,11 +88,15 @@ class _Local:
 
 
 class Server:
-    """One server. ``token`` is its only entropy.
+    """One server. ``now`` is seconds everywhere, of a clock that never goes back.
 
-    Attributes: ``context`` (what its streams have in common); ``api`` (creates, changes and deletes streams);
-    ``sessions`` (the live ones); ``leaderless`` (names of streams that nobody leads at the moment); ``choose`` (which
-    one of so many in a queue group has its turn; may be replaced).
+    Attributes:
+
+    * ``context``: what its streams have in common.
+    * ``api``: creates, changes and deletes streams.
+    * ``sessions``: the open ones.
+    * ``leaderless``: the names of streams without a leader.
+    * ``choose``: maps the size of a queue group to the index of the member that gets a message. It may be replaced.
     """
 
     def __init__(
@@ -104,7 +112,11 @@ class Server:
         max_payload: int = DEFAULT_MAX_PAYLOAD,
         bus: MessageBus | None = None,
     ) -> None:
-        """``max_payload`` in bytes; what is not said here as of ``ServerContext``."""
+        """A server without streams.
+
+        ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
+        streams. ``max_payload``: bytes of a message. The other options are those of ``ServerContext``.
+        """
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version
         )  # fmt: skip
@@ -115,7 +127,7 @@ class Server:
         self._bus = bus
         self._id = self.context.next_id()
         self._clients = 0
-        self._locals: dict[int, _Local] = {}
+        self._local_subscriptions: dict[int, _LocalSubscription] = {}
         self._sids = 0
         self._turn = 0
         self._now = 0.0
@@ -128,7 +140,7 @@ class Server:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def connect(self, now: float) -> ServerSession:
-        """A client's connection was accepted: the session that speaks with it."""
+        """A connection was accepted. Returns the session that speaks with the client."""
         self._clients += 1
         info = self.server
         info.client_id = self._clients
@@ -137,95 +149,112 @@ class Server:
         return session
 
     def left(self, session: ServerSession) -> None:
-        """``session`` has ended. For sessions only."""
+        """Called by ``session``: it has ended."""
         self.sessions.remove(session)
-        self._tell_interest()
+        self._announce_interest()
 
     def changed(self, session: ServerSession, now: float) -> None:
-        """``session`` subscribes to something else. For sessions only."""
+        """Called by ``session``: its subscriptions have changed."""
         self._now = now
-        self._tell_interest()
-        self._work()
+        self._announce_interest()
+        self._run_queue()
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
-        """A client published. For sessions only."""
+        """Called by ``session``: its client published ``message``."""
         self._now = now
         if not self._route(Msg(message.subject, b"", message.reply, message.header, message.payload), session):
             session.tell_no_responders(message.subject, message.reply)
-        self._work()
+        self._run_queue()
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed; early, late and repeated calls are harmless."""
+        """Do what is due at ``now``. Early, late and repeated calls are harmless."""
         self._now = now
         if self._bus is not None:
             for routed in self._bus.arrived(now):
-                self._unpack(routed)
+                self._receive_routed(routed)
         for inlet in list(self.api.streams.values()):
             self._in_stream = True
             inlet.handle_timeout(now)
-            self.api.copies[inlet.stream.config.name].catch_up(now)
+            self.api.replica_sets[inlet.stream.config.name].catch_up(now)
             self._in_stream = False
         for conversation in self._deadlines.due(now):
-            if not self._is_silent(conversation):
-                self._hand(conversation, None)
+            if not self._is_leaderless(conversation):
+                self._dispatch(conversation, None)
                 self.rearm(conversation)
         for session in list(self.sessions):
             session.handle_timeout(now)
-        self._work()
+        self._run_queue()
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
+        """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
         deadlines = [self._now if self._queue else None, self._deadlines.next()]
         deadlines.append(None if self._bus is None else self._bus.deadline())
         deadlines += [inlet.deadline() for inlet in self.api.streams.values()]
-        deadlines += [copies.deadline() for copies in self.api.copies.values()]
+        deadlines += [replica_set.deadline() for replica_set in self.api.replica_sets.values()]
         deadlines += [session.deadline() for session in self.sessions]
         return min((when for when in deadlines if when is not None), default=None)
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
     def add_stream(self, config: StreamConfig, now: float) -> Stream:
-        """Create a stream without asking over a link. APIError when it is refused."""
+        """Create a stream without a link, or find it with the same configuration.
+
+        Raises:
+            APIError: servers refuse ``config``, or the name or a subject is in use.
+        """
         return self.api.create(config, now)[0]
 
     def stream(self, name: str) -> Stream:
-        """The stream with that name; KeyError when there is none."""
+        """The stream with that name.
+
+        Raises:
+            KeyError: there is none.
+        """
         return self.api.streams[name].stream
 
     def replicas(self, name: str) -> list[Replica]:
-        """The copies of a stream besides its leader, as many as its configuration says; set ``lag`` for stale reads.
+        """The replicas of a stream besides its leader. Set their ``lag`` for stale reads.
 
-        KeyError when there is no such stream.
+        Raises:
+            KeyError: there is no such stream.
         """
-        return self.api.copies[name].replicas
+        return self.api.replica_sets[name].replicas
 
     def mirror(self, name: str) -> Replica:
-        """The mirror with that name on its way behind its origin; KeyError when there is none."""
-        mirror = self.api.copies[name].mirror
+        """What copies its origin into the mirror with that name. Set its ``lag`` for stale reads.
+
+        Raises:
+            KeyError: there is no such stream, or it mirrors no stream that exists here.
+        """
+        mirror = self.api.replica_sets[name].mirror
         if mirror is None:
             raise KeyError(name)
         return mirror
 
     def lose_leader(self, name: str) -> None:
-        """Nobody leads the stream from now on: nobody takes what is published to it."""
+        """Take the leader from a stream, which then stores nothing, and whose consumers deliver nothing."""
         self.leaderless.add(name)
 
     def elect_leader(self, name: str, now: float) -> None:
-        """The stream has a new leader, which knows what is stored."""
+        """Give the stream a new leader, which knows what is stored.
+
+        Raises:
+            KeyError: there is no such stream.
+        """
         self._now = now
         self.leaderless.discard(name)
         self._in_stream = True
         self.api.streams[name].lead(now)
         self._in_stream = False
-        self._work()
+        self._run_queue()
 
-    # -- outbox: what conversations that live here call ----------------------------------------------------------------
+    # -- outbox: for conversations without a link ----------------------------------------------------------------------
 
     @property
     def server(self) -> ServerInfo:
-        """What INFO says."""
+        """What INFO reports."""
         return ServerInfo(
             self._id, NAME, self.context.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
             domain=self.context.domain, api_lvl=self.context.api_level,
@@ -233,92 +262,104 @@ class Server:
 
     @property
     def closed_error(self) -> Error | None:
-        """A server in memory never ends."""
+        """None: a server in memory never ends."""
         return None
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
-        """Publish a message. BadSubjectError. What lives here gets it after ``deadline()``, which is at once."""
+        """Publish a message. Conversations get it with the next ``handle_timeout``, which is due at once.
+
+        Raises:
+            BadSubjectError: ``subject`` is none.
+        """
         self._send(subject, Msg(check_subject(subject), b"", reply, headers, bytes(memoryview(payload))))
 
     def deliver(self, inbox: str, message: Msg) -> None:
-        """Send a message to whoever subscribes to ``inbox``, under its own subject. BadSubjectError."""
+        """Send a message under its own subject to the subscribers of ``inbox``.
+
+        Raises:
+            BadSubjectError: ``inbox`` is no subject.
+        """
         check_subject(inbox)
         self._send(inbox, message)
 
-    def hears(self, subject: str, queue: str | None = None) -> bool:
-        """Whether anybody subscribes to ``subject``; with ``queue``, in that group."""
+    def has_interest(self, subject: str, queue: str | None = None) -> bool:
+        """Whether ``subject`` has a subscriber. With ``queue`` only members of that group count."""
         group = None if queue is None else queue.encode()
         return any(
             (group is None or one.queue == group) and matches(one.pattern, subject) for one in self._subscriptions(None)
         )
 
-    def prompt(self, conversation: Conversation) -> None:
-        """Call its ``handle_timeout`` after ``deadline()``, which is at once."""
+    def schedule(self, conversation: Conversation) -> None:
+        """Call the conversation's ``handle_timeout`` with the next one of the server, which is due at once."""
         self._queue.append((conversation, None))
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
-        """Subscribe a conversation; returns the id. BadSubjectError."""
+        """Subscribe ``conversation`` to ``subject``, in the group ``queue`` if there is one. Returns the id.
+
+        Raises:
+            BadSubjectError: ``subject`` or ``queue`` is none.
+        """
         check_subject(subject, wildcards=True)
         group = None if queue is None else check_queue(queue)
         self._sids += 1
-        self._locals[self._sids] = _Local(self._sids, subject, conversation, group)
+        self._local_subscriptions[self._sids] = _LocalSubscription(self._sids, subject, conversation, group)
         if not isinstance(conversation, Consumer):
-            self._tell_interest()
+            self._announce_interest()
         return self._sids
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
-        """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""
-        local = self._locals.get(sid)
+        """End a subscription, at once or after ``max_msgs`` messages in all. Unknown ids are ignored."""
+        local = self._local_subscriptions.get(sid)
         if local is None:
             return
         if max_msgs is not None and local.delivered < max_msgs:
             local.limit = max_msgs
         else:
-            del self._locals[sid]
+            del self._local_subscriptions[sid]
             if not isinstance(local.conversation, Consumer):
-                self._tell_interest()
+                self._announce_interest()
 
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
         ticket.wake()
 
     def emit(self, event: Event) -> None:
-        """Keep what a conversation tells for ``events()``."""
+        """Keep an event of a conversation for ``events()``."""
         self._events.append(event)
 
     def events(self) -> list[Event]:
-        """What the conversations that live here told since the last call."""
+        """The events of conversations since the last call, oldest first."""
         events, self._events = self._events, []
         return events
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: a server in memory writes nothing itself."""
 
     def rearm(self, conversation: Conversation) -> None:
-        """Ask ``conversation`` for its deadline again."""
+        """Read the deadline of ``conversation`` again, because it may have changed."""
         self._deadlines.set(conversation, conversation.deadline())
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _tell_interest(self) -> None:
-        """Somebody subscribes, or does no more: let the consumers look again."""
-        for conversation in dict.fromkeys(local.conversation for local in self._locals.values()):
+    def _announce_interest(self) -> None:
+        """Let all consumers look at their interest again, because subscriptions have changed."""
+        for conversation in dict.fromkeys(local.conversation for local in self._local_subscriptions.values()):
             if isinstance(conversation, Consumer):
                 conversation.interest_changed()
 
-    def _is_silent(self, conversation: Conversation) -> bool:
-        """Whether it is a consumer that nobody leads."""
+    def _is_leaderless(self, conversation: Conversation) -> bool:
+        """Whether it is a consumer without a leader."""
         return isinstance(conversation, Consumer) and conversation.stream_name in self.leaderless
 
     def _send(self, inbox: str, message: Msg) -> None:
-        """A message from what lives here to whoever subscribes to ``inbox``."""
+        """Send a message of a conversation or a stream to the subscribers of ``inbox``."""
         if self._in_stream and self._bus is not None:
             self._bus.carry(RoutedMessage(None, message, inbox), self._now)
         else:
             self._route(message, None, inbox)
 
     def _route(self, message: Msg, sender: ServerSession | None, inbox: str | None = None) -> bool:
-        """Send a message to everybody who wants it, by its subject or by ``inbox``; False when there is nobody."""
+        """Send a message to all takers of its subject, or of ``inbox``. Returns whether there is one."""
         subject = message.subject.decode("utf-8", "surrogateescape") if inbox is None else inbox
         taken = False
         for name, inlet in self.api.streams.items():
@@ -328,8 +369,8 @@ class Server:
                     self._queue.append((inlet, message))
                 else:
                     self._bus.carry(RoutedMessage(name, message), self._now)
-        chosen: list[_Local | Interest] = []
-        groups: dict[tuple[str, bytes], list[_Local | Interest]] = {}
+        chosen: list[_LocalSubscription | Interest] = []
+        groups: dict[tuple[str, bytes], list[_LocalSubscription | Interest]] = {}
         for one in self._subscriptions(sender):
             if not matches(one.pattern, subject):
                 continue
@@ -346,45 +387,45 @@ class Server:
         return taken or bool(chosen)
 
     def _choose(self, members: int) -> int:
-        # Knuth's linear congruential step (MMIX): who has its turn is as good as random, and the same each time.
+        # Knuth's linear congruential step (MMIX): the choice looks random, and is the same each time.
         self._turn = (self._turn * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
         return (self._turn >> 33) % members
 
-    def _subscriptions(self, sender: ServerSession | None) -> Iterator[_Local | Interest]:
-        """Who may get what ``sender`` publishes."""
-        for local in self._locals.values():
-            if not self._is_silent(local.conversation):
+    def _subscriptions(self, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
+        """The subscriptions that may get what ``sender`` publishes."""
+        for local in self._local_subscriptions.values():
+            if not self._is_leaderless(local.conversation):
                 yield local
         for session in self.sessions:
             if session is not sender or session.echo:
                 yield from session.interests.values()
 
-    def _deliver_local(self, local: _Local, message: Msg) -> None:
+    def _deliver_local(self, local: _LocalSubscription, message: Msg) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
             self._bus.carry(RoutedMessage(local.sid, message), self._now)
         else:
-            self._put(local, message)
+            self._enqueue(local, message)
 
-    def _put(self, local: _Local, message: Msg) -> None:
+    def _enqueue(self, local: _LocalSubscription, message: Msg) -> None:
         local.delivered += 1
         if local.limit is not None and local.delivered >= local.limit:
-            del self._locals[local.sid]
+            del self._local_subscriptions[local.sid]
         delivered = Msg(message.subject, b"%d" % local.sid, message.reply, message.header, message.payload)
         self._queue.append((local.conversation, delivered))
 
-    def _unpack(self, routed: RoutedMessage) -> None:
+    def _receive_routed(self, routed: RoutedMessage) -> None:
         if routed.to is None:
             self._route(routed.message, None, routed.inbox)
         elif isinstance(routed.to, int):
-            local = self._locals.get(routed.to)
-            if local is not None and not self._is_silent(local.conversation):
-                self._put(local, routed.message)
+            local = self._local_subscriptions.get(routed.to)
+            if local is not None and not self._is_leaderless(local.conversation):
+                self._enqueue(local, routed.message)
         elif routed.to in self.api.streams and routed.to not in self.leaderless:
             self._queue.append((self.api.streams[routed.to], routed.message))
 
-    def _hand(self, conversation: Conversation, message: Msg | None) -> None:
-        """Let a conversation have a message, or its time."""
-        if self._is_silent(conversation):
+    def _dispatch(self, conversation: Conversation, message: Msg | None) -> None:
+        """Give a conversation a message, or call its ``handle_timeout``."""
+        if self._is_leaderless(conversation):
             return
         self._in_stream = isinstance(conversation, StreamInlet | DirectGet | Consumer)
         if message is None:
@@ -393,9 +434,9 @@ class Server:
             conversation.receive(message, self._now)
         self._in_stream = False
 
-    def _work(self) -> None:
-        """Let everybody receive what waits; what makes work without end has more of it at the next ``deadline()``."""
+    def _run_queue(self) -> None:
+        """Deliver what waits inside, at most ``MAX_TURNS`` messages. The rest is due at the next ``deadline()``."""
         for _ in range(MAX_TURNS):
             if not self._queue:
                 return
-            self._hand(*self._queue.popleft())
+            self._dispatch(*self._queue.popleft())

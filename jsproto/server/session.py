@@ -1,13 +1,16 @@
-"""One client's link, from the server's end: bytes in, bytes out, and what the client asked to be told.
+"""The server's end of one connection: bytes in, bytes out, and the client's subscriptions.
 
-Rules: INFO goes first. Receiving never raises: what breaks the protocol is answered with ``-ERR`` in nats-server's
-words and ends the link (``wants_close``); a subject that is none is answered and changes nothing. What a client makes
-grow is bounded: its messages, lines and subscriptions, and the bytes that it does not read. Whoever drives it writes
-``data_to_send()`` after every input, then looks at ``wants_close``.
+Rules:
 
-Not here: who gets what is published (``SessionHost``), authentication, TLS, permissions, routes between servers.
-Subjects are always checked, where nats-server checks those that are published to only if the client is ``pedantic``. As
-there, a client that is not may publish to a subject with wildcards, which is taken as it is.
+* INFO goes first.
+* Receiving never raises. A breach of the protocol is answered with ``-ERR`` in nats-server's words, and ends the link.
+* An invalid subject is answered with ``-ERR``, and changes nothing else.
+* Everything that a client can make grow is bounded: messages, lines, subscriptions, and bytes that it does not read.
+* The driver writes ``data_to_send()`` after every input, then looks at ``wants_close``.
+* Only a pedantic client may not publish to a subject with wildcards (FACTS.md F5.18).
+
+Not here: routing (``SessionHost``), authentication, TLS, permissions, routes between servers. Subjects are always
+checked, while nats-server checks those of publishes only for pedantic clients.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ from jsproto.wire.frames import Connect, Frame, Ping, Pong, Pub, Sub, Unsub
 from jsproto.wire.limits import MAX_CONNECT_LINE, MAX_CONTROL_LINE, Limits
 
 MAX_SUBSCRIPTIONS: Final = 10_000
-MAX_PENDING: Final = 64 * 1024 * 1024  # bytes that wait for a client that does not read: nats-server's max_pending
-PING_INTERVAL: Final = 120.0
+MAX_PENDING: Final = 64 * 1024 * 1024  # bytes that a client has not read: nats-server's max_pending
+PING_INTERVAL: Final = 120.0  # seconds
 MAX_OUTSTANDING_PINGS: Final = 2
 
-# How the decoder's complaints begin, and what servers say then; anything else is a parser error.
+# How errors of the decoder begin, and what servers say then. Any other is a parser error.
 _WORDS: Final = (
     ("an unknown verb", b"Unknown Protocol Operation"),
     ("a control line that is too long", b"Maximum Control Line Exceeded"),
@@ -42,21 +45,21 @@ _NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
 
 class SessionHost(Protocol):
-    """Where the messages of a session go."""
+    """What a session calls: a server."""
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
-        """``session`` published this; its subject is one."""
+        """The client of ``session`` published ``message``, whose subject is valid."""
 
     def left(self, session: ServerSession) -> None:
         """``session`` has ended."""
 
     def changed(self, session: ServerSession, now: float) -> None:
-        """What ``session`` subscribes to has changed."""
+        """The subscriptions of ``session`` have changed."""
 
 
 @dataclass(slots=True, eq=False)
 class Interest:
-    """One subscription of one client. ``limit``: it ends with so many messages ``delivered``."""
+    """One subscription of one client. ``limit``: it ends after so many ``delivered`` messages."""
 
     session: ServerSession
     sid: bytes
@@ -69,9 +72,13 @@ class Interest:
 class ServerSession:
     """The server's end of one connection.
 
-    Attributes: ``phase``; ``wants_close`` (write what is left, then close); ``error`` (what ended it, in the words of
-    ``-ERR``, else None); ``interests`` (by subscription id); ``echo``, ``headers`` and ``no_responders`` (what the
-    client asked for).
+    Attributes:
+
+    * ``phase``: of the connection.
+    * ``wants_close``: the driver writes what is left, then closes.
+    * ``error``: why the server ended the connection, in the words of ``-ERR``, else None.
+    * ``interests``: the client's subscriptions, by their ids.
+    * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
     """
 
     def __init__(
@@ -84,7 +91,11 @@ class ServerSession:
         max_pending: int = MAX_PENDING,
         ping_interval: float = PING_INTERVAL,
     ) -> None:
-        """The link was accepted. ``max_subscriptions`` and ``max_pending`` (bytes) bound what the client can cost."""
+        """The connection was accepted at ``now``, in seconds.
+
+        ``info``: what INFO reports. ``max_subscriptions``: of the client. ``max_pending``: bytes that it has not read.
+        ``ping_interval``: seconds.
+        """
         self.phase = LinkPhase.EXPECT_CONNECT
         self.wants_close = False
         self.error: str | None = None
@@ -109,7 +120,7 @@ class ServerSession:
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes from the client, cut anywhere."""
+        """Take bytes from the client, cut anywhere. ``now``: seconds."""
         if self.wants_close:
             return
         for frame in self._decoder.feed(data):
@@ -121,12 +132,12 @@ class ServerSession:
             self._refuse(next((words for start, words in _WORDS if complaint.startswith(start)), b"Parser Error"))
 
     def receive_eof(self) -> None:
-        """The client, or the network, ended the link."""
+        """The client, or the network, ended the connection."""
         if not self.wants_close:
             self._end()
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed."""
+        """Send a PING that is due at ``now``, or close the connection of a client that does not answer them."""
         for _ in self._timers.expired(now):
             if self._unanswered >= MAX_OUTSTANDING_PINGS:
                 self._refuse(b"Stale Connection")
@@ -136,13 +147,13 @@ class ServerSession:
                 self._send(PING)
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
+        """When ``handle_timeout`` is due, in seconds. None: the connection has ended."""
         return self._timers.next()
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
-        """Everything that may be written now, in order; it counts as written."""
+        """Take everything that is to be written, in order. It counts as written."""
         data, self._writes = self._writes, []
         self._pending = 0
         return data
@@ -152,7 +163,7 @@ class ServerSession:
     def deliver(
         self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes
     ) -> None:
-        """A message for one of the client's subscriptions. Who does not know headers gets none."""
+        """Send a message to one of the client's subscriptions, without headers if the client does not take them."""
         if self.wants_close:
             return
         interest.delivered += 1
@@ -161,7 +172,10 @@ class ServerSession:
         self._send(encode_msg(subject, interest.sid, reply, header if self.headers else None, payload))
 
     def tell_no_responders(self, subject: bytes, reply: bytes | None) -> None:
-        """Nobody takes what the client published to ``subject``: say so to whoever waits there for the answer."""
+        """Send the status 503 to ``reply``, because what the client published to ``subject`` has no taker.
+
+        Only a client that asked for it, and that subscribes to ``reply``, gets one.
+        """
         if not self.no_responders or not reply:
             return
         wanted = _text(reply)
@@ -231,7 +245,7 @@ class ServerSession:
             self._send_err(b"Invalid Subject")
             return
         if frame.sid in self.interests:
-            return  # as servers do: the first one stays
+            return  # as in nats-server, the first one stays
         if len(self.interests) >= self._max_subscriptions:
             self._send_err(b"maximum subscriptions exceeded")
             return
@@ -259,7 +273,7 @@ class ServerSession:
         self._send(encode_err(b"'%b'" % words))
 
     def _refuse(self, words: bytes) -> None:
-        """Say why, and close."""
+        """Send ``-ERR`` with ``words``, and end the connection."""
         self.error = words.decode()
         self._writes.append(encode_err(b"'%b'" % words))
         self._end()

@@ -1,10 +1,9 @@
-"""A network in memory, the same for the same seed: slow links, and a cluster that loses what passes through it.
+"""A network in memory, the same for the same seed: slow links, and a cluster that loses messages.
 
-Rules: a link is a stream of bytes: they keep their order, none is lost while the link lives, and they may be cut
-anywhere. Single messages get lost, doubled and overtaken only behind the socket, between a server's connections and its
-streams (``ClusterFaults``), as in a real cluster.
+Rules: bytes on a link keep their order, may be cut anywhere, and are not lost while the link lives. Messages are lost,
+duplicated and reordered only inside the cluster, between a server's connections and its streams (``ClusterFaults``).
 
-Not here: bandwidth; when a link breaks (``Pair`` does that).
+Not here: bandwidth, and breaking links (``Pair``).
 """
 
 from __future__ import annotations
@@ -22,11 +21,17 @@ _MASK: Final = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
-    """How a network behaves. Times are seconds, for one way; ``loss`` and its like are probabilities of 0 to 1.
+    """How a network behaves. Times are seconds, for one way. Probabilities are 0 to 1.
 
-    ``latency`` and up to ``jitter`` more pass on the link, and behind the server's socket each. ``piece`` is the most
-    bytes that arrive at once; 0 cuts nothing. Each message behind the socket is lost with ``loss``, arrives twice with
-    ``duplication``, and is overtaken by what comes within ``delay`` with ``reordering``.
+    * ``latency``: how long bytes take on the link, and messages inside the cluster.
+    * ``jitter``: up to so much is added, at random.
+    * ``piece``: at most so many bytes arrive at once. 0 cuts nothing.
+    * ``loss``: the probability that the cluster loses a message.
+    * ``duplication``: the probability that a message arrives twice.
+    * ``reordering``: the probability that later messages overtake it, which come within ``delay``.
+
+    Raises:
+        LocalProtocolError: a number is negative, or a probability above 1.
     """
 
     latency: float = 0.0
@@ -50,10 +55,11 @@ class SplitMix64:
     __slots__ = ("_state",)
 
     def __init__(self, seed: int) -> None:
+        """``seed``: any whole number, of which the lower 64 bits count."""
         self._state = seed & _MASK
 
     def number(self) -> int:
-        """The next one: 64 bits."""
+        """The next number, 0 to 2**64 - 1."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
         mixed = self._state
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -61,26 +67,27 @@ class SplitMix64:
         return mixed ^ (mixed >> 31)
 
     def fraction(self) -> float:
-        """At least 0 and less than 1."""
+        """The next number, from 0 up to, but not including, 1."""
         return (self.number() >> 11) / 2**53
 
     def happens(self, probability: float) -> bool:
-        """Whether it happens this time."""
+        """Whether an event of that ``probability`` happens this time."""
         return self.fraction() < probability
 
 
 class Pipe:
-    """One direction of a link."""
+    """One direction of a link: bytes go in with ``send`` and come out with ``arrived``."""
 
     __slots__ = ("_conditions", "_pieces", "_random")
 
     def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        """Nothing is under way. ``random`` decides on jitter and sizes of pieces."""
         self._conditions = conditions
         self._random = random
         self._pieces: deque[tuple[float, bytes | None]] = deque()
 
     def send(self, data: bytes, now: float) -> None:
-        """Bytes that were written."""
+        """Take bytes that were written at ``now``, in seconds."""
         longest = self._conditions.piece
         while longest and data:
             size = 1 + self._random.number() % longest
@@ -90,15 +97,15 @@ class Pipe:
             self._put(data, now)
 
     def end(self, now: float) -> None:
-        """The writer closed its end: nothing comes behind what is under way."""
+        """The writer closed its end. What is under way still arrives, then the end."""
         self._put(None, now)
 
     def deadline(self) -> float | None:
-        """When the next piece arrives."""
+        """When the next piece arrives, in seconds. None: nothing is under way."""
         return self._pieces[0][0] if self._pieces else None
 
     def arrived(self, now: float) -> list[bytes | None]:
-        """The pieces that have arrived since the last call; None is the end."""
+        """The pieces that arrived since the last call, in order. None among them is the end."""
         pieces: list[bytes | None] = []
         while self._pieces and self._pieces[0][0] <= now:
             pieces.append(self._pieces.popleft()[1])
@@ -114,12 +121,13 @@ class Pipe:
 class ClusterFaults:
     """The way between a server's connections and its streams: a ``MessageBus`` with faults.
 
-    Attributes: ``lost``, ``doubled``, ``overtaken``: how many messages had that fate. ``conditions`` can be changed.
+    Attributes: ``conditions`` (may be changed), ``lost``, ``doubled`` and ``overtaken`` (how many messages were).
     """
 
     __slots__ = ("_count", "_latest", "_random", "_under_way", "conditions", "doubled", "lost", "overtaken")
 
     def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
+        """Nothing is under way. ``random`` decides which messages meet a fault."""
         self.conditions = conditions
         self.lost = 0
         self.doubled = 0
@@ -130,7 +138,7 @@ class ClusterFaults:
         self._under_way: list[tuple[float, int, RoutedMessage]] = []
 
     def carry(self, routed: RoutedMessage, now: float) -> None:
-        """Take a message; perhaps it arrives."""
+        """Take a message, which arrives once, twice or not at all. ``now``: seconds."""
         conditions, random = self.conditions, self._random
         if random.happens(conditions.loss):
             self.lost += 1
@@ -141,14 +149,14 @@ class ClusterFaults:
             self._put(routed, now)
 
     def arrived(self, now: float) -> list[RoutedMessage]:
-        """What has arrived since the last call, in the order of arrival."""
+        """The messages that arrived since the last call, in their order."""
         arrived: list[RoutedMessage] = []
         while self._under_way and self._under_way[0][0] <= now:
             arrived.append(heappop(self._under_way)[2])
         return arrived
 
     def deadline(self) -> float | None:
-        """When the next message arrives."""
+        """When the next message arrives, in seconds. None: nothing is under way."""
         return self._under_way[0][0] if self._under_way else None
 
     def _put(self, routed: RoutedMessage, now: float) -> None:
@@ -168,10 +176,11 @@ class Network:
     """Everything between a client and the streams of a server. ``cluster`` is the ``bus`` of that server."""
 
     def __init__(self, seed: int = 0, conditions: NetworkConditions | None = None) -> None:
+        """``seed`` makes all random choices. ``conditions``: by default no delay and no fault."""
         self.conditions = conditions or NetworkConditions()
         self.cluster = ClusterFaults(self.conditions, SplitMix64(seed ^ _MASK))
         self._random = SplitMix64(seed)
 
     def link(self) -> tuple[Pipe, Pipe]:
-        """A new link: from the client to the server, and back."""
+        """The two directions of a new link: from the client to the server, and back."""
         return Pipe(self.conditions, self._random), Pipe(self.conditions, self._random)

@@ -1,11 +1,11 @@
 """A client and a server in one process: the client's session and the server role, with a network between them.
 
-Time is ``pair.now`` and moves only forward, from deadline to deadline: ``step()`` goes to the next one and lets
-everything happen that is due; ``run_until(ticket)`` steps until there is an answer. The same seed and the same calls
+Time is ``pair.now``. It moves only forward, from deadline to deadline. ``step()`` goes to the next one and does
+everything that is due. ``run_until(ticket)`` steps until the ticket has its answer. The same seed and the same calls
 give the same bytes at the same times.
 
-Rules: the client dials again by its own options; ``is_reachable`` decides whether anybody answers. Everything is
-bounded: who waits for what never comes gets a StuckError instead of a test that hangs.
+Rules: the client reconnects by its own options, and ``is_reachable`` decides whether it succeeds. Every wait is
+bounded: a StuckError ends a test that would hang.
 
 Not here: several clients of one server (connect them by hand: ``server.connect``).
 """
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 TOKEN: Final = bytes(range(16))
 MAX_STEPS: Final = 10_000
-MAX_EXCHANGES: Final = 10_000  # in one moment; then somebody talks without end, or has a deadline that does not move
+MAX_EXCHANGES: Final = 10_000  # in one moment: more means endless messages, or a deadline that does not move
 
 
 class StuckError(Error):
-    """What a simulation waits for does not happen within its bounds."""
+    """What the caller waits for does not happen within the bounds of the simulation."""
 
 
 class _Wire:
-    """A link: the server's end of it and both directions. ``has_ended``: the server closed its end."""
+    """A link: the server's session and both directions. ``has_ended``: the server closed its end."""
 
     __slots__ = ("down", "has_ended", "session", "up")
 
@@ -49,7 +49,11 @@ class _Wire:
 
 
 class Pair:
-    """A client and a server. Attributes: ``client``, ``server``, ``network``, ``now``, ``is_reachable``, ``events``."""
+    """A client and a server.
+
+    Attributes: ``client`` (its session), ``server``, ``network``, ``now`` (seconds), ``is_reachable`` (whether dialing
+    succeeds, may be set), ``events`` (of the client, oldest first).
+    """
 
     def __init__(
         self,
@@ -60,9 +64,11 @@ class Pair:
         token: bytes = TOKEN,
         now: float = 0.0,
     ) -> None:
-        """``server``: one of the caller's; it has the bus that it was made with. ``token``: the client's entropy.
+        """A client that is not connected yet, and a server.
 
-        Without one, a server of the current release whose bus is the network's cluster.
+        ``options``: the client's. ``token``: the client's entropy, and that of the server made here. ``now``: seconds.
+        ``server``: one of the caller's, with the bus that it was made with. Without it, a server of the current release
+        whose bus is the network's cluster.
         """
         self.network = network or Network()
         self.server = server or Server(token=token, bus=self.network.cluster)
@@ -80,22 +86,35 @@ class Pair:
 
     @property
     def is_linked(self) -> bool:
-        """Whether there is a link."""
+        """Whether the client has a link."""
         return self._wire is not None
 
     def connect(self) -> None:
-        """Dial and shake hands; the client's error if that fails."""
+        """Connect the client.
+
+        Raises:
+            Error: the connection fails, as the client reports it.
+            StuckError: there is no result after ``MAX_STEPS`` steps.
+        """
         self.run_until(self.client.connected)
 
     def exchange(self) -> None:
-        """Let everything happen that is due now; time stands still."""
+        """Do everything that is due at ``now``. Time does not move.
+
+        Raises:
+            StuckError: there is no end to it.
+        """
         for _ in range(MAX_EXCHANGES):
             if not any([self._dial(), self._client(), self._server(), self._carry()]):
                 return
         raise StuckError("there is no end to what happens in one moment")
 
     def step(self) -> bool:
-        """Go to the next moment at which anything happens; False, with time as it is, when nothing ever will."""
+        """Go to the next deadline, and do everything that is due. Returns False if there is none.
+
+        Raises:
+            StuckError: there is no end to what is due in one moment.
+        """
         self.exchange()
         when = self.deadline()
         if when is None:
@@ -105,19 +124,28 @@ class Pair:
         return True
 
     def deadline(self) -> float | None:
-        """The next moment at which anything happens."""
+        """The next moment at which anything is due, in seconds. None: there is none."""
         deadlines = [self.client.deadline(), self.server.deadline()]
         for wire in self._wires:
             deadlines += [wire.up.deadline(), wire.down.deadline()]
         return min((when for when in deadlines if when is not None), default=None)
 
     def run_until(self, ticket: Ticket[T], *, steps: int = MAX_STEPS) -> T:
-        """Step until ``ticket`` has its answer, and return it, or raise its error; StuckError after so many steps."""
+        """Step until ``ticket`` has its answer, and return it.
+
+        Raises:
+            Error: the ticket's error.
+            StuckError: there is no answer after ``steps`` steps, or when nothing is due any more.
+        """
         self.run(lambda: ticket.done, steps=steps)
         return ticket.result()
 
     def run(self, until: Callable[[], bool], *, steps: int = MAX_STEPS) -> None:
-        """Step until ``until()`` is true; StuckError after so many steps, or when nothing happens any more."""
+        """Step until ``until()`` is true.
+
+        Raises:
+            StuckError: it is not true after ``steps`` steps, or when nothing is due any more.
+        """
         self.exchange()
         for _ in range(steps):
             if until():
@@ -128,7 +156,11 @@ class Pair:
             raise StuckError(f"nothing came of it, at {self.now:g} s")
 
     def advance(self, seconds: float) -> None:
-        """Let that much time pass, with a step at each deadline on the way."""
+        """Let ``seconds`` pass, with a step at each deadline on the way.
+
+        Raises:
+            StuckError: there is no end to what is due in one moment.
+        """
         end = self.now + seconds
         self.exchange()
         while (when := self.deadline()) is not None and when <= end:
@@ -137,7 +169,7 @@ class Pair:
         self.exchange()
 
     def lose_link(self, reason: str = "the link broke") -> None:
-        """The link breaks: what is under way on it is lost, and both sides see the end."""
+        """Break the link. What is under way on it is lost, and both sides see the end, the client with ``reason``."""
         wire, self._wire = self._wire, None
         if wire is None:
             return

@@ -486,7 +486,7 @@ def test_a_refused_commit_without_a_last_word() -> None:
 
 
 def test_a_batch_of_one_message_is_not_pinged() -> None:
-    """Released servers would open one for the ping, and report as lost what they have stored (server fact)."""
+    """Released servers would open one for the ping, and report as lost what they have stored (FACTS.md F2.12)."""
     batch = Batch()
     ticket = batch.fast.commit(batch.h.now, "e.a", b"only")
     batch.fast.ping(batch.h.now)

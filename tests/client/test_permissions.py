@@ -1,6 +1,6 @@
 """What the server does not permit ends, at once, what waited for it; and nothing else.
 
-Servers drop the message, or the subscription, and say so with an ``-ERR`` that names the subject (server fact); the
+Servers drop the message, or the subscription, and say so with an ``-ERR`` that names the subject (FACTS.md F5.19); the
 connection lives on.
 """
 

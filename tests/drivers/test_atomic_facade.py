@@ -111,7 +111,7 @@ async def test_a_batch_without_commit_stores_nothing(server: Any, connect: Conne
 
 
 async def test_a_thousand_messages(server: Any, connect: Connect) -> None:
-    """All that a server takes at once; the marker that commits is not one of them (server fact, section 1)."""
+    """All that a server takes at once; the marker that commits is not one of them (FACTS.md F1.7)."""
     async with connect(server.url) as nc:
         js, stream = await make_stream(nc)
         async with js.atomic_batch(ack_every=300) as batch:

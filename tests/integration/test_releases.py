@@ -226,7 +226,7 @@ def test_a_server_killed_in_the_middle_loses_nothing_acknowledged(server_for: Se
 
 
 def test_the_flow_rate_of_two_publishers(server_for: ServerFor) -> None:
-    """Alone a publisher starts at what it asks for; a second one at 1 and is doubled (server fact, section 2)."""
+    """Alone a publisher starts at what it asks for; a second one at 1 and is doubled (FACTS.md F2.6, F2.7)."""
     seen: list[Event] = []
     with connect(server_for().url, event_cb=seen.append) as nc:
         js = nc.jetstream()

@@ -1,4 +1,4 @@
-"""A consumer over a stream, and somebody who subscribes, pulls and acknowledges; time moves when a test moves it."""
+"""A consumer of a stream, with subscribers, pulls and acknowledgements. Time moves when a test moves it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ADVISORY = "$JS.EVENT.ADVISORY.CONSUMER."
 
 
 class Post(Answered):
-    """An exchange: what was sent, by inbox, and who listens."""
+    """An outbox: what was sent, by inbox, and which subjects have a subscriber."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[tuple[str, Msg]] = []
         self.listening: set[tuple[str, str | None]] = {("in", None), ("r", None)}
         self.subscribed: dict[int, str] = {}
-        self.prompted: list[Conversation] = []
+        self.scheduled: list[Conversation] = []
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         self.sent.append((subject, Msg(check_subject(subject), b"", reply, headers, payload)))
@@ -37,11 +37,11 @@ class Post(Answered):
         check_subject(inbox)
         self.sent.append((inbox, message))
 
-    def hears(self, subject: str, queue: str | None = None) -> bool:
+    def has_interest(self, subject: str, queue: str | None = None) -> bool:
         return any(matches(one, subject) and queue in (None, group) for one, group in self.listening)
 
-    def prompt(self, conversation: Conversation) -> None:
-        self.prompted.append(conversation)
+    def schedule(self, conversation: Conversation) -> None:
+        self.scheduled.append(conversation)
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         self.subscribed[len(self.subscribed)] = subject
@@ -93,9 +93,9 @@ class Shop:
         self.settle()
 
     def settle(self) -> None:
-        """Let those who were prompted work."""
-        while self.post.prompted:
-            self.post.prompted.pop(0).handle_timeout(self.now)
+        """Call the conversations that were scheduled."""
+        while self.post.scheduled:
+            self.post.scheduled.pop(0).handle_timeout(self.now)
 
     def listen(self, subject: str = "dlv", queue: str | None = None) -> list[str]:
         """Subscribe."""
@@ -109,7 +109,7 @@ class Shop:
         return self.heard()
 
     def pull(self, body: Any = b"", inbox: str = "in", headers: bytes | None = None) -> list[str]:
-        """Send a pull request; returns what arrived."""
+        """Send a pull request. Returns what arrived."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         message = Msg(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"", inbox.encode(), headers, payload)
         self.consumer.receive(message, self.now)

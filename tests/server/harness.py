@@ -1,4 +1,4 @@
-"""A stream, its inlet and an outbox that remembers what was answered; time moves when a test moves it."""
+"""A stream, its inlet and an outbox that remembers the answers. Time moves when a test moves it."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ class Inlet:
         headers: Mapping[str, str] | None = None,
         reply: str | bytes | None = "r",
     ) -> list[Any]:
-        """Publish one message; returns the answers to it."""
+        """Publish one message. Returns the answers to it."""
         block = encode_headers(headers) if headers else None
         raw = reply.encode() if isinstance(reply, str) else reply
         self.inlet.receive(Msg(subject.encode(), b"", raw, block, payload), self.now)
         return self.answers()
 
     def answers(self) -> list[Any]:
-        """What was published since the last call, decoded; advisories as their reason and batch."""
+        """What was published since the last call, decoded. An advisory is its reason and batch."""
         said, self.outbox.answers = self.outbox.answers, []
         answers: list[Any] = []
         for subject, payload in said:
@@ -148,7 +148,7 @@ def brief(body: Any) -> Any:
 
 
 class Reader:
-    """A server, and a link on which somebody asks it things. ``store`` publishes; time is ``now``."""
+    """A server, and a link on which somebody asks it things. ``store`` publishes. The time is ``now``."""
 
     def __init__(self, **options: Any) -> None:
         self.server = Server(token=b"token", **options)
@@ -183,7 +183,7 @@ class Reader:
         return {name: value for name, value in json.loads(payload).items() if name != "type"}
 
     def read(self, body: Any, stream: str = "S") -> list[Any]:
-        """What Direct Get answers: sequences, or payloads where there are none; statuses as their text."""
+        """What Direct Get answers: sequences, or payloads where there are none, and the texts of statuses."""
         said: list[Any] = []
         for header, payload in self.ask(f"DIRECT.GET.{stream}", body):
             status = None if header is None else status_line(header)

@@ -1,4 +1,4 @@
-"""One consumer of the server role: what it delivers, when, to whom; what acknowledgements do."""
+"""One consumer of the server role: what it delivers and when, and what acknowledgements do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the streams of a server share: ids, time of day, limits; and the words of its errors."""
+"""What the streams of a server share: ids, time of day, limits, and the words of errors."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def shop(policy: str, messages: int = 0, **options: Any) -> Shop:
 
 
 class Pinning(Shop):
-    """A consumer that pins clients. A and B are clients, with an inbox each; pins are known by when they appeared."""
+    """A consumer that pins clients. A and B are clients, with an inbox each. Pins are numbered as they appear."""
 
     def __init__(self, messages: int = 0, timeout: float = 5.0) -> None:
         self.pins: list[bytes] = []
@@ -68,8 +68,8 @@ def test_lower_priorities_go_first_and_equal_ones_take_turns() -> None:
     for name, priority in (("d", 2), ("b", 1), ("c", 1), ("a", 0)):
         s.post.listening.add((name, None))
         assert s.pull(FOR_LONG | {"batch": 2, "priority": priority}, name) == []
-    assert s.pull(FOR_LONG) == []  # the highest unless it says another, behind the one that was there
-    assert s.pull(b"2", "r") == []  # without a group: behind all
+    assert s.pull(FOR_LONG) == []  # the highest unless it says another, after the one that was there
+    assert s.pull(b"2", "r") == []  # without a group: after all
     s.store(*["s.a"] * 11)
     order = "".join(inbox.replace("in", "i") for inbox, _ in s.post.sent)
     assert order == "aiabcbcddrr"

@@ -1,4 +1,4 @@
-"""Copies of a stream that answer Direct Get: replicas and mirrors, each as far behind as asked."""
+"""Copies of a stream that answer Direct Get: replicas and mirrors, each with the lag that is set."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ steps = st.one_of(
 
 @given(st.lists(steps, max_size=25), st.sampled_from([{}, {"max_msgs_per_subject": 1}, {"max_msgs": 3}]))
 def test_a_copy_is_what_its_origin_was(history: list[tuple[str, Any]], limits: dict[str, int]) -> None:
-    """At every moment it equals a state of its origin, never an older one than before; without lag the last one.
+    """At every moment it equals a state of its origin, never an older one than before. Without lag it is the last one.
 
     Limits apply to the copy with the message that exceeds them, so there it may be between two states.
     """

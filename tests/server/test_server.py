@@ -21,7 +21,7 @@ from tests.server.test_session import Link
 
 
 class Ear(Conversation):
-    """Remembers what it hears; answers if it is told what."""
+    """Remembers what it receives, and answers if it has an answer."""
 
     def __init__(self, server: Server, answer: bytes | None = None) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""What a mirror takes: a filter, a start, transforms; and mirrors of mirrors."""
+"""What a mirror takes: a filter, a start, transforms. Mirrors of mirrors too."""
 
 from __future__ import annotations
 

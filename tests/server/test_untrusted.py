@@ -78,7 +78,7 @@ CALLS = (
 
 
 class TooMuchWorkError(BaseException):
-    """An input makes the server work for longer than it may; no handler of the code under test catches it."""
+    """An input makes the server work for longer than it may. No handler of the code under test catches it."""
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def bounded(lines: int = LINES) -> Iterator[None]:
 class Attacked(Reader):
     """A server with a stream S, a consumer C and somebody who subscribes to everything that is sent to ``i`` and below.
 
-    Whatever is said to it, it has to take, in bounded work; time goes on as its deadlines say.
+    Whatever is said to it, it has to take, in bounded work. Time goes on as its deadlines say.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -129,7 +129,7 @@ class Attacked(Reader):
         self.link.data_to_send()
 
     def live(self, calls: int = 20) -> None:
-        """Go on for a few deadlines, at most 10 s; what is due must not be due again at the same moment for ever."""
+        """Go on for a few deadlines, at most 10 s. What is due must not be due again at the same moment for ever."""
         for _ in range(calls):
             when = self.server.deadline()
             if when is None or when > 10.0:
@@ -156,7 +156,7 @@ class Attacked(Reader):
 
 
 def written(body: Any) -> bytes:
-    """As JSON; ``<deep n>`` is a list in a list in a list."""
+    """As JSON, where ``<deep n>`` is a list in a list in a list."""
     nested = lambda found: "[" * int(found[1]) + "]" * int(found[1])  # noqa: E731
     return re.sub(r'"<deep ([0-9]+)>"', nested, json.dumps(body)).encode()
 
@@ -183,7 +183,7 @@ def test_each_field_of_a_stream(field: str) -> None:
         asked = {"name": "X", "subjects": ["x.>"]} | {field: value}
         server.hear("$JS.API.STREAM.CREATE.X", asked)
         server.hear("$JS.API.STREAM.CREATE.X", asked)
-        assert all(len(copies.replicas) < 5 for copies in server.server.api.copies.values())
+        assert all(len(one.replicas) < 5 for one in server.server.api.replica_sets.values())
         server.hear("x.a", b"x")
         server.hear("s.a", b"x")
         server.hear("$JS.API.STREAM.DELETE.X")
@@ -220,7 +220,7 @@ def test_streams(created: dict[str, Any], updated: dict[str, Any]) -> None:
     server.hear("$JS.API.STREAM.CREATE.X", {"name": "X", "subjects": ["x.>"]} | created)
     server.hear("$JS.API.STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]} | updated)
     assert len(server.server.api.streams) <= 2
-    assert all(len(copies.replicas) < 5 for copies in server.server.api.copies.values())
+    assert all(len(one.replicas) < 5 for one in server.server.api.replica_sets.values())
     server.use()
 
 
@@ -439,7 +439,7 @@ def test_subjects_of_a_stream_that_overlap(subjects: list[str]) -> None:
 
 
 def test_names_that_are_no_text() -> None:
-    """Names and ids in subjects and headers are bytes; in JSON half a character becomes a replacement character."""
+    """Names and ids in subjects and headers are bytes. In JSON half a character becomes a replacement character."""
     server = Attacked()
     server.hear("$JS.API.STREAM.CREATE.\udc80", {"name": "\udc80", "subjects": ["x"]})
     assert list(server.server.api.streams) == ["S"]

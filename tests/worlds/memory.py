@@ -167,7 +167,7 @@ class World:
             self.server.handle_timeout(self.now)
         elif event.what == "lag":
             followers = [*(self.server.replicas("S") if stream is not None else ())]
-            followers += [copies.mirror for copies in self.server.api.copies.values() if copies.mirror is not None]
+            followers += [one.mirror for one in self.server.api.replica_sets.values() if one.mirror is not None]
             if followers:
                 follower = followers[one % len(followers)]
                 follower.lag = (Lag(), Lag(seconds=0.3), Lag(seconds=float("inf")), Lag(messages=1), Lag(messages=5))[

@@ -1,7 +1,7 @@
 """Consumers in the JetStream API: create, change, look up, list, pause, unpin, delete, pull from.
 
 Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter after it, with
-its wildcards, because permissions go by both (server facts, sections 5 and 7).
+its wildcards, because permissions go by both (FACTS.md F5.17, F5.18).
 
 Not here: the subscribe workflow (ADR-15), which decides what to create.
 """

@@ -12,7 +12,7 @@ fallen to the threshold, never for more than fits, and never by polling. Several
 ends with the last of them. A request that has not ended by its time was lost, and is made again. Where nobody answers,
 whoever made this is asked to look whether the consumer is there still.
 
-Server facts (section 5): nothing is said of a full ``max_ack_pending``, so a request that would not wait is given up
+FACTS.md F5.7: nothing is said of a full ``max_ack_pending``, so a request that would not wait is given up
 after ``patience``, and forgotten by the server because nobody listens to its inbox any more. A partial request that
 would not wait ends with 404.
 

@@ -8,7 +8,7 @@ The buffer is bounded; what does not fit is dropped, counted and told once each 
 advisory, or is about another stream, is told as an event and changes nothing: anybody may publish there. After the
 end what is buffered can still be taken; then ``readable()`` fails with why it ended.
 
-Not here: what to do about it. Server fact: 2.15.1 tells of atomic batches alone; a fast-ingest batch dies in silence.
+Not here: what to do about it. 2.15.1 tells of atomic batches alone, of fast-ingest ones nothing (FACTS.md F2.10).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
-MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (server fact, section 1)
+MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (FACTS.md F1.7)
 TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the batch never came to know of the message
 BAD_COMMIT: Final = 10200
 INCOMPLETE: Final = 10176  # mostly a message before the one that is answered never reached its stream

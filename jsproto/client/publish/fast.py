@@ -11,8 +11,8 @@ Rules
  * Gap mode ``fail``: the first gap or refused message ends the sending; the terminal acknowledgement, asked for with a
    commit that stores nothing, says how much was stored.
  * Gap mode ``ok``: losses and refusals are events and the batch goes on. Neither is acknowledged before something is
-   stored again (server fact, section 2), so each makes room for another message.
- * A silent batch is forgotten by the server without a word (server fact, section 2), so a quiet one is pinged, and
+   stored again (FACTS.md F2.9), so each makes room for another message.
+ * A silent batch is forgotten by the server without a word (FACTS.md F2.10), so a quiet one is pinged, and
    one that could not be pinged in time is refused instead of being trusted.
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
    stored, or abandoned.
@@ -77,7 +77,7 @@ ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a lea
 PINGS_PER_TIMEOUT: Final = 10
 UNKNOWN_BATCH: Final = 10208
 COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
-# Answers that end a batch whatever message they answer; any other error refuses one message (server facts, section 2).
+# Answers that end a batch whatever message they answer; any other error refuses one message (FACTS.md F2.13).
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
 
 
@@ -797,7 +797,7 @@ class FastPublisher(Conversation):
         self.phase = FAST[self.phase, step]
 
     def _sequence_of(self, message: Msg) -> int | None:
-        """The sequence an answer is for: the server answers on the reply subject of the message (server fact)."""
+        """The sequence an answer is for: the server answers on the reply subject of the message (FACTS.md F2.1)."""
         if not message.subject.startswith(self._reply):
             return None
         token = message.subject[len(self._reply) :].partition(b".")[0]

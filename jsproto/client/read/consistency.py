@@ -1,6 +1,6 @@
 """Session guarantees over reads that any replica may answer: read your writes, and monotonic reads.
 
-What the levels of reading promise by themselves, strongest first (consistency models, "Read Consistencies"):
+What the levels of reading promise by themselves, strongest first (ADR-56, "Read Consistencies"):
 
 * ``leader``: the stream's leader answers. It has everything that was acknowledged, unless it is a leader no more and
   does not know it yet: after a change of leaders, or while the network is split, an old one may still answer first.

@@ -163,7 +163,7 @@ class LastMessages(DirectBatch):
         self._witness = None
 
     def _pending(self, header: bytes) -> int:
-        # At the end of a page 2.11 counts one too few, but not with its last message (server fact, section 3).
+        # At the end of a page 2.11 counts one too few, but not with its last message (FACTS.md F3.11).
         said = super()._pending(header)
         last = self._last_header if self._page_count else None
         return said if last is None else max(said, number(last, b"Nats-Num-Pending") or 0)

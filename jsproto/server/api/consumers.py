@@ -1,11 +1,13 @@
-"""The JetStream API of the server role, as far as consumers go: create, change, describe, list, pause, delete.
+"""The JetStream API of the server role for consumers: create, change, describe, list, pause, unpin, delete.
 
-Rules: as in ``streams``. A consumer is created by the newer subjects, with its name and its filter, and by the older
-ones (ADR-15); the subject's name wins. An ``action`` says whether it may be there already or must be; without one it is
-created or changed, whatever is there.
+Rules, besides those of ``streams``:
 
-Not here: what consumers do (``consume.consumer``), who may have which configuration (``consume.settings``), pull
-requests (consumers take them), resets.
+* The newer subjects, with name and filter, and the older ones both create consumers. The subject's name wins.
+* The action ``create`` refuses a consumer that exists with another configuration, ``update`` one that does not exist.
+* Without an action the consumer is created or changed.
+
+Not here: what consumers do (``consume.consumer``), which configurations are accepted (``consume.settings``), pull
+requests (each consumer takes its own), resets.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _SUBJECTS: Final = (
     "CREATE.*", "CREATE.*.>", "DURABLE.CREATE.*.*", "INFO.*.*", "DELETE.*.*", "NAMES.*", "LIST.*", "PAUSE.*.*",
     "UNPIN.*.*",
 )  # fmt: skip
-# What an answer says besides its error.
+# What an answer has besides its error.
 _WITH_AN_ERROR: Final[dict[str, Body]] = {
     "consumer_names": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
     "consumer_list": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
@@ -59,7 +61,10 @@ _NAME_LENGTH: Final = 8
 
 
 class ConsumerApi(Conversation):
-    """The answers to those who ask for consumers. ``requests`` were so many, ``errors`` of them were refused."""
+    """The answers to requests about consumers.
+
+    Attributes: ``requests`` (how many there were), ``errors`` (how many of them were refused).
+    """
 
     __slots__ = ("_context", "_outbox", "_prefixes", "_streams", "_verbs", "errors", "requests")
 
@@ -70,7 +75,10 @@ class ConsumerApi(Conversation):
         streams: Mapping[str, StreamInlet],
         prefixes: Sequence[str],
     ) -> None:
-        """Answer from now on, below each of ``prefixes``. ``streams`` are those that are there, by name."""
+        """Answer from now on, below each of ``prefixes`` (with its last dot).
+
+        ``streams``: the existing ones by name, kept up to date by the caller.
+        """
         self.requests = 0
         self.errors = 0
         self._context = context
@@ -86,7 +94,7 @@ class ConsumerApi(Conversation):
                 outbox.subscribe(prefix + subject, self)
 
     def receive(self, message: Msg, now: float) -> None:
-        """A request."""
+        """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         verb, *names = without_prefix(subject, self._prefixes).split(".")
         if verb not in self._verbs or not message.reply:
@@ -101,10 +109,16 @@ class ConsumerApi(Conversation):
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
         respond(self._outbox, message.reply, kind, body)
 
-    # -- the verbs, for whoever lives beside the server ----------------------------------------------------------------
+    # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
     def create(self, stream: str, config: ConsumerConfig, now: float, action: str = "") -> Consumer:
-        """Create a consumer, or find it with the same configuration, or change it, as ``action`` allows. APIError."""
+        """Create a consumer, find it with the same configuration, or change it. ``now``: seconds.
+
+        ``action``: ``create``, ``update``, or empty for both. Without a name in ``config`` it gets one.
+
+        Raises:
+            APIError: the stream does not exist, or servers refuse the configuration, the change or the action.
+        """
         inlet = self._inlet(stream)
         name = config.consumer_name or self._context.next_id()[:_NAME_LENGTH]
         _check_name(name)
@@ -127,14 +141,22 @@ class ConsumerApi(Conversation):
         return consumer
 
     def find(self, stream: str, name: str) -> Consumer:
-        """The consumer of that name. APIError."""
+        """The consumer of that name.
+
+        Raises:
+            APIError: the stream or the consumer does not exist.
+        """
         consumer = self._inlet(stream).consumers.get(name)
         if consumer is None:
             raise refusal(10014)
         return consumer
 
     def delete(self, stream: str, name: str, now: float) -> None:
-        """Delete a consumer. APIError."""
+        """Delete a consumer. ``now``: seconds.
+
+        Raises:
+            APIError: the stream or the consumer does not exist.
+        """
         self.find(stream, name).close(now)
         del self._streams[stream].consumers[name]
 
@@ -169,7 +191,7 @@ class ConsumerApi(Conversation):
 
     @staticmethod
     def _check_room(inlet: StreamInlet, config: ConsumerConfig) -> None:
-        """APIError when the stream can have no such consumer beside those that it has."""
+        """Raise APIError if the stream can have no such consumer beside its others."""
         stream, others = inlet.stream.config, inlet.consumers.values()
         if 0 < (stream.max_consumers or 0) <= len(others):
             raise refusal(10026)
@@ -232,7 +254,7 @@ class ConsumerApi(Conversation):
         return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
 
     def _pause(self, names: list[str], payload: bytes, now: float) -> Body:
-        """Until a moment; what names none resumes."""
+        """Pause until the moment in the request. A request without one resumes."""
         consumer = self.find(*names)
         until = _moment(payload)
         consumer.pause(until, now)
@@ -241,7 +263,7 @@ class ConsumerApi(Conversation):
         return ConsumerPause(remaining is not None, until, remaining).to_json()
 
     def _unpin(self, names: list[str], payload: bytes, now: float) -> Body:
-        """Let another client of a priority group be pinned."""
+        """Unpin the client of a priority group."""
         group = read(payload).get("group") or ""
         if not isinstance(group, str):
             raise refusal(10025, "json: cannot unmarshal a group that is no string")
@@ -256,7 +278,7 @@ class ConsumerApi(Conversation):
 
 
 def _request(stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
-    """The action and the configuration that a request for a consumer of ``stream`` asks for; APIError."""
+    """The action and the configuration in a request for a consumer of ``stream``. Raises APIError."""
     body: dict[str, Any] = known(read(payload) if payload else {}, ("stream_name", "config", "action", "pedantic"))
     action = body.get("action", "")
     if action not in _ACTIONS:
@@ -282,7 +304,7 @@ def _check_name(name: str) -> None:
 
 
 def _moment(payload: bytes) -> int | None:
-    """The moment in a request for a pause; None when there is none, or in no JSON."""
+    """The moment in a pause request, in nanoseconds since 1970. None: there is none, or no JSON."""
     try:
         text = read(payload).get("pause_until")
         return None if text is None else as_moment(text, "pause_until")

@@ -1,7 +1,10 @@
-"""Requests of the JetStream API, as the server role reads and answers them.
+"""Reading requests of the JetStream API, and writing their answers.
 
-Rules: a body is a JSON object without unknown fields, of bounded depth, whose strings are text; an answer says its type
-first, and an error as nats-server does. What is no subject has no subscriber, so the answer is dropped.
+Rules:
+
+* A body is a JSON object of bounded depth. Its strings are text.
+* An answer begins with its type. An error has the form and the words of nats-server.
+* A reply that is no subject can have no subscriber, so its answer is dropped.
 
 Not here: the verbs (``streams``, ``consumers``).
 """
@@ -20,7 +23,7 @@ from jsproto.outbox import Outbox
 from jsproto.server.store.refusals import refusal
 
 MAX_DEPTH: Final = 32
-"""How deep a body may be nested: far more than any request is, far less than what Python may recurse."""
+"""How deep a body may be nested: more than any request needs, less than Python's recursion limit."""
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _TYPE: Final = "io.nats.jetstream.api.v1.{}_response"
@@ -30,12 +33,19 @@ T = TypeVar("T")
 
 
 def without_prefix(subject: str, prefixes: Sequence[str]) -> str:
-    """What is asked for; nothing when a consumer delivers here, under the subject that its message was stored with."""
+    """``subject`` without the first of ``prefixes`` that it has.
+
+    Empty, when it has none: a consumer delivered a message here, which keeps the subject that it was stored with.
+    """
     return next((subject.removeprefix(prefix) for prefix in prefixes if subject.startswith(prefix)), "")
 
 
 def read(payload: bytes) -> Body:
-    """The body of a request; APIError."""
+    """The body of a request.
+
+    Raises:
+        APIError: ``payload`` is no JSON object, or nested too deep.
+    """
     try:
         body = loads(payload)
     except RemoteProtocolError as error:
@@ -57,12 +67,16 @@ def _is_deep(body: Body) -> bool:
 
 
 def _text(body: Body) -> bytes:
-    """``body`` with a replacement character for each half of a character, as Go reads them."""
+    """``body`` with a replacement character for each surrogate, as Go reads them."""
     return json.dumps(body, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def known(body: Body, names: Collection[str]) -> Body:
-    """``body``, if it has no other fields; APIError."""
+    """``body`` itself.
+
+    Raises:
+        APIError: it has a field that is not in ``names``.
+    """
     unknown = next((name for name in body if name not in names), None)
     if unknown is not None:
         raise refusal(10025, f'json: unknown field "{unknown}"')
@@ -70,7 +84,11 @@ def known(body: Body, names: Collection[str]) -> Body:
 
 
 def number(body: Body, name: str) -> int:
-    """An unsigned number, 0 when it is absent; APIError."""
+    """The unsigned number in the field ``name``, or 0 if it is absent.
+
+    Raises:
+        APIError: it is no number, negative or too large.
+    """
     try:
         return uint64(body, name, 0)
     except RemoteProtocolError as error:
@@ -78,7 +96,11 @@ def number(body: Body, name: str) -> int:
 
 
 def offset_of(body: Body) -> int:
-    """Where a page begins: what is negative is 0, so is what is absent; APIError."""
+    """The offset at which the requested page begins. A negative or absent one is 0.
+
+    Raises:
+        APIError: it is no whole number.
+    """
     offset = body.get("offset")
     try:
         return 0 if offset is None else max(0, as_integer(offset, "offset"))
@@ -87,28 +109,28 @@ def offset_of(body: Body) -> int:
 
 
 def stream_not_found() -> APIError:
-    """There is no stream of the name that was asked for."""
+    """The error for a stream that does not exist."""
     return APIError.from_fields(404, 10059, "stream not found")
 
 
 def stream_differs() -> APIError:
-    """The request names another stream than its subject."""
+    """The error for a request that names another stream than its subject does."""
     return APIError.from_fields(400, 10056, "stream name in subject does not match request")
 
 
 def page(found: Sequence[T], offset: int, limit: int) -> tuple[Body, Sequence[T]]:
-    """Part of what was found, from ``offset`` on, and how an answer says which part."""
+    """The fields of an answer with a page, and the page: at most ``limit`` of ``found``, from ``offset`` on."""
     offset = max(0, min(offset, len(found)))
     return {"total": len(found), "offset": offset, "limit": limit}, found[offset : offset + limit]
 
 
 def as_body(error: APIError) -> Body:
-    """An error as an answer says it."""
+    """The fields of an answer with an error."""
     return {"error": {"code": error.code, "err_code": error.err_code, "description": error.description}}
 
 
 def respond(outbox: Outbox, reply: bytes, kind: str, body: Body) -> None:
-    """Answer a request of that kind."""
+    """Publish ``body`` to ``reply``, with the type of an answer of that ``kind`` (``stream_create``) before it."""
     try:
         outbox.publish(reply.decode(), dumps({"type": _TYPE.format(kind)} | body))
     except (UnicodeDecodeError, LocalProtocolError):

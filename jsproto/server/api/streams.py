@@ -1,8 +1,12 @@
 """The JetStream API of the server role: the account, the streams, and their messages as the leader has them.
 
-Rules: a request is answered on its reply subject, in nats-server's words and with its error codes; one without a reply
-subject is not looked at. A stream that is created again with the same configuration is found. No two streams take the
-same subject. A mirror is read directly if its origin is, whatever it says, provided that the origin is here.
+Rules:
+
+* A request is answered on its reply subject, in nats-server's words and with its error codes.
+* A request without a reply subject is ignored.
+* A stream that is created again with the same configuration is found.
+* No two streams take the same subject.
+* A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
 
 Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
 (``consumers``), limits of accounts, the details of STREAM.INFO.
@@ -51,13 +55,13 @@ NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 SUBJECTS_AT_ONCE: Final = 100_000
 MAX_SUBJECTS: Final = 1_000
-"""Subjects of one stream, each of which is compared with all others; nats-server takes more."""
+"""Subjects of one stream, because each is compared with all others. nats-server takes more."""
 _UNLIMITED: Final[dict[str, Any]] = {
     "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
 }  # fmt: skip
 
-# What an answer says besides its error.
+# What an answer has besides its error.
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
@@ -66,14 +70,27 @@ _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
 
 
 class JetStreamApi(Conversation):
-    """The streams of one server, and the answers to those who ask for them. ``streams`` and ``copies`` go by name."""
+    """The streams of one server, and the answers to requests about them.
 
-    __slots__ = ("_context", "_errors", "_outbox", "_prefixes", "_requests", "_verbs", "consumers", "copies", "streams")
+    Attributes: ``streams`` and ``replica_sets`` (by the stream's name), ``consumers`` (the part about consumers).
+    """
+
+    __slots__ = (
+        "_context",
+        "_errors",
+        "_outbox",
+        "_prefixes",
+        "_requests",
+        "_verbs",
+        "consumers",
+        "replica_sets",
+        "streams",
+    )
 
     def __init__(self, context: ServerContext, outbox: ConsumerOutbox) -> None:
-        """Answer from now on, below ``$JS.API`` and, with a domain, below its own prefix too."""
+        """Answer from now on, below ``$JS.API`` and, if there is a domain, below its prefix too."""
         self.streams: dict[str, StreamInlet] = {}
-        self.copies: dict[str, ReplicaSet] = {}
+        self.replica_sets: dict[str, ReplicaSet] = {}
         self._context = context
         self._outbox = outbox
         self._requests = 0
@@ -99,7 +116,7 @@ class JetStreamApi(Conversation):
         self.consumers = ConsumerApi(context, outbox, self.streams, self._prefixes)
 
     def receive(self, message: Msg, now: float) -> None:
-        """A request."""
+        """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         asked = without_prefix(subject, self._prefixes)
         verb, name = asked, ""
@@ -118,10 +135,16 @@ class JetStreamApi(Conversation):
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
         respond(self._outbox, message.reply, kind, body)
 
-    # -- the verbs, for whoever lives beside the server ----------------------------------------------------------------
+    # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
     def create(self, config: StreamConfig, now: float) -> tuple[Stream, bool]:
-        """Create a stream, or find it there with the same configuration; True when it is new. APIError."""
+        """Create a stream, or find it with the same configuration. Returns it, and whether it is new.
+
+        ``now``: seconds.
+
+        Raises:
+            APIError: servers refuse the configuration, or the name or a subject is in use.
+        """
         try:
             check_name(config.name)
         except LocalProtocolError as error:
@@ -136,27 +159,35 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
         self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
-        self.copies[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
+        self.replica_sets[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
-                self.copies[name].follow(origin.stream, now)
+                self.replica_sets[name].follow(origin.stream, now)
         return stream, True
 
     def update(self, config: StreamConfig, now: float) -> Stream:
-        """Change a stream. APIError."""
+        """Change a stream's configuration to ``config``. ``now``: seconds.
+
+        Raises:
+            APIError: the stream does not exist, or servers refuse the configuration or the change.
+        """
         inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
         self._check_subjects(accept(config, self._context))
         inlet.update(config)
-        self.copies[config.name].configure(now)
+        self.replica_sets[config.name].configure(now)
         return inlet.stream
 
     def delete(self, name: str, now: float) -> None:
-        """Delete a stream with all its messages, consumers and batches. APIError."""
+        """Delete a stream with its messages, consumers and batches. ``now``: seconds.
+
+        Raises:
+            APIError: the stream does not exist.
+        """
         self._find(name).close(now)
-        self.copies[name].close(now)
-        del self.streams[name], self.copies[name]
+        self.replica_sets[name].close(now)
+        del self.streams[name], self.replica_sets[name]
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -167,9 +198,9 @@ class JetStreamApi(Conversation):
         return inlet
 
     def _fresh(self, name: str, now: float) -> Stream:
-        """The stream as it is at that time."""
+        """The stream as it is at ``now``."""
         stream = self._find(name).stream
-        self.copies[name].catch_up(now)
+        self.replica_sets[name].catch_up(now)
         stream.expire(now)
         return stream
 
@@ -248,7 +279,7 @@ class JetStreamApi(Conversation):
         return {"success": True}
 
     def _purge(self, name: str, payload: bytes, now: float) -> Body:
-        """Of all messages, or those on a subject: all, those before a sequence, or all but the newest few."""
+        """Delete messages, of all subjects or of one: all, those before a sequence, or all but the newest."""
         stream = self._fresh(name, now)
         check_open(stream)
         if stream.config.deny_purge:
@@ -276,12 +307,12 @@ class JetStreamApi(Conversation):
         stored = find(stream, asked)
         if stored is None:
             raise refusal(10037)
-        told: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
+        fields: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
         if stored.header and (not asked.no_hdr or self._context.is_before_2_12):
-            told["hdrs"] = b64encode(stored.header).decode()
+            fields["hdrs"] = b64encode(stored.header).decode()
         if stored.payload:
-            told["data"] = b64encode(stored.payload).decode()
-        return {"message": told | {"time": format_timestamp(stored.timestamp)}}
+            fields["data"] = b64encode(stored.payload).decode()
+        return {"message": fields | {"time": format_timestamp(stored.timestamp)}}
 
     def _msg_delete(self, name: str, payload: bytes, now: float) -> Body:
         stream = self._fresh(name, now)
@@ -305,7 +336,7 @@ class JetStreamApi(Conversation):
         return body | {"streams": [self._describe(stream, now) for stream in found]}
 
     def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
-        """The streams that are asked for, in the order of their names, from an offset on."""
+        """The requested streams in the order of their names, from the requested offset on."""
         asked = read(payload) if payload else {}
         offset, wanted = offset_of(asked), asked.get("subject")
         if not isinstance(wanted, str | None):

@@ -1,6 +1,6 @@
-"""Advisories about consumers: what servers tell whoever listens, as nats-server 2.15.1 writes it.
+"""Advisories about consumers: what nats-server 2.15.1 publishes for their observers.
 
-Rules: they go to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
+Rules: an advisory goes to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
 
 Not here: when they are sent (``consumer``, ``api.consumers``), sampled acknowledgements.
 """
@@ -21,51 +21,52 @@ _TYPE: Final = "io.nats.jetstream.advisory.v1."
 
 
 class Advisories:
-    """The advisories of one consumer. Times are the caller's seconds, but ``until``, which is the time of day."""
+    """The advisories of one consumer. ``now`` is the caller's seconds, ``until`` nanoseconds since 1970."""
 
     __slots__ = ("_consumer", "_context", "_outbox", "_stream")
 
     def __init__(self, stream: str, consumer: str, context: ServerContext, outbox: Outbox) -> None:
+        """``stream`` and ``consumer`` are names."""
         self._stream = stream
         self._consumer = consumer
         self._context = context
         self._outbox = outbox
 
     def created(self, now: float) -> None:
-        """The consumer is there."""
+        """The consumer was created."""
         self._publish("CREATED", "consumer_action", now, action="create")
 
     def deleted(self, now: float) -> None:
-        """The consumer is gone."""
+        """The consumer was deleted."""
         self._publish("DELETED", "consumer_action", now, action="delete")
 
     def paused(self, until: int | None, *, is_paused: bool, now: float) -> None:
-        """The consumer delivers nothing until then, in nanoseconds since 1970, or delivers again."""
+        """The consumer is paused until that moment, or, if not ``is_paused``, delivers again."""
         moment = NEVER if until is None else format_timestamp(until)
         self._publish("PAUSE", "consumer_pause", now, paused=is_paused, pause_until=moment)
 
     def naked(self, consumer_seq: int, stream_seq: int, deliveries: int, now: float) -> None:
-        """A client wants a message once more."""
+        """A client refused a message (NAK), which will be delivered again. ``deliveries``: how often it was."""
         numbers = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
         self._publish("MSG_NAKED", "nak", now, **numbers)
 
     def terminated(self, consumer_seq: int, stream_seq: int, deliveries: int, reason: str, now: float) -> None:
-        """A client never wants a message again."""
+        """A message will not be delivered again, for the ``reason`` that the client gave."""
         said: dict[str, Any] = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
         if reason:
             said["reason"] = reason
         self._publish("MSG_TERMINATED", "terminated", now, **said)
 
     def exhausted(self, stream_seq: int, deliveries: int, now: float) -> None:
-        """A message was delivered as often as it may be, in vain."""
+        """A message was delivered ``max_deliver`` times without an acknowledgement."""
         self._publish("MAX_DELIVERIES", "max_deliver", now, stream_seq=stream_seq, deliveries=deliveries)
 
     def pinned(self, group: str, pin: str, now: float) -> None:
-        """A client of a priority group gets everything from now on."""
+        """A client of the priority group was pinned, under the id ``pin``."""
         self._publish("PINNED", "consumer_group_pinned", now, _ACCOUNT, group=group, pinned_id=pin)
 
     def unpinned(self, group: str, reason: str, now: float) -> None:
-        """It does so no more."""
+        """The client of the priority group was unpinned, for ``reason``."""
         self._publish("UNPINNED", "consumer_group_unpinned", now, _ACCOUNT, group=group, reason=reason)
 
     def _publish(self, kind: str, type_name: str, now: float, account: str | None = None, /, **said: Any) -> None:

@@ -1,8 +1,11 @@
-"""Where one consumer stands in its stream: which messages it has still to deliver for the first time.
+"""A consumer's place in its stream: which messages are still to be delivered for the first time.
 
-Rules: the deliver policy says where it begins, the filters what it takes; ``last_per_subject`` begins with the newest
-message of each subject, oldest first, and goes on with what is stored after them. What is removed from the stream is
-never delivered. Told what is stored and removed, it knows at any time how many messages are left.
+Rules:
+
+* The deliver policy decides where the cursor begins, the filters which messages it takes.
+* ``last_per_subject`` begins with the newest message of each subject, oldest first. Newly stored messages follow.
+* A message that is removed from the stream is never delivered.
+* The cursor is informed of each stored and removed message, so it always knows how many messages are left.
 
 Not here: whether they may be delivered now (``consumer``), what was delivered (``redelivery``).
 """
@@ -17,20 +20,24 @@ from jsproto.server.store.stream import Stored, Stream
 
 
 class Cursor:
-    """The place in the stream. ``next_seq`` is where it goes on; ``pending`` messages are left."""
+    """The place in the stream.
+
+    Attributes: ``next_seq`` (the stream sequence where it goes on), ``pending`` (how many messages are left).
+    """
 
     __slots__ = ("_filters", "_resume", "_skip", "_stream", "next_seq", "pending")
 
     def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
+        """Begin where the deliver policy of ``config`` says."""
         self._stream = stream
         self._filters = config.filters
         self._skip: deque[int] = deque()  # the newest of each subject, as long as they are what counts
-        self._resume = 0  # where it goes on behind them
+        self._resume = 0  # where it goes on after them
         self.next_seq = self._start(config)
         self.pending = self._count()
 
     def filter(self, filters: list[str]) -> None:
-        """Take other subjects from now on."""
+        """Take messages of other subjects from now on."""
         if filters != self._filters:
             self._filters = filters
             self.pending = self._count()
@@ -42,7 +49,7 @@ class Cursor:
         return message.seq >= self.next_seq and self._matches(message)
 
     def next(self) -> Stored | None:
-        """The next message, None when there is none yet; what the consumer does not take is passed over."""
+        """The next message that the consumer takes. None: there is none yet. Others are skipped for good."""
         while self._skip:
             stored = self._stream.get(self._skip[0])
             if stored is not None:
@@ -57,18 +64,18 @@ class Cursor:
         return None
 
     def delivered(self, message: Stored) -> None:
-        """``message``, which was the next, is delivered."""
+        """``message``, which ``next`` returned, was delivered."""
         self._pass(message.seq)
         self.pending -= 1
 
     def stored(self, message: Stored) -> bool:
-        """The stream stored a message; returns whether it is one to deliver."""
+        """The stream stored ``message``. Returns whether the consumer will deliver it."""
         is_new = message in self
         self.pending += is_new
         return is_new
 
     def removed(self, message: Stored) -> None:
-        """The stream removed a message."""
+        """The stream removed ``message``."""
         self.pending -= message in self
 
     def _pass(self, seq: int) -> None:

@@ -1,8 +1,11 @@
-"""Flow control of one push consumer: how much is under way, when the client is asked, when delivery stalls.
+"""Flow control of one push consumer: how many bytes are under way, when the client is asked, when delivery stalls.
 
-Rules (nats-server's): half a window of bytes makes the server ask, by a message with a reply subject of its own; a
-whole window unanswered stalls the delivery. Each answer opens the window twice as wide, up to a limit, and counts what
-had been delivered when the server asked as received. Only the newest subject is listened to.
+Rules, those of nats-server (FACTS.md F5.9):
+
+* Half a window of bytes makes the server ask, by a message with a reply subject of its own.
+* A whole window without an answer stalls the delivery.
+* An answer counts as received what was delivered when the server asked. It doubles the window, up to a limit.
+* Only the newest reply subject counts.
 
 Not here: the messages (``consumer``).
 """
@@ -11,16 +14,17 @@ from __future__ import annotations
 
 from typing import Final
 
-FIRST_WINDOW: Final = 2 * 1024 * 1024
-WIDEST_WINDOW: Final = 32 * 1024 * 1024
+FIRST_WINDOW: Final = 2 * 1024 * 1024  # bytes
+WIDEST_WINDOW: Final = 32 * 1024 * 1024  # bytes
 
 
 class FlowControl:
-    """The window. ``asked``: the subject whose answer is missing."""
+    """The window. ``asked`` is the reply subject that is not answered yet, else None."""
 
     __slots__ = ("_bytes", "_marked", "_window", "asked")
 
     def __init__(self) -> None:
+        """Nothing is under way, and the window is ``FIRST_WINDOW`` bytes."""
         self.asked: bytes | None = None
         self._window = FIRST_WINDOW
         self._bytes = 0
@@ -28,21 +32,21 @@ class FlowControl:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether nothing may be delivered before an answer."""
+        """Whether the delivery has to wait for an answer."""
         return self._bytes > self._window
 
     def delivered(self, size: int) -> bool:
-        """So many bytes were delivered; True when it is time to ask."""
+        """Count ``size`` delivered bytes. Returns whether the server has to ask now."""
         self._bytes += size
         return self.asked is None and self._bytes > self._window // 2
 
     def ask(self, subject: bytes) -> None:
-        """The client was asked to answer to ``subject``."""
+        """The server asked the client to answer to ``subject``."""
         self.asked = subject
         self._marked = self._bytes
 
     def answered(self, subject: bytes) -> bool:
-        """The client answered; False when it was not asked there."""
+        """The client answered to ``subject``. Returns False, with nothing changed, if that is not ``asked``."""
         if subject != self.asked:
             return False
         self.asked = None

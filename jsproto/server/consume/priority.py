@@ -1,11 +1,15 @@
-"""Priority groups of a pull consumer: who of those who ask may have the next message.
+"""Priority groups of a pull consumer: which waiting request may have the next message.
 
-Rules: three policies. ``overflow``: a request may wait for a queue of so many messages, or of so many that are not
-acknowledged. ``pinned_client``: one client gets everything; it is the first one whose request is served while nobody
-is pinned, it says the id that its messages carry, and it stays pinned until it has not asked for ``priority_timeout``,
-or somebody unpins it. Another id is refused: at once while somebody is pinned, else with the next message.
-``prioritized``: a lower number goes before, equal ones take turns. A request that is no JSON object has no group, and
-is served all the same; so nats-server does it.
+Rules, by policy:
+
+* ``overflow``: a request may wait until a number of messages is pending, or unacknowledged.
+* ``pinned_client``: one client gets all messages. It is the first whose request is served while none is pinned.
+  Its messages carry an id, which its further requests repeat. It stays pinned until an API request unpins it, or until
+  it has made no request for ``priority_timeout``. A request with another id is refused: at once while a client is
+  pinned, otherwise with the next message.
+* ``prioritized``: a lower number goes first. Requests of equal numbers take turns.
+
+A request that is no JSON object has no group, and is served all the same, as by nats-server.
 
 Not here: the requests themselves (``pull_requests``), which configurations are allowed (``settings``). Like
 nats-server this pins one client of a consumer, not one of each of its groups.
@@ -25,23 +29,24 @@ if TYPE_CHECKING:
     from jsproto.server.consume.pull_requests import PullRequest
 
 LEAST: Final = 9  # the last of the priorities
-_NONE: Final = LEAST + 1  # behind all that have one
+_NONE: Final = LEAST + 1  # after all that have one
 
 
 class Turn(Enum):
-    """What becomes of a request whose turn it is."""
+    """What becomes of the request that is first in the queue."""
 
     TAKES = "it gets the message"
-    WAITS = "it waits for a longer queue, or until nobody else is pinned"
-    STRANGER = "it ends: it says the id of a client that is pinned no more"
+    WAITS = "it waits for more pending messages, or until no other client is pinned"
+    STRANGER = "it ends, because it says the id of a client that is no longer pinned"
 
 
 class Priorities:
-    """The priority groups of one consumer. ``pin`` is the id of the client that is pinned."""
+    """The priority groups of one consumer. ``pin`` is the id of the pinned client, else None."""
 
     __slots__ = ("_advisories", "_context", "_group", "_pinned_at", "_until", "config", "pin")
 
     def __init__(self, config: ConsumerConfig, advisories: Advisories, context: ServerContext) -> None:
+        """No client is pinned. ``context`` makes the ids of pins."""
         self.config = config
         self.pin: str | None = None
         self._advisories = advisories
@@ -57,7 +62,7 @@ class Priorities:
     # -- a request -----------------------------------------------------------------------------------------------------
 
     def refusal(self, request: PullRequest) -> str | None:
-        """Why a request makes no sense to this consumer, as the server says it; None when it does."""
+        """Why the consumer cannot serve the request, in nats-server's words. None: it can."""
         policy, groups = self.config.priority_policy, self.config.priority_groups or ()
         if request.group is None:
             return None
@@ -74,7 +79,7 @@ class Priorities:
         return None if request.group in groups else "Invalid Priority Group"
 
     def is_stranger(self, request: PullRequest, now: float) -> bool:
-        """Whether a new request says another id than that of the client that is pinned, who stays so by asking."""
+        """Whether a new request says another id than the pinned client's. The pinned client's renews its pin."""
         if self.pin is None or not request.id:
             return False
         if request.id != self.pin:
@@ -83,13 +88,16 @@ class Priorities:
         return False
 
     def rank(self, request: PullRequest) -> int:
-        """Requests of a lower rank are served before."""
+        """The request's place: lower ranks are served first."""
         if self.config.priority_policy != "prioritized":
             return 0
         return _NONE if request.group is None else request.priority
 
     def turn(self, request: PullRequest, pending: int, unacked: int) -> Turn:
-        """Whether it may have the next message: ``pending`` wait for the consumer, ``unacked`` for acknowledgement."""
+        """Whether the request may have the next message.
+
+        ``pending`` messages wait for their delivery, ``unacked`` ones for their acknowledgement.
+        """
         if request.id:
             return Turn.TAKES if request.id == self.pin else Turn.STRANGER
         if self.pin is not None:
@@ -100,7 +108,7 @@ class Priorities:
         return Turn.TAKES if is_long else Turn.WAITS
 
     def takes(self, request: PullRequest, now: float) -> None:
-        """It gets the next message, and is pinned if somebody is to be."""
+        """The request gets the next message. Its client is pinned if the policy says so and none is pinned."""
         if not self._pins or self.pin is not None or not request.group:
             return
         request.id = self.pin = self._context.next_id()
@@ -110,22 +118,22 @@ class Priorities:
         self._advisories.pinned(request.group, self.pin, now)
 
     def marked(self, header: bytes | None) -> bytes | None:
-        """The header block of a message, which says who is pinned."""
+        """The header block of a message, with the id of the pinned client added under that policy."""
         return appended(header, b"Nats-Pin-Id", (self.pin or "").encode()) if self._pins else header
 
     # -- the pin -------------------------------------------------------------------------------------------------------
 
     def unpin(self, group: str, now: float) -> None:
-        """Somebody wants another client to be pinned."""
+        """Unpin the client of ``group``, because an API request says so."""
         self.forget()
         self._advisories.unpinned(group, "admin", now)
 
     def forget(self) -> None:
-        """Nobody is pinned any more."""
+        """Unpin the client without an advisory."""
         self.pin = self._pinned_at = self._until = None
 
     def expire(self, now: float) -> None:
-        """A client that has not asked for long enough loses its place."""
+        """Unpin the client if it made no request for ``priority_timeout``."""
         if self._until is not None and self._until <= now:
             self.forget()
             self._advisories.unpinned(self._group, "timeout", now)

@@ -1,11 +1,17 @@
-"""Pull requests that wait at one consumer: how they are read, whose turn it is, how they end.
+"""Pull requests that wait at one consumer: how they are read, served in turn, and ended.
 
-Rules: each message goes to the request whose turn it is, in a circle. A request ends with its last message, when it
-expires (408), when the next message has more bytes than it has left (409), when it would not wait and got what there
-was (404), or silently when nobody listens any more. One that asks for too little, or in no JSON at all, asks for one
-message; JSON of the wrong types is refused with the text of Go's decoder.
+Rules: requests are served round robin, one message each. A request ends
 
-Not here: the messages (``consumer``), who may not have the next one though it is their turn (``priority``).
+* with its last message,
+* when it expires (408),
+* when the next message has more bytes than it has left (409),
+* when it has ``no_wait`` and got what there was (404),
+* without a status, when its reply subject has no subscriber any more.
+
+A request for less than one message, or without JSON, asks for one message. JSON of the wrong types is refused with the
+text of Go's decoder.
+
+Not here: the messages (``consumer``), requests that have to let others go first (``priority``).
 """
 
 from __future__ import annotations
@@ -18,8 +24,12 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.durations import format_duration
+from jsproto.grammar.times import nanoseconds
+from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
 from jsproto.server.consume.priority import Priorities, Turn
-from jsproto.server.consume.statuses import NO_MESSAGES, message_too_large, request_timeout, wrong_pin
+from jsproto.server.consume.statuses import NO_MESSAGES, exceeded, message_too_large, request_timeout, wrong_pin
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -30,21 +40,22 @@ _FIELDS: Final = {
 _SECOND: Final = 1_000_000_000
 
 SHORTEST_HEARTBEAT: Final = 1_000_000
-"""Nanoseconds between two heartbeats, whatever a request asks for: time has to pass."""
+"""Nanoseconds between two heartbeats, even if a request asks for less, so that time passes."""
 
-Say: TypeAlias = Callable[[str, bytes], None]
+SendStatus: TypeAlias = Callable[[str, bytes], None]
 """Sends a status (a header block) to a subject."""
 
 
 class BadRequestError(ValueError):
-    """A pull request that cannot be understood; the text is the server's."""
+    """A pull request that cannot be read. Its text is the server's."""
 
 
 @dataclass(slots=True, eq=False)
 class PullRequest:
-    """One request. ``batch`` and ``max_bytes`` count down; ``expires`` and ``heartbeat_at`` are moments, in seconds.
+    """One request.
 
-    ``group`` is None when the request was no JSON object, which could say one; ``id`` is that of a pinned client.
+    ``batch`` and ``max_bytes`` are what is left of it. ``expires`` and ``heartbeat_at`` are moments, ``heartbeat`` is
+    an interval, all in seconds. ``group`` is None when the request was no JSON object. ``id`` is a pinned client's.
     """
 
     reply: str
@@ -62,12 +73,16 @@ class PullRequest:
     delivered: int = 0
 
     def deadline(self) -> float | None:
-        """When it expires, or wants a heartbeat."""
+        """When it expires, or a heartbeat is due, in seconds. None: neither."""
         return min((when for when in (self.expires, self.heartbeat_at) if when is not None), default=None)
 
 
 def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
-    """The request in the payload of a message; BadRequestError."""
+    """The request in ``payload``, whose messages go to ``reply``. ``now``: seconds.
+
+    Raises:
+        BadRequestError: the JSON has wrong types, or a heartbeat of more than half of ``expires``.
+    """
     text = payload.strip()
     if not text.startswith(b"{"):
         return PullRequest(reply, max(1, int(text)) if _NUMBER.fullmatch(text) else 1)
@@ -96,6 +111,17 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
     )
 
 
+def over_limit(request: PullRequest, config: ConsumerConfig, now: float) -> bytes | None:
+    """The status that refuses a new request for more than ``config`` allows. None: it does not."""
+    if config.max_batch and request.batch > config.max_batch:
+        return exceeded(MAX_BATCH, str(config.max_batch))
+    if config.max_expires and request.expires is not None and request.expires > now + config.max_expires:
+        return exceeded(MAX_EXPIRES, format_duration(nanoseconds(config.max_expires)))
+    if config.max_bytes and request.max_bytes > config.max_bytes:
+        return exceeded(MAX_BYTES, str(config.max_bytes))
+    return None
+
+
 def _value(name: str, value: Any) -> Any:
     kind = _FIELDS[name]
     wanted = {"bool": bool, "string": str}.get(kind, int)
@@ -108,16 +134,18 @@ def _value(name: str, value: Any) -> Any:
 
 
 class PullRequests:
-    """The requests that wait, in the order of their turns. ``limit``: how many may wait."""
+    """The requests that wait, the next one first. ``limit``: how many may wait."""
 
-    __slots__ = ("_hears", "_priorities", "_say", "_waiting", "limit")
+    __slots__ = ("_has_interest", "_priorities", "_send", "_waiting", "limit")
 
-    def __init__(self, limit: int, say: Say, hears: Callable[[str], bool], priorities: Priorities) -> None:
-        """``say`` sends statuses, ``hears`` tells whether anybody subscribes to a subject."""
+    def __init__(
+        self, limit: int, send: SendStatus, has_interest: Callable[[str], bool], priorities: Priorities
+    ) -> None:
+        """``send`` sends a status to a subject. ``has_interest`` says whether a subject has a subscriber."""
         self.limit = limit
         self._priorities = priorities
-        self._say = say
-        self._hears = hears
+        self._send = send
+        self._has_interest = has_interest
         self._waiting: deque[PullRequest] = deque()
 
     def __len__(self) -> int:
@@ -130,11 +158,11 @@ class PullRequests:
 
     @property
     def messages(self) -> int:
-        """How many messages all of them want."""
+        """How many messages all of them still ask for."""
         return sum(request.batch for request in self._waiting)
 
     def add(self, request: PullRequest) -> None:
-        """Let one more wait; whoever calls has looked at ``is_full``."""
+        """Let one more wait. The caller has looked at ``is_full``."""
         rank, waiting = self._priorities.rank(request), self._waiting
         place = len(waiting)
         while place and self._priorities.rank(waiting[place - 1]) > rank:
@@ -142,9 +170,10 @@ class PullRequests:
         waiting.insert(place, request)
 
     def take(self, size: int, pending: int, unacked: int, now: float) -> PullRequest | None:
-        """The request that gets the next message, of ``size`` bytes; None when nobody may have it.
+        """Choose the request that gets the next message, of ``size`` bytes, and count it there. None: there is none.
 
-        ``pending`` messages, this one included, wait for the consumer, ``unacked`` for their acknowledgement.
+        ``pending`` messages, this one included, wait for their delivery, ``unacked`` ones for their acknowledgement.
+        Requests that end on the way get their status.
         """
         for _ in range(len(self._waiting)):
             request = self._waiting.popleft()
@@ -153,15 +182,15 @@ class PullRequests:
                 continue
             turn = self._priorities.turn(request, pending, unacked)
             if turn is Turn.STRANGER:
-                self._say(request.reply, wrong_pin(request.batch, request.max_bytes))
+                self._send(request.reply, wrong_pin(request.batch, request.max_bytes))
             elif turn is Turn.WAITS:
                 self._waiting.append(request)
             elif 0 < request.max_bytes < size:
-                self._say(request.reply, message_too_large(request.batch, request.max_bytes))
-            elif self._hears(request.reply):
+                self._send(request.reply, message_too_large(request.batch, request.max_bytes))
+            elif self._has_interest(request.reply):
                 self._priorities.takes(request, now)
                 if size == request.max_bytes:
-                    request.batch = 1  # exactly used up: the last message, without a further word
+                    request.batch = 1  # exactly used up: the last message, without a status
                 request.max_bytes -= min(size, request.max_bytes)
                 request.batch -= 1
                 request.delivered += 1
@@ -173,20 +202,20 @@ class PullRequests:
         return None
 
     def tidy(self, now: float, heartbeat: Callable[[], bytes], *, at_end: bool) -> int:
-        """End what is over and send the heartbeats that are due; returns how many ended.
+        """End the requests that are over, and send the heartbeats that are due. Returns how many ended.
 
-        ``at_end``: there is nothing more to deliver, which ends those that would not wait, unless they
-        would until they expire, and got nothing yet.
+        ``heartbeat`` makes the status. ``at_end``: there is nothing more to deliver. That ends requests with
+        ``no_wait``, but not those that have ``expires`` and got nothing yet.
         """
         kept: deque[PullRequest] = deque()
         for request in self._waiting:
             if request.expires is not None and request.expires <= now:
                 self._expired(request)
             elif at_end and request.no_wait and (request.delivered or request.expires is None):
-                self._say(request.reply, NO_MESSAGES)
-            elif self._hears(request.reply):
+                self._send(request.reply, NO_MESSAGES)
+            elif self._has_interest(request.reply):
                 if request.heartbeat_at is not None and request.heartbeat_at <= now:
-                    self._say(request.reply, heartbeat())
+                    self._send(request.reply, heartbeat())
                     request.heartbeat_at = now + request.heartbeat
                 kept.append(request)
         ended = len(self._waiting) - len(kept)
@@ -194,15 +223,15 @@ class PullRequests:
         return ended
 
     def end(self, status: bytes) -> None:
-        """End all of them."""
+        """End all requests with ``status``."""
         for request in self._waiting:
-            self._say(request.reply, status)
+            self._send(request.reply, status)
         self._waiting.clear()
 
     def deadline(self) -> float | None:
-        """When the next of them expires or wants a heartbeat."""
+        """When the next request expires, or its heartbeat is due, in seconds. None: never."""
         deadlines = (request.deadline() for request in self._waiting)
         return min((when for when in deadlines if when is not None), default=None)
 
     def _expired(self, request: PullRequest) -> None:
-        self._say(request.reply, request_timeout(request.batch, request.max_bytes))
+        self._send(request.reply, request_timeout(request.batch, request.max_bytes))

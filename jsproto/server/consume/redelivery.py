@@ -1,9 +1,11 @@
-"""What one consumer delivered and nobody acknowledged yet, and when it is delivered again.
+"""The messages of one consumer that wait for their acknowledgement, and when they are delivered again.
 
-Rules: a message waits for its acknowledgement as long as ``ack_wait`` says, or its turn in ``backoff`` (the last one
-for all further turns), but never less than a millisecond; then it is queued, oldest first, for the next delivery. Its
-place in the consumer stays that of its first delivery. After the last delivery that is allowed it is given up: it is no
-longer outstanding.
+Rules:
+
+* A message waits for ``ack_wait``, or for the entry of ``backoff`` that its delivery has. The last entry is repeated.
+* It waits at least a millisecond. Then it is queued for redelivery, oldest first.
+* It keeps the consumer sequence of its first delivery.
+* After ``max_deliver`` deliveries it is given up, and is no longer outstanding.
 
 Not here: acknowledgements and floors (``consumer``).
 """
@@ -18,12 +20,12 @@ from typing import Final
 from jsproto.server.store.stream import Stored
 
 SHORTEST_WAIT: Final = 0.001
-"""Seconds between two deliveries of a message that nobody answers: time has to pass."""
+"""Seconds between two deliveries of a message that is not acknowledged, so that time passes."""
 
 
 @dataclass(slots=True)
 class Outstanding:
-    """A message that was delivered. ``consumer_seq`` is that of its first delivery, ``due`` when it comes again."""
+    """A delivered message. ``consumer_seq`` is its first delivery's, ``due`` the next one's time in seconds."""
 
     stored: Stored
     consumer_seq: int
@@ -31,11 +33,15 @@ class Outstanding:
 
 
 class PendingAcks:
-    """The outstanding messages, by stream sequence. ``ack_wait`` and ``backoff`` in seconds; 0 waits for ever."""
+    """The outstanding messages, by stream sequence.
+
+    ``check_at`` is when ``expire`` is due, in seconds, or None.
+    """
 
     __slots__ = ("_backoff", "_deliveries", "_max_deliver", "_pending", "_redeliver", "_wait", "check_at")
 
     def __init__(self, ack_wait: float, backoff: Sequence[float], max_deliver: int) -> None:
+        """As ``change``."""
         self.check_at: float | None = None
         self._pending: OrderedDict[int, Outstanding] = OrderedDict()
         self._redeliver: OrderedDict[int, None] = OrderedDict()
@@ -43,7 +49,10 @@ class PendingAcks:
         self.change(ack_wait, backoff, max_deliver)
 
     def change(self, ack_wait: float, backoff: Sequence[float], max_deliver: int) -> None:
-        """Other rules from the next delivery on."""
+        """Rules from the next delivery on.
+
+        ``ack_wait`` and ``backoff``: seconds. 0 waits for ever. ``max_deliver``: how often, or 0 for no limit.
+        """
         self._wait = ack_wait
         self._backoff = tuple(backoff)
         self._max_deliver = max_deliver
@@ -55,29 +64,29 @@ class PendingAcks:
         return seq in self._pending
 
     def get(self, seq: int) -> Outstanding | None:
-        """The outstanding message with that sequence."""
+        """The outstanding message with that stream sequence. None: it is not outstanding."""
         return self._pending.get(seq)
 
     def oldest(self) -> Outstanding:
-        """The one that was delivered first; there must be one."""
+        """The outstanding message that was delivered first. The caller knows that there is one."""
         return next(iter(self._pending.values()))
 
     @property
     def redelivered(self) -> int:
-        """How many messages were delivered more than once, given up ones included."""
+        """How many messages were delivered more than once, those that were given up included."""
         return len(self._deliveries)
 
     @property
     def queued(self) -> int:
-        """How many are to be delivered again at once."""
+        """How many messages wait in the queue for redelivery."""
         return len(self._redeliver)
 
     def deliveries(self, seq: int) -> int:
-        """How often a message that was delivered was delivered."""
+        """How often a delivered message was delivered."""
         return self._deliveries.get(seq, 1)
 
     def delivered(self, stored: Stored, consumer_seq: int, now: float) -> None:
-        """A message was delivered for the first time."""
+        """``stored`` was delivered for the first time, under ``consumer_seq``."""
         self._pending[stored.seq] = Outstanding(stored, consumer_seq, 0.0)
         self._wait_for(stored.seq, 1, now)
 
@@ -88,37 +97,37 @@ class PendingAcks:
         self._wait_for(seq, count, now)
 
     def next_again(self) -> Outstanding | None:
-        """The message that is to be delivered again, before any other."""
+        """The first message of the queue for redelivery. None: the queue is empty."""
         for seq in self._redeliver:
             return self._pending[seq]
         return None
 
     def is_exhausted(self, seq: int) -> bool:
-        """Whether a message was delivered as often as is allowed."""
+        """Whether a message was delivered ``max_deliver`` times."""
         return 0 < self._max_deliver <= self.deliveries(seq)
 
     def queue(self, seq: int) -> None:
-        """Deliver an outstanding message again as soon as possible."""
+        """Queue an outstanding message for redelivery."""
         self._redeliver.setdefault(seq)
 
     def postpone(self, seq: int, due: float) -> None:
-        """Deliver an outstanding message again at that time."""
+        """Deliver an outstanding message again at ``due``, in seconds."""
         self._redeliver.pop(seq, None)
         self._pending[seq].due = due
         self._check_by(due)
 
     def in_progress(self, seq: int, now: float) -> None:
-        """Somebody works on an outstanding message: wait anew."""
+        """A client works on an outstanding message, whose wait starts anew."""
         self._wait_for(seq, self.deliveries(seq), now)
 
     def remove(self, seq: int) -> Outstanding | None:
-        """The message is done with; None when it was not outstanding."""
+        """Forget an acknowledged message, and return it. None: it was not outstanding."""
         self._deliveries.pop(seq, None)
         self._redeliver.pop(seq, None)
         return self._pending.pop(seq, None)
 
     def remove_up_to(self, seq: int) -> list[Outstanding]:
-        """All messages up to that one are done with."""
+        """Forget the outstanding messages up to that stream sequence, and return them, oldest first."""
         removed = []
         while self._pending and (oldest := next(iter(self._pending))) <= seq:
             removed.append(self._pending[oldest])
@@ -126,13 +135,16 @@ class PendingAcks:
         return removed
 
     def give_up(self, seq: int) -> None:
-        """The message was delivered often enough; that it was redelivered stays known."""
+        """Stop delivering a message. It still counts in ``redelivered``."""
         self._deliveries[seq] = self.deliveries(seq)
         self._redeliver.pop(seq, None)
         del self._pending[seq]
 
     def expire(self, now: float) -> list[int]:
-        """Queue what was not acknowledged in time, oldest first; returns what is exhausted instead."""
+        """Queue the messages that were not acknowledged in time, oldest first.
+
+        Returns the sequences of those that are exhausted, which are not queued.
+        """
         if self.check_at is None or self.check_at > now:
             return []
         self.check_at = None

@@ -1,9 +1,12 @@
-"""Which configuration of a consumer a server accepts, and what it makes of it.
+"""Which configuration of a consumer the server accepts, and how it completes it.
 
-Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
-configuration needs. What servers refuse is refused with their error; they accept what ADR-15 calls misuse (a queue
-group with heartbeats or flow control, a pull consumer that acknowledges nothing), so it is accepted here. With the ack
-policy ``flow_control`` flow control and a heartbeat of 1 s are set, whatever was asked for (server facts, section 4).
+Rules, those of nats-server:
+
+* A field that is left out becomes nats-server's default, and is reported back.
+* ``metadata`` reports the API level that the configuration needs (FACTS.md F0.8).
+* A configuration that servers refuse is refused with their error.
+* Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
+* The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
 
 Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``api.consumers``).
 """
@@ -23,13 +26,13 @@ from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
 
-ACK_WAIT: Final = 30.0
+ACK_WAIT: Final = 30.0  # seconds
 INACTIVE_THRESHOLD: Final = 5.0
-"""How long a consumer without a durable name stays when nobody uses it, in seconds."""
+"""How long an unused consumer without a durable name stays, in seconds."""
 MAX_WAITING: Final = 512
 MAX_ACK_PENDING: Final = 1000
 PRIORITY_TIMEOUT: Final = 120.0
-"""How long a client stays pinned that asks for nothing, in seconds."""
+"""How long a client without a request stays pinned, in seconds."""
 
 MAX_FILTERS: Final = 1_000
 """Filters of one consumer, each of which is compared with all others; nats-server takes more."""
@@ -63,7 +66,11 @@ _FIXED: Final = (
 
 
 def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext) -> ConsumerConfig:
-    """The configuration of a new consumer of ``stream``, every field said that servers say; APIError when refused."""
+    """The configuration of a new consumer of ``stream``, with the defaults that servers report.
+
+    Raises:
+        APIError: servers refuse ``config``.
+    """
     _check_words(config)
     _check_texts(config)
     _check_replicas(config, stream)
@@ -81,9 +88,12 @@ def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext)
 
 
 def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) -> None:
-    """APIError when a consumer of the configuration ``old`` cannot become ``new``, both accepted.
+    """Check that a consumer of the configuration ``old`` can become ``new``, both as ``accept`` returns them.
 
-    ``is_bound``: somebody subscribes to its deliver subject.
+    ``is_bound``: its deliver subject has a subscriber.
+
+    Raises:
+        APIError: an update cannot change that field.
     """
     for name, words in _FIXED:
         if getattr(old, name) != getattr(new, name):
@@ -100,7 +110,7 @@ def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) ->
 
 
 def _defaults(config: ConsumerConfig) -> dict[str, Any]:
-    """What differs between the configuration that was asked for and the one that is said back."""
+    """The fields in which the accepted configuration differs from the requested one."""
     name = config.consumer_name
     changes: dict[str, Any] = {
         "name": name,
@@ -185,7 +195,7 @@ def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
-    """What only push consumers or only pull consumers can have."""
+    """Check what only push consumers, or only pull consumers, can have."""
     if config.deliver_subject:
         if _positive(asked.max_waiting):
             raise refusal(10080)
@@ -266,7 +276,11 @@ def _check_priorities(config: ConsumerConfig) -> None:
 
 
 def check_group(name: str) -> None:
-    """APIError when a priority group cannot have that name."""
+    """Check the name of a priority group.
+
+    Raises:
+        APIError: the name is empty, longer than 16 characters, or has others than letters, digits and ``-_/=``.
+    """
     if not name:
         raise refusal(10161)
     if not _GROUP.fullmatch(name):

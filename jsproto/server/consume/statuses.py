@@ -1,7 +1,7 @@
 """Status messages of consumers as nats-server 2.15.1 writes them: header blocks, the payload is empty.
 
-Rules: a status is a number and words, those of ``rules.status``; what is left of a pull request, or where a consumer
-stands, goes into headers.
+Rules: a status has a number and words, those of ``rules.status``. Its headers have what is left of a pull request, or
+the consumer's place.
 
 Not here: when they are sent (``consumer``, ``pull_requests``), what clients make of them.
 """
@@ -43,37 +43,40 @@ _HEARTBEAT: Final = (
 
 
 def request_timeout(messages: int, size: int) -> bytes:
-    """408: a request expired, with so many messages and bytes not delivered."""
+    """408: a request expired. ``messages`` and ``size`` (bytes) are what is left of it."""
     return _TIMEOUT + _left(messages, size)
 
 
 def message_too_large(messages: int, size: int) -> bytes:
-    """409: the next message does not fit into the bytes that are left."""
+    """409: the next message has more bytes than the request has left. Arguments as in ``request_timeout``."""
     return _TOO_LARGE + _left(messages, size)
 
 
 def wrong_pin(messages: int, size: int) -> bytes:
-    """423: a request says the id of a client that is pinned no more."""
+    """423: a request says the id of a client that is not pinned any more. Arguments as in ``request_timeout``."""
     return _WRONG_PIN + _left(messages, size)
 
 
 def batch_completed(size: int) -> bytes:
-    """409: all messages were delivered, and there would have been room for more bytes."""
+    """409: all messages of a request were delivered, and ``size`` bytes are left."""
     return _COMPLETED + _left(0, size)
 
 
 def exceeded(what: str, limit: str) -> bytes:
-    """409: a request asks for more than the configuration allows; ``what`` is ``status.MAX_BATCH`` or its like."""
+    """409: a request asks for more than the configuration allows.
+
+    ``what``: ``MAX_BATCH``, ``MAX_EXPIRES`` or ``MAX_BYTES`` of ``rules.status``. ``limit``: the configured value.
+    """
     return _block(status.CONFLICT, f"{what} of {limit}")
 
 
 def bad_request(why: str) -> bytes:
-    """400: a request cannot be understood."""
+    """400: a request cannot be read, because of ``why``."""
     return _block(status.BAD_REQUEST, f"{status.WORDS[status.BAD_REQUEST]} - {why}")
 
 
 def heartbeat(consumer_seq: int, stream_seq: int, stalled: bytes | None = None) -> bytes:
-    """100: nothing to deliver. ``stalled`` is the flow-control subject whose answer is missing."""
+    """100: a heartbeat with the last sequences. ``stalled``: the flow-control subject that is not answered yet."""
     block = _HEARTBEAT % (consumer_seq, stream_seq)
     return block + (b"\r\n" if stalled is None else b"Nats-Consumer-Stalled: %b\r\n\r\n" % stalled)
 

@@ -1,6 +1,6 @@
 """Atomic batches in the server role (ADR-50): members are staged, the commit stores all of them or none.
 
-Rules, those of nats-server 2.15.1 (server facts, section 1): nothing is in the stream before the commit, where every
+Rules, those of nats-server 2.15.1 (FACTS.md F1): nothing is in the stream before the commit, where every
 member is checked under the state that the members before it will have made. A batch that is refused, at whatever
 member, is gone, and its id is free at once. Whoever sends a member that fits nothing gets ``incomplete``. A batch that
 is silent for too long is dropped with an advisory; so is one with a gap, an unknown end, too many members or too high

@@ -4,7 +4,7 @@ Two orders, as in nats-server: ``check`` for a message alone on a stream of one 
 members of batches, under a running state: what the batch will have changed before the member is stored.
 
 Rules: a failed check is an APIError, raised; a duplicate is returned as the sequence of the message that came first
-(0 when that is staged too). A number that is none is a number that never matches. Facts: section 1 and 2.
+(0 when that is staged too). A number that is none is a number that never matches. FACTS.md F1, F2.
 
 Not here: whether batches are allowed, sequences inside a batch.
 """

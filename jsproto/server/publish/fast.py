@@ -1,6 +1,6 @@
 """Fast-ingest batches in the server role (ADR-50): messages are stored as they come, acknowledged now and then.
 
-Rules, those of nats-server 2.15.1 (server facts, section 2): every answer goes to the reply subject of the message that
+Rules, those of nats-server 2.15.1 (FACTS.md F2): every answer goes to the reply subject of the message that
 made it. The first message is answered with the rate; after that ``AckPace`` says when. A gap is reported and, in mode
 ``fail``, ends the batch with a publish acknowledgement of what is stored; so does a sequence that was there before, in
 either mode. A message that fails a check is reported and, in mode ``fail``, ends the batch; if it is the first, the

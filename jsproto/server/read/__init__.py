@@ -1,1 +1,1 @@
-"""Direct Get: one copy of a stream answers whoever asks for its messages."""
+"""Direct Get: one copy of a stream answers requests for its messages."""

@@ -1,16 +1,20 @@
-"""Direct Get in the server role (ADR-31): one copy of a stream answers whoever asks for its messages.
+"""Direct Get in the server role (ADR-31): one copy of a stream answers requests for its messages.
 
-Every form of the request: by sequence, the last of a subject, the next from a sequence or a time on; batches, bounded
-by messages and bytes; the last of each of many subjects, as of a sequence or a time; the subject behind the stream's
-name instead of a body; bare bodies (``no_hdr``).
+It answers every form of the request:
 
-Rules, those of nats-server 2.15.1 (server facts, section 3): a request is answered once with a status, or with
-messages, in ascending sequence, and the end of the batch. The server's headers stand behind the stored ones. Releases
-before 2.12 count the message itself as pending, one too few at the end of a limited page of subjects, take no body
-behind a subject, and know no ``no_hdr``. The draft (dialect) writes times in its own way, includes the message of the
-moment ``up_to_time``, takes no body behind a subject either, and demands a subject and a start for a batch.
+* one message: by sequence, the last of a subject, the next from a sequence or a time on,
+* a batch, bounded by messages and bytes,
+* the last message of each of many subjects, up to a sequence or a time,
+* the last message of a subject that follows the stream's name, without a body,
+* payloads alone (``no_hdr``).
 
-Not here: who is asked (``replicas``), ``STREAM.MSG.GET`` as JSON (``api.streams``), requests in compressed form.
+Rules, those of nats-server 2.15.1 (FACTS.md F3): an answer is one status, or messages in ascending sequence and, for a
+batch, its end. The server's headers follow the stored ones.
+
+Releases before 2.12 differ (FACTS.md F3.8, F3.11, F3.18, F3.19). The draft dialect writes times as ADR-31 does, and
+includes the message at ``up_to_time``. It takes no body after a subject, and needs a subject and a start for a batch.
+
+Not here: which copy is asked (``replicas``), ``STREAM.MSG.GET`` in JSON (``api.streams``), compressed requests.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ MAX_SUBJECTS: Final = 1_024
 """How many subjects one request may match (nats-server's ``maxAllowedResponses``)."""
 
 MAX_PENDING: Final = 64 * 1024 * 1024
-"""Bytes of a batch that says nothing of bytes: nats-server's ``max_pending``."""
+"""Bytes of a batch whose request has no ``max_bytes``: nats-server's ``max_pending``."""
 
 _VERB: Final = b".DIRECT.GET."
 _MAX_INT: Final = 2**63 - 1
@@ -49,7 +53,10 @@ Status: TypeAlias = tuple[int, bytes]
 
 @event
 class GetRequest:
-    """A request for messages; absent is 0, None, empty or False. Times are nanoseconds since 1970."""
+    """A request for messages, with ADR-31's fields.
+
+    Times are nanoseconds since 1970. An absent field is 0, None, empty or False.
+    """
 
     seq: int
     last_by_subj: bytes
@@ -64,19 +71,23 @@ class GetRequest:
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> GetRequest:
-        """RemoteProtocolError when a field is not what it should be; unknown ones are passed over, as is case."""
+        """Read a request. The case of names does not matter, and unknown fields are ignored.
+
+        Raises:
+            RemoteProtocolError: a field has a wrong type, or a number out of its range.
+        """
         fields = {name.lower(): value for name, value in body.items()}
         return cls(**{name: read(name, fields.get(name)) for name, read in _FIELDS.items()})
 
     @property
     def selects(self) -> bool:
-        """Whether it says which messages."""
+        """Whether the request selects messages."""
         subjects = self.last_by_subj or self.next_by_subj or self.multi_last
         return bool(self.seq or subjects) or self.start_time is not None
 
     @property
     def conflicts(self) -> bool:
-        """Whether it says so in two ways that exclude each other."""
+        """Whether it selects them in two ways that exclude each other."""
         last, timed = bool(self.last_by_subj), self.start_time is not None
         return (
             (last and (self.seq > 0 or timed or bool(self.next_by_subj or self.multi_last) or self.batch > 0))
@@ -87,7 +98,7 @@ class GetRequest:
 
 
 def find(stream: Stream, request: GetRequest) -> Stored | None:
-    """The one message that a request without batch and ``multi_last`` asks for; None when there is none."""
+    """The message that a request without ``batch`` and ``multi_last`` asks for. None: there is none."""
     if request.last_by_subj:
         return find_last(stream, request.last_by_subj)
     first = first_sequence(stream, request)
@@ -97,30 +108,34 @@ def find(stream: Stream, request: GetRequest) -> Stored | None:
 
 
 def find_last(stream: Stream, subject: bytes) -> Stored | None:
-    """The last message on a subject. Of all subjects it is the last that was stored, or none when that was deleted."""
+    """The last message on a subject, which may have wildcards. None: there is none.
+
+    For ``>`` it is the message with the stream's last sequence, or None if that was deleted.
+    """
     return stream.get(stream.last_seq if subject == b">" else stream.last_matching(subject))
 
 
 def first_sequence(stream: Stream, request: GetRequest) -> int:
-    """Where a request begins."""
+    """The stream sequence where a request begins."""
     return request.seq if request.start_time is None else stream.sequence_at(request.start_time)
 
 
 class DirectGet(Conversation):
-    """One copy of a stream. ``refresh`` is called with the time before it is read: what is under way may have come."""
+    """The answers of one copy of a stream."""
 
     __slots__ = ("_answers", "_context", "_refresh", "_stream")
 
     def __init__(
         self, stream: Stream, context: ServerContext, outbox: Outbox, refresh: Callable[[float], None]
     ) -> None:
+        """``refresh`` is called with the time before each read, so that a copy that lags can catch up."""
         self._stream = stream
         self._context = context
         self._answers = PublishReplies(stream, context, outbox)
         self._refresh = refresh
 
     def receive(self, message: Msg, now: float) -> None:
-        """A request; without a reply subject it is not looked at."""
+        """Answer a request. One without a reply subject is ignored. ``now``: seconds."""
         if not message.reply:
             return
         self._refresh(now)
@@ -132,7 +147,7 @@ class DirectGet(Conversation):
         if status is not None:
             self._answers.send(message.reply, b"", headers=b"NATS/1.0 %d %b\r\n\r\n" % status)
 
-    # -- what is asked: each returns the status to answer with, None when it has answered ------------------------------
+    # -- requests: each method returns the status to answer with, or None when it has answered -------------------------
 
     def _level(self, message: Msg) -> Status | None:
         try:
@@ -163,7 +178,7 @@ class DirectGet(Conversation):
         return self._send_batch(reply, request)
 
     def _get_last(self, subject: bytes, message: Msg) -> Status | None:
-        """The form with the subject behind the stream's name."""
+        """The form with the subject after the stream's name."""
         if message.payload and (self._context.dialect == "draft" or self._context.is_before_2_12):
             return _BAD
         try:
@@ -224,7 +239,7 @@ class DirectGet(Conversation):
         return None
 
     def _page(self, found: Iterable[Stored], request: GetRequest) -> list[Stored]:
-        """As many as fit into the bytes that are asked for: the message that fills them is the last."""
+        """As many messages as the requested bytes allow. The one that fills them is the last."""
         page: list[Stored] = []
         room = request.max_bytes or MAX_PENDING
         for stored in found:

@@ -1,17 +1,20 @@
-"""The copies of a stream that answer Direct Get: leader, replicas and mirrors, each as far behind as asked for.
+"""The copies of a stream that answer Direct Get: leader, replicas and mirrors, with a lag that can be set.
 
-A stream of three replicas has two that follow the one that is published to. They and the leader, and mirrors with
-``mirror_direct``, share one queue group, so that chance, the same each time, picks who answers. How far a copy is
-behind is ``Replica.lag``, which can be changed at any time: stale reads happen at will.
+A stream of three replicas has a leader, which takes what is published, and two replicas that follow it. All of them,
+and mirrors with ``mirror_direct``, share one queue group. A choice that only looks random, the same each time, picks
+the copy that answers. ``Replica.lag`` can be changed at any time, so that tests get stale reads at will.
 
-Rules: a copy sees what happened to its origin in the same order, only later. Replicas forget what the origin forgets.
-Mirrors keep messages by limits of their own, under the origin's sequences and times, and hold only what their filter,
-their start and their transforms take; what the origin removes before a mirror got it, that mirror never gets. A mirror
-has everything when it begins to answer, and answers on after the stream that it mirrors is gone. It answers for the
-stream it mirrors, not for one that this one mirrors in turn.
+Rules:
 
-Not here: other servers, sources (stored, never followed), elections: the leader is always the one that knows
-everything.
+* A copy sees the changes of its origin in the same order, only later.
+* A replica removes what its origin removes.
+* A mirror keeps the origin's sequences and times, and has limits of its own.
+* A mirror holds only what its filter, its start and its transforms take.
+* A message that the origin removes before a mirror has it never gets there.
+* A mirror has copied everything when it begins to answer. It goes on answering after its origin is deleted.
+* A mirror answers for its origin, not for a stream that the origin mirrors in turn.
+
+Not here: other servers, sources (configured, never followed), elections (a new leader has every message).
 """
 
 from __future__ import annotations
@@ -31,15 +34,18 @@ from jsproto.server.store.settings import origin_of
 from jsproto.server.store.stream import Stored, Stream
 
 QUEUE: Final = "_sys_"
-"""The queue group of everybody who answers Direct Get."""
+"""The queue group of all copies that answer Direct Get."""
 _NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a copy is behind: it lacks the last ``messages``, and whatever is younger than ``seconds``.
+    """How far a copy lags: it lacks the last ``messages``, and all changes that are younger than ``seconds``.
 
-    An infinite ``seconds`` is a copy that has stopped.
+    With infinite ``seconds`` it has stopped.
+
+    Raises:
+        LocalProtocolError: a number is negative.
     """
 
     messages: int = 0
@@ -51,16 +57,16 @@ class Lag:
 
 
 class Replica:
-    """A copy on its way behind its origin. Attributes: ``stream`` (the copy); ``lag``; ``origin``."""
+    """A copy that follows its origin. Attributes: ``stream`` (the copy), ``lag`` (may be set), ``origin``."""
 
     __slots__ = ("_changes", "_context", "_taking", "lag", "origin", "stream")
 
     def __init__(
         self, origin: Stream, stream: Stream, context: ServerContext, now: float, taking: Taking | None = None
     ) -> None:
-        """``stream`` copies ``origin``: all that is there at once, what comes as ``lag`` says.
+        """Copy ``origin`` into ``stream``: all that it has at once, later changes as ``lag`` says.
 
-        ``taking``: what a mirror takes of it; None for a replica.
+        ``taking``: what a mirror takes. None for a replica, which takes everything. ``now``: seconds.
         """
         self.origin = origin
         self.stream = stream
@@ -73,18 +79,21 @@ class Replica:
         origin.followers.append(self)
 
     def stored(self, message: Stored, now: float) -> None:
-        """The origin stored a message."""
+        """The origin stored ``message``."""
         self._changed(message, now)
 
     def removed(self, message: Stored, now: float) -> None:
-        """The origin removed a message."""
+        """The origin removed ``message``."""
         if self._taking is None:
             self._changed(message.seq, now)
         elif any(change is message for _, change in self._changes):
             self._changes = deque(one for one in self._changes if one[1] is not message)
 
     def _changed(self, change: Stored | int, now: float) -> None:
-        """Catch up as soon as all before it have: in a chain of mirrors one after the other, not one in the other."""
+        """Queue a change, and catch up.
+
+        In a chain of mirrors one copies after the other, not inside the other: a queue takes the place of recursion.
+        """
         self._changes.append((now, change))
         waiting = self._context.catching_up
         waiting.append(self.catch_up)
@@ -94,7 +103,7 @@ class Replica:
                 waiting.popleft()
 
     def catch_up(self, now: float) -> None:
-        """Come as near to the origin as the lag allows."""
+        """Apply the changes that ``lag`` allows at ``now``."""
         while self._changes:
             when, change = self._changes[0]
             if now < when + self.lag.seconds or self._is_kept_back(change):
@@ -106,17 +115,17 @@ class Replica:
             self._changes.popleft()
 
     def deadline(self) -> float | None:
-        """When time alone brings it nearer to the origin."""
+        """When ``catch_up`` has something to do, in seconds. None: time alone changes nothing."""
         if not self._changes or self.lag.seconds == _NEVER or self._is_kept_back(self._changes[0][1]):
             return None
         return self._changes[0][0] + self.lag.seconds
 
     def _is_kept_back(self, change: Stored | int) -> bool:
-        """Whether it is among the last messages, which the copy lacks."""
+        """Whether the change is one of the last messages, which the copy lacks."""
         return not isinstance(change, int) and change.seq > self.origin.last_seq - self.lag.messages
 
     def stop(self) -> None:
-        """Follow no more; the copy stays as it is."""
+        """Follow the origin no longer. The copy keeps what it has."""
         self.origin.followers.remove(self)
 
     def _copy(self, stored: Stored, now: float) -> None:
@@ -131,14 +140,17 @@ class Replica:
 
 
 class ReplicaSet:
-    """All copies of one stream. ``replicas``: those besides its leader; ``mirror``: the stream itself, if it is one."""
+    """All copies of one stream.
+
+    Attributes: ``replicas`` (those besides the leader), ``mirror`` (copies an origin into this stream, else None).
+    """
 
     __slots__ = ("_context", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas")
 
     def __init__(
         self, stream: Stream, context: ServerContext, outbox: Outbox, prefixes: Sequence[str], now: float
     ) -> None:
-        """Answer below ``prefixes``, as the configuration says; ``configure`` after each change of it."""
+        """Answer below ``prefixes``, as the configuration says. ``now``: seconds."""
         self.replicas: list[Replica] = []
         self.mirror: Replica | None = None
         self._stream = stream
@@ -149,7 +161,7 @@ class ReplicaSet:
         self.configure(now)
 
     def configure(self, now: float) -> None:
-        """Have as many replicas as the stream's configuration says, and answer to the names that it says."""
+        """Follow a change of the configuration: the number of replicas, and the streams to answer for."""
         config = self._stream.config
         others = (config.num_replicas or 1) - 1
         while len(self.replicas) > others:
@@ -172,7 +184,7 @@ class ReplicaSet:
                         self._sids.append(self._outbox.subscribe(form, machine, QUEUE))
 
     def follow(self, origin: Stream | None, now: float) -> None:
-        """Mirror ``origin`` from now on, or nothing more."""
+        """Mirror ``origin`` from now on. None: mirror nothing any more."""
         if self.mirror is not None:
             self.mirror.stop()
             self.mirror = None
@@ -180,20 +192,20 @@ class ReplicaSet:
             self.mirror = Replica(origin, self._stream, self._context, now, Taking(self._stream.config.mirror or {}))
 
     def catch_up(self, now: float) -> None:
-        """Let every copy come as near as its lag allows."""
+        """Let every copy apply the changes that its lag allows."""
         if self.mirror is not None:
             self.mirror.catch_up(now)
         for replica in self.replicas:
             replica.catch_up(now)
 
     def deadline(self) -> float | None:
-        """When ``catch_up`` has something to do."""
+        """When ``catch_up`` has something to do, in seconds. None: time alone changes nothing."""
         followers = self.replicas if self.mirror is None else [self.mirror, *self.replicas]
         deadlines = (follower.deadline() for follower in followers)
         return min((when for when in deadlines if when is not None), default=None)
 
     def close(self, now: float) -> None:
-        """The stream is deleted: nobody answers for it any more. Mirrors of it go on."""
+        """End all answers, because the stream is deleted. Mirrors of it go on."""
         self._unsubscribe()
         self.follow(None, now)
 

@@ -1,7 +1,7 @@
-"""What mirrors and sources make of a message that they copy.
+"""How mirrors and sources copy a message.
 
-Rules: headers of batches and expectations belong to the publish, not to the message: they are left out of a copy, and a
-copy is stored unchecked. All other headers stay as they are (server facts, section 1).
+Rules (FACTS.md F1.24): headers of batches and expectations belong to the publish, so a copy does not have them. A copy
+is stored unchecked. All other headers stay as they are.
 
 Not here: how copies travel.
 """
@@ -18,7 +18,7 @@ _NOTHING: Final = b"NATS/1.0\r\n\r\n"
 
 
 def copied(stored: Stored) -> Publication:
-    """The message as a mirror stores it; a source adds where it is from."""
+    """The message as a mirror stores it. A source adds a header with its origin, which is not done here."""
     header = stored.header
     if header is not None:
         header = _OF_THE_PUBLISH.sub(b"", header)

@@ -1,1 +1,1 @@
-"""One stream in memory: its messages, its configuration, and what a server says when it refuses either."""
+"""One stream in memory: its messages, its configuration, and the errors that refuse either."""

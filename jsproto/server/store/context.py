@@ -1,9 +1,9 @@
 """What the streams of one server have in common: limits, dialect, release, time of day, ids.
 
-Rules: the numbers are nats-server's, each can be set. The time of day is the caller's monotonic seconds plus one
-offset; ids derive from one token. So the same inputs give the same bytes.
+Rules: the defaults are nats-server's, and each can be set. The time of day is the caller's monotonic seconds plus one
+offset. Ids derive from one token. So the same inputs give the same bytes.
 
-Not here: links and accounts (there is one account).
+Not here: connections, and accounts (there is one).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from jsproto.grammar.acks import Dialect
 Release: TypeAlias = tuple[int, int, int]
 
 REFERENCE: Final[Release] = (2, 15, 1)
-"""The release that is spoken unless another is asked for."""
+"""The release that a server answers as by default."""
 
 NAME: Final = "jsproto"
-"""What the server calls itself."""
+"""The server's name in INFO."""
 
 ACCOUNT_HASH: Final = "szMpdrwD"
-"""What acknowledgement subjects of version 2 say for the account that everybody is in, ``$G``."""
+"""The hash of the account ``$G`` in ack subjects of version 2 (FACTS.md F5.3)."""
 
 NO_DOMAIN: Final = "_"
-"""What they say where there is no domain."""
+"""The token of ack subjects of version 2 where there is no domain."""
 
 _API_LEVELS: Final = (((2, 15, 0), 5), ((2, 14, 0), 4), ((2, 12, 5), 3), ((2, 12, 0), 2), ((0, 0, 0), 1))
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -37,9 +37,9 @@ _ID_LENGTH: Final = 22
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How many batches, how large and how long silent: ``jetstream { limits { batch { ... } } }`` of nats-server.
+    """The limits of batches: how many per stream and in total, how many messages, and how long silent.
 
-    ``idle`` in seconds. nats-server has one number for both kinds of batches where this has two.
+    ``idle`` is seconds. nats-server configures one number for both kinds of batches (FACTS.md F1.9), this class two.
     """
 
     atomic_per_stream: int = 50
@@ -54,12 +54,15 @@ class BatchLimits:
 class ServerContext:
     """One server, as its streams see it.
 
-    ``token`` is the only entropy. ``epoch`` is the time of day, in nanoseconds since 1970, at which ``now`` was 0.
-    ``ack_version``: of the subjects that consumers write for acknowledgements and flow control (ADR-15, "JSAck"); both
-    are read. ``dialect`` is that of ADR-50 (``acks``) and ADR-31 (``direct``); ``release`` decides a few answers: of
-    fast ingest from 2.14.0 on, of Direct Get and configurations from 2.11.0 on. ``api_level`` 0 is that of the release.
-    ``atomic_open`` and ``fast_open`` count the open batches of all streams. ``catching_up``: the copies that have to be
-    told of the time, the first of which is at it.
+    * ``token``: the only entropy.
+    * ``domain``: the JetStream domain, or None.
+    * ``dialect``: ``released``, or ``draft`` for the text of ADR-50 and ADR-31.
+    * ``release``: the release to answer as. Fast ingest follows it from 2.14, Direct Get and configurations from 2.11.
+    * ``api_level``: 0 for that of the release (FACTS.md F0.1).
+    * ``epoch``: the time of day, in nanoseconds since 1970, at which ``now`` was 0.
+    * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
+    * ``atomic_open``, ``fast_open``: the number of open batches of all streams.
+    * ``catching_up``: the calls of copies that have to catch up. The first one runs.
     """
 
     token: bytes
@@ -81,16 +84,16 @@ class ServerContext:
 
     @property
     def is_before_2_12(self) -> bool:
-        """Whether the release knows neither API levels in requests, nor requests and configurations of later ones."""
+        """Whether the release is older than 2.12, and knows neither required API levels nor later features."""
         return self.release < (2, 12, 0)
 
     @property
     def version(self) -> str:
-        """The release as INFO says it."""
+        """The release in INFO's form, such as ``2.15.1``."""
         return ".".join(map(str, self.release))
 
     def timestamp(self, now: float) -> int:
-        """The time of day, in nanoseconds since 1970."""
+        """The time of day at ``now`` (seconds), in nanoseconds since 1970."""
         return self.epoch + round(now * 1_000_000_000)
 
     def next_id(self) -> str:

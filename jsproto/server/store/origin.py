@@ -1,10 +1,10 @@
 """What a mirror takes of the stream that it mirrors: a filter, a start, transforms of subjects.
 
 Rules: a mirror takes what matches its filter, or the source of one of its transforms, from its start on. The first
-transform that matches names the copy. A start at a sequence goes before one at a time.
+transform that matches gives the copy its subject. A start at a sequence takes precedence over one at a time.
 
-Not here: what becomes of headers (``replication.sourcing``); transforms that do more than place wildcards
-(``{{partition(...)}}`` and its like): they are refused.
+Not here: headers (``replication.sourcing``), and transforms that do more than place wildcards, such as
+``{{partition(...)}}``, which are refused.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Transform:
             self._parts.append(stars[number - 1])
 
     def of(self, subject: str) -> str:
-        """What becomes of a subject that matches the source."""
+        """The transformed ``subject``, which matches the source."""
         if self._parts is None:
             return subject
         tokens = subject.split(".")
@@ -74,7 +74,11 @@ class Taking:
     __slots__ = ("_first", "_since", "_transforms")
 
     def __init__(self, mirror: StreamSource) -> None:
-        """APIError when servers refuse such a ``mirror``."""
+        """Read the field ``mirror`` of a stream's configuration.
+
+        Raises:
+            APIError: servers refuse it.
+        """
         asked, wanted = mirror.get("subject_transforms") or [], mirror.get("filter_subject")
         if asked and wanted:
             raise refusal(10150)
@@ -94,7 +98,7 @@ class Taking:
             self._transforms.append(_Transform(wanted or ">", ""))
 
     def subject_of(self, stored: Stored) -> bytes | None:
-        """The subject under which the mirror has a message of its origin; None when it does not take it."""
+        """The subject under which the mirror has a message of its origin. None: the mirror does not take it."""
         if stored.seq < self._first or stored.timestamp < self._since:
             return None
         subject = stored.subject.decode("utf-8", "surrogateescape")

@@ -1,9 +1,9 @@
-"""The errors that publishers, readers and creators of streams and consumers get, with the words of nats-server 2.15.1.
+"""The errors with which the server refuses publishes, reads and configurations, in the words of nats-server 2.15.1.
 
-Rules: one table, keyed by the server's error code; ``{}`` is filled in. The draft of ADR-50 numbers four errors of
-fast ingest differently, and words them differently: ``draft_of``.
+Rules: one table has them by their code, with ``{}`` for what is filled in. The draft of ADR-50 has other numbers and
+words for four errors of fast ingest (``draft_of``).
 
-Not here: which error when (the machines), how it travels (``grammar.acks``).
+Not here: when each error occurs (the machines), how it is encoded (``grammar.acks``).
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ _DRAFT: Final[dict[int, tuple[int, str]]] = {
 
 
 def refusal(err_code: int, filling: str | int = "") -> APIError:
-    """The error with that code; ``filling`` goes where its description has room."""
+    """The error with the code ``err_code``. ``filling`` takes the place of ``{}`` in its description."""
     code, description = _REFUSALS[err_code]
     return APIError.from_fields(code, err_code, description.format(filling))
 
 
 def draft_of(error: APIError) -> APIError:
-    """``error`` as the draft of ADR-50 numbers and words it; most are the same."""
+    """``error`` with the number and the words of ADR-50's draft. Most errors are the same there."""
     if error.err_code not in _DRAFT:
         return error
     err_code, description = _DRAFT[error.err_code]

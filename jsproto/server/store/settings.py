@@ -1,13 +1,17 @@
-"""Which configuration of a stream a server accepts, and what it makes of it.
+"""Which configuration of a stream the server accepts, and how it completes it.
 
-Rules: what is left out becomes nats-server's default and is said back; ``metadata`` tells the API level that the
-configuration needs. Refused, with the server's error, is what concerns publishing and copies: batches, subjects and a
-first sequence on a mirror, another origin; and asynchronous persistence with atomic batches, with replicas, in memory,
-or switched by an update, be it by leaving it out (server facts, sections 1 and 6). So is every number and text that is
-out of its range. ``allow_direct`` is never forced, but in the draft of ADR-31, where a limit per subject does.
+Rules, those of nats-server:
 
-Not here: the many other rules of nats-server (subjects, which are ``api.streams``'s, limits of accounts, names),
-sealing by an update.
+* A field that is left out becomes nats-server's default, and is reported back.
+* ``metadata`` reports the API level that the configuration needs (FACTS.md F0.8).
+* Batches, subjects and a first sequence on a mirror are refused with the server's error. So is another origin.
+* Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
+* An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
+* Numbers and texts out of their range are refused.
+* Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
+
+Not here: further rules of nats-server, about subjects (``api.streams``), limits of accounts, names, sealing by an
+update.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ MAX_METADATA: Final = 128 * 1024
 
 _TENTH: Final = 0.1  # of a second: servers measure no shorter age
 DUPLICATE_WINDOW: Final = 120.0
-"""For how many seconds message ids are remembered by default; never longer than messages are kept."""
+"""Seconds for which message ids are remembered by default, at most as long as messages are kept."""
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_age": 0,
@@ -48,7 +52,11 @@ _LEVELS: Final = {
 
 
 def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
-    """The configuration of a new stream, every field said that servers say; APIError when it is refused."""
+    """The configuration of a new stream, with the defaults that servers report.
+
+    Raises:
+        APIError: servers refuse ``config``.
+    """
     config = _known(config, context)
     _check_texts(config)
     _check_numbers(config)
@@ -73,7 +81,11 @@ def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
 
 
 def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> StreamConfig:
-    """The configuration of a stream after an update; APIError when it is refused."""
+    """The configuration of a stream after an update from ``old`` to ``new``, with the defaults that servers report.
+
+    Raises:
+        APIError: servers refuse ``new``, or the change.
+    """
     changed = accept(new, context)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
@@ -83,13 +95,13 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
 
 
 def origin_of(config: StreamConfig) -> str:
-    """The name of the stream that it mirrors; empty when it mirrors none, or none that can be."""
+    """The name of the stream that ``config`` mirrors. Empty: it mirrors none, or its name is no text."""
     name: object = (config.mirror or {}).get("name")
     return name if isinstance(name, str) else ""
 
 
 def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
-    """``config`` without what is above the server's API level: dropped before 2.12, refused since."""
+    """``config`` without fields above the server's API level. Servers drop them before 2.12, and refuse them since."""
     unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]
     if unknown and not context.is_before_2_12:
         raise refusal(10025, f'json: unknown field "{unknown[0]}"')
@@ -105,12 +117,12 @@ def _check_texts(config: StreamConfig) -> None:
 
 
 def size_of(metadata: Mapping[str, str] | None) -> int:
-    """Bytes of all keys and values."""
+    """The bytes of all keys and values."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in (metadata or {}).items())
 
 
 def _check_numbers(config: StreamConfig) -> None:
-    """In nats-server's order. What limits a stream may be as large as it likes."""
+    """Check numbers in nats-server's order. Limits of a stream may be of any size."""
     replicas, size = config.num_replicas or 0, config.max_msg_size or 0
     if not -(2**31) <= size < 2**31:
         what = f"number {size} into Go struct field StreamConfigRequest.max_msg_size of type int32"

@@ -1,11 +1,12 @@
 """A stream in memory: stored messages, the limits that discard them, the window of message ids.
 
-Rules: sequences count up from ``first_seq`` and are never used again. ``append`` stores what it is given; it refuses
-only what would not fit a stream that discards new messages, and what has no sequence left. Sizes are counted as
-nats-server counts them on the stream's kind of storage. Time is an argument; what is too old goes when ``expire`` is
-called.
+Rules:
 
-Followers are told what is stored and removed, whoever did it.
+* Sequences count up from ``first_seq``, and are never used again.
+* ``append`` refuses a message only if the stream is full and discards new messages, or if no sequence is left.
+* Sizes are counted as nats-server counts them, depending on the kind of storage.
+* Time is an argument. Messages that are too old go when ``expire`` is called.
+* Followers are informed of every message that is stored or removed, whatever the cause.
 
 Not here: which messages may be stored (``publish.checks``), acknowledgements (``server.inlet``), consumers
 (``server.consume``), counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
@@ -28,30 +29,30 @@ from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
 
 MAX_SEQUENCE: Final = 2**64 - 1
-"""The last sequence of a stream; nats-server goes on with 0."""
+"""The last sequence of a stream. nats-server goes on with 0."""
 
 
 @event
 class Publication:
-    """A message on its way into a stream; ``header`` is the raw block, None when there is none."""
+    """A message on its way into a stream. ``header`` is the raw header block, or None."""
 
     subject: bytes
     header: bytes | None
     payload: bytes
 
     def value(self, name: str) -> bytes | None:
-        """The first value of a header; None when it is absent."""
+        """The first value of the header ``name``. None: it is absent."""
         return None if self.header is None else first_value(self.header, name.encode())
 
     @property
     def rollup(self) -> str:
-        """What the message replaces: ``sub``, ``all``, a word that is neither, or nothing."""
+        """The rollup that the message asks for: ``sub``, ``all``, another word, or nothing."""
         return (self.value("Nats-Rollup") or b"").decode("utf-8", "replace").lower()
 
 
 @event
 class Stored:
-    """A message of a stream. ``timestamp`` is nanoseconds since 1970, ``arrived`` the same moment as ``now`` was."""
+    """A message of a stream. ``timestamp`` is nanoseconds since 1970, ``arrived`` the same moment as ``now``."""
 
     seq: int
     subject: bytes
@@ -62,26 +63,32 @@ class Stored:
 
 
 class StreamFollower(Protocol):
-    """Who wants to know what happens to a stream."""
+    """What a stream informs of its changes."""
 
     def stored(self, message: Stored, now: float) -> None:
-        """It stored this."""
+        """The stream stored ``message``. ``now``: seconds."""
 
     def removed(self, message: Stored, now: float) -> None:
-        """It removed this."""
+        """The stream removed ``message``. ``now``: seconds."""
 
 
 class Watcher(StreamFollower, Protocol):
     """A follower that has a say in what is kept: a consumer."""
 
     def wants(self, seq: int) -> bool:
-        """Whether it still needs that message."""
+        """Whether it still needs the message with the sequence ``seq``."""
 
 
 class Stream:
-    """The messages of one stream, oldest first. ``created`` is nanoseconds since 1970.
+    """One stream. Iterating gives its messages, oldest first, and ``len`` their number.
 
-    ``followers`` and ``watchers`` (its consumers) are told what happens.
+    Attributes:
+
+    * ``config``: as ``settings.accept`` returns it.
+    * ``created``: nanoseconds since 1970.
+    * ``first_seq``, ``last_seq``: the sequences of the first and the last message, or of where they would be.
+    * ``last_msg_id``: the ``Nats-Msg-Id`` of the last message, empty if it has none.
+    * ``followers``, ``watchers`` (its consumers): they are informed of what is stored and removed.
     """
 
     __slots__ = (
@@ -104,7 +111,11 @@ class Stream:
     )  # fmt: skip
 
     def __init__(self, config: StreamConfig, context: ServerContext, now: float) -> None:
-        """APIError when the server refuses ``config``; what it accepts is ``self.config``."""
+        """An empty stream. ``now``: seconds, as in every method here.
+
+        Raises:
+            APIError: servers refuse ``config``.
+        """
         self.config = accept(config, context)
         self.created = context.timestamp(now)
         self.first_seq = max(1, config.first_seq or 1)
@@ -130,25 +141,25 @@ class Stream:
         return iter(self._messages.values())
 
     def get(self, seq: int) -> Stored | None:
-        """The message with that sequence; None when there is none (any more)."""
+        """The message with the sequence ``seq``. None: there is none, or it was removed."""
         return self._messages.get(seq)
 
     def last_of(self, subject: bytes) -> int:
-        """The sequence of the newest message on a subject (no pattern); 0 when there is none."""
+        """The sequence of the newest message of a subject without wildcards. 0: it has none."""
         seqs = self._by_subject.get(subject)
         return seqs[-1] if seqs else 0
 
     def count_of(self, subject: bytes) -> int:
-        """How many messages a subject (no pattern) has."""
+        """How many messages a subject without wildcards has."""
         return len(self._by_subject.get(subject, ()))
 
     def counts(self, pattern: str) -> list[tuple[str, int]]:
-        """The subjects that match, in their order, and how many messages each has."""
+        """The subjects that match ``pattern``, sorted, each with its number of messages."""
         named = ((_text(subject), len(seqs)) for subject, seqs in self._by_subject.items() if seqs)
         return sorted((subject, count) for subject, count in named if matches(pattern, subject))
 
     def matching(self, pattern: bytes, seq: int) -> Iterator[Stored]:
-        """The messages from a sequence on whose subject matches, oldest first."""
+        """The messages from the sequence ``seq`` on whose subject matches ``pattern``, oldest first."""
         wanted, number = _text(pattern), max(seq, self.first_seq)
         while (number := self.used(number)) <= self.last_seq:
             stored = self._messages.get(number)
@@ -157,15 +168,18 @@ class Stream:
             number += 1
 
     def used(self, seq: int) -> int:
-        """``seq``, or the next one after it that was used: a copy may lack sequences without end."""
+        """``seq``, or the first sequence after it that was used. A copy can have large ranges of unused ones."""
         return next((unused.stop for unused in self._unused if seq in unused), seq)
 
     def last_matching(self, pattern: bytes) -> int:
-        """The sequence of the newest message whose subject matches; 0 when there is none."""
+        """The sequence of the newest message whose subject matches ``pattern``. 0: there is none."""
         return self.last_of(pattern) or max(self.last_of_each([pattern], self.last_seq), default=0)
 
     def last_of_each(self, patterns: list[bytes], up_to: int) -> list[int]:
-        """The sequence of the newest message of each subject that matches any pattern, up to a sequence; ascending."""
+        """For each subject that matches any of ``patterns``, the sequence of its newest message up to ``up_to``.
+
+        Ascending. A subject without such a message is left out.
+        """
         literal = set(patterns)
         wild = [_text(pattern) for pattern in literal if b"*" in pattern or b">" in pattern]
         seqs: list[int] = []
@@ -175,15 +189,18 @@ class Stream:
         return sorted(seq for seq in seqs if seq)
 
     def sequence_at(self, timestamp: int) -> int:
-        """The sequence of the first message at that time (nanoseconds since 1970) or later; the next one if none is."""
+        """The sequence of the first message at ``timestamp`` (nanoseconds since 1970) or later.
+
+        Without one it is the sequence of the next message that is stored.
+        """
         return next((stored.seq for stored in self if stored.timestamp >= timestamp), self.last_seq + 1)
 
     def listens(self, subject: str) -> bool:
-        """Whether the stream takes messages that are published to ``subject``."""
+        """Whether ``subject`` is one of the stream's."""
         return any(matches(pattern, subject) for pattern in self.config.subjects or ())
 
     def state(self) -> StreamState:
-        """What the stream holds, as servers say it."""
+        """The stream's state, as STREAM.INFO reports it."""
         first = self._messages.get(self.first_seq)
         fresh = not self._messages and self.last_seq == 0
         deleted = self.last_seq - self.first_seq + 1 - len(self._messages)
@@ -200,7 +217,11 @@ class Stream:
         )
 
     def update(self, config: StreamConfig) -> None:
-        """Change the configuration; APIError when the server refuses it. New limits apply at once."""
+        """Change the configuration. New limits apply at once.
+
+        Raises:
+            APIError: servers refuse ``config``, or the change.
+        """
         self.config = change(self.config, config, self._context)
         for subject in list(self._by_subject):
             self._limit_subject(subject)
@@ -209,9 +230,10 @@ class Stream:
     # -- storing and removing ------------------------------------------------------------------------------------------
 
     def append(self, message: Publication, now: float) -> int:
-        """Store a message, remember its id, discard what limits demand. Returns its sequence.
+        """Store a message, remember its id, and discard what limits demand. Returns its sequence.
 
-        APIError (10077), with nothing stored, as of ``no_room``.
+        Raises:
+            APIError: ``no_room`` says that there is none (10077). Nothing is stored.
         """
         full = self.no_room(message)
         if full is not None:
@@ -234,7 +256,7 @@ class Stream:
         return seq
 
     def copy(self, stored: Stored, now: float) -> None:
-        """Store a message of another stream under its own sequence, which must be higher than the last."""
+        """Store a message of another stream under its own sequence, which is higher than the last."""
         self._now = now
         self._put(stored)
         self._limit_subject(stored.subject)
@@ -254,12 +276,12 @@ class Stream:
             follower.stored(stored, self._now)
 
     def remove(self, seq: int) -> bool:
-        """Delete one message; False when there is none with that sequence."""
+        """Delete the message with the sequence ``seq``. Returns False if there is none."""
         stored = self._messages.pop(seq, None)
         if stored is None:
             return False
         seqs = self._by_subject[stored.subject]
-        seqs.remove(seq)  # quick where limits do it: the first of them
+        seqs.remove(seq)  # fast when limits do it, because it is the first one
         if not seqs:
             del self._by_subject[stored.subject]
         self._bytes -= self.size(stored)
@@ -270,7 +292,10 @@ class Stream:
         return True
 
     def settled(self, seq: int) -> None:
-        """A consumer is done with a message, which goes where that is what messages are kept for."""
+        """A consumer acknowledged a message, which is deleted under the retention ``workqueue``.
+
+        Under ``interest`` it is deleted if no other consumer wants it.
+        """
         retention = self.config.retention
         if retention == "workqueue" or (
             retention == "interest" and not any(watcher.wants(seq) for watcher in self.watchers)
@@ -278,17 +303,17 @@ class Stream:
             self.remove(seq)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """A consumer is gone, and with it its interest in messages."""
+        """Inform ``watcher`` no longer: a consumer ended, and with it its interest in messages."""
         self.watchers.remove(watcher)
         if self.config.retention == "interest":
             for seq in list(self._messages):
                 self.settled(seq)
 
     def purge(self, subject: str | None = None, *, keep: int = 0, before: int = 0) -> int:
-        """Delete the messages, or those whose subject matches a pattern; returns how many.
+        """Delete all messages, or those whose subject matches the pattern ``subject``. Returns how many.
 
-        The newest ``keep`` of them stay, and with ``before`` those from that sequence on. Where that is after the end
-        of the stream, and no ``subject`` is given, the next message has this sequence.
+        ``keep``: that many of the newest stay. ``before``: those from that sequence on stay. If that sequence is after
+        the end of the stream, and there is no ``subject``, it becomes the sequence of the next message.
         """
         seqs = [
             stored.seq
@@ -306,7 +331,7 @@ class Stream:
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def size(self, message: Publication | Stored) -> int:
-        """Bytes that a message takes in storage, as nats-server counts them."""
+        """The bytes of a message in storage, as nats-server counts them."""
         header = len(message.header or b"")
         size = len(message.subject) + header + len(message.payload)
         if self.config.storage == "memory":
@@ -315,11 +340,14 @@ class Stream:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that all messages take in storage."""
+        """The bytes of all messages in storage."""
         return self._bytes
 
     def no_room(self, message: Publication) -> APIError | None:
-        """Why the stream cannot take a message: it discards new ones, or is at its end; None when it can."""
+        """Why the stream cannot take a message: it is full and discards new ones, or has no sequence left.
+
+        None: it can take the message.
+        """
         config = self.config
         if self.last_seq >= MAX_SEQUENCE:
             return refusal(10077, "no sequence is left")
@@ -351,14 +379,14 @@ class Stream:
             self.remove(self.first_seq)
 
     def deadline(self) -> float | None:
-        """When the oldest message will be too old; None when it will not."""
+        """When the oldest message will be too old, in seconds. None: never."""
         oldest = self._messages.get(self.first_seq)
         if oldest is None or not self.config.max_age:
             return None
         return oldest.arrived + self.config.max_age
 
     def expire(self, now: float) -> None:
-        """Discard what is too old; ``now`` is also the time of what is removed after this."""
+        """Delete messages that are too old. Later removals without a time happen at ``now`` as well."""
         self._now = now
         while (when := self.deadline()) is not None and when <= now:
             self.remove(self.first_seq)
@@ -366,7 +394,7 @@ class Stream:
     # -- message ids ---------------------------------------------------------------------------------------------------
 
     def duplicate_of(self, msg_id: bytes, now: float) -> int | None:
-        """The sequence of the message that had this id within the window; None when there is none."""
+        """The sequence of the message that had this id within the duplicate window. None: there is none."""
         window = self.config.duplicate_window or 0
         while self._ids_in_order and self._ids_in_order[0][1] + window <= now:
             old, when = self._ids_in_order.popleft()

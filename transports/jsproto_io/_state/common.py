@@ -111,7 +111,7 @@ def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamC
 
 
 def warn_of_loss(config: StreamConfig) -> None:
-    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (consistency models).
+    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (FACTS.md F6.5).
 
     Not of a configuration that is refused: LocalProtocolError says why.
     """

@@ -1,0 +1,125 @@
+"""How far one consumer is: what it delivered, what is acknowledged, and what waits for that.
+
+Rules: a sequence of a consumer is given to each delivery, redeliveries included. The ack floor is the highest pair of
+sequences up to which everything is acknowledged. Under the ack policy ``none`` a delivery acknowledges itself. Under
+``all`` an acknowledgement settles everything up to its message, under ``explicit`` its message alone. What the stream
+keeps for its consumers is released with the acknowledgement.
+
+Not here: how acknowledgements are written (``acks``), when a message is due again (``redelivery``), and which message
+comes next (``cursor``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.server.consume.acks import Acknowledgement, nak_delay
+from jsproto.server.consume.cursor import Cursor
+from jsproto.server.consume.redelivery import PendingAcks
+from jsproto.server.store.stream import Stored, Stream
+
+_SECOND: Final = 1_000_000_000
+
+
+class DeliveryState:
+    """The delivery state of one consumer.
+
+    Attributes, sequences and moments in the caller's seconds: ``consumer_seq`` (of the last delivery),
+    ``delivered_at`` (when that was), ``floor_consumer`` and ``floor_stream`` (the ack floor), ``acked_at`` (the last
+    acknowledgement), ``pending`` (the messages that wait for theirs).
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_policy",
+        "_stream",
+        "acked_at",
+        "consumer_seq",
+        "delivered_at",
+        "floor_consumer",
+        "floor_stream",
+        "pending",
+    )  # fmt: skip
+
+    def __init__(self, stream: Stream, config: ConsumerConfig, cursor: Cursor) -> None:
+        """Nothing is delivered yet. ``cursor`` is the consumer's place in ``stream``, which this moves on."""
+        self.consumer_seq = 0
+        self.delivered_at: float | None = None
+        self.acked_at: float | None = None
+        self.floor_consumer, self.floor_stream = 0, cursor.next_seq - 1
+        self.pending = PendingAcks(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
+        self._stream = stream
+        self._policy = config.ack_policy
+        self._cursor = cursor
+
+    @property
+    def stream_seq(self) -> int:
+        """The stream sequence up to which messages were delivered, or passed over."""
+        return self._cursor.next_seq - 1
+
+    def delivered(self, stored: Stored, deliveries: int, now: float) -> None:
+        """``stored`` was delivered now, for the ``deliveries``-th time."""
+        self.consumer_seq += 1
+        self.delivered_at = now
+        if deliveries > 1:
+            self.pending.delivered_again(stored.seq, now)
+            return
+        self._cursor.delivered(stored)
+        if self._policy == "none":
+            self.floor_consumer, self.floor_stream = self.consumer_seq, stored.seq
+            self._stream.settled(stored.seq)
+        else:
+            self.pending.delivered(stored, self.consumer_seq, now)
+
+    def acknowledge(self, stream_seq: int, consumer_seq: int, now: float) -> bool:
+        """A client is done with a message. Returns False, with nothing changed, when it was not delivered yet."""
+        if not 0 < stream_seq < self._cursor.next_seq:
+            return False
+        if self._policy == "all":
+            self.settle_up_to(stream_seq, consumer_seq, now)
+        else:
+            self.settle(stream_seq, consumer_seq, now)
+        return True
+
+    def settle(self, stream_seq: int, consumer_seq: int, now: float) -> None:
+        """One message is done with. ``consumer_seq`` counts only when the message is not pending."""
+        outstanding = self.pending.remove(stream_seq)
+        if outstanding is not None:
+            consumer_seq = outstanding.consumer_seq
+            self.acked_at = now
+            self._stream.settled(stream_seq)
+        if not len(self.pending):
+            self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
+        elif consumer_seq == self.floor_consumer + 1:
+            oldest = self.pending.oldest()
+            self.floor_consumer, self.floor_stream = oldest.consumer_seq - 1, oldest.stored.seq - 1
+
+    def settle_up_to(self, stream_seq: int, consumer_seq: int, now: float) -> None:
+        """All messages up to this pair of sequences are done with. A pair below the ack floor changes nothing."""
+        if stream_seq <= self.floor_stream or consumer_seq <= self.floor_consumer:
+            return
+        self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
+        self.acked_at = now
+        for outstanding in self.pending.remove_up_to(stream_seq):
+            self._stream.settled(outstanding.stored.seq)
+
+    def answer_flow_control(self, consumer_seq: int, stream_seq: int, now: float) -> None:
+        """A client has stored everything up to this pair. A pair that was not delivered yet changes nothing."""
+        if 0 < consumer_seq <= self.consumer_seq and 0 < stream_seq < self._cursor.next_seq:
+            self.settle_up_to(stream_seq, consumer_seq, now)
+
+    def redeliver(self, nak: Acknowledgement, now: float) -> bool:
+        """A client wants a message again: at once, or after the delay that it says.
+
+        Returns False, with nothing changed, when that message is not pending.
+        """
+        seq = nak.stream_seq
+        if seq not in self.pending or not self.floor_consumer < nak.consumer_seq <= self.consumer_seq:
+            return False
+        delay = nak_delay(nak.argument)
+        if delay is None:
+            self.pending.queue(seq)
+        else:
+            self.pending.postpone(seq, now + delay / _SECOND)
+        return True
