@@ -395,7 +395,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:PullConsumer": (
         promise(
-            "OutboundBufferLimitError with nothing changed.",
+            "OutboundBufferLimitError: the outbox has no room. Nothing is changed.",
             CLIENT_PULL + "a_fetch_that_cannot_be_sent_changes_nothing",
         ),
     ),

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import JSMsg
-from jsproto.client.consume.prefetch import RETRY_FOR
-from jsproto.client.consume.pull import ANSWER_GRACE, MAX_REQUESTS, Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.pull_requests import ANSWER_GRACE, MAX_REQUESTS
+from jsproto.client.consume.retry import PULL_GIVE_UP
 from jsproto.errors import (
     APIError,
     BadPullError,
@@ -723,7 +725,7 @@ def test_a_stream_of_messages_sits_out_an_election(text: str) -> None:
         if not requests:
             break
         (request,) = requests
-    assert RETRY_FOR <= pulling.now - started <= RETRY_FOR + 1
+    assert PULL_GIVE_UP <= pulling.now - started <= PULL_GIVE_UP + 1
     assert readable.error is not None
 
 
@@ -949,12 +951,12 @@ def test_the_ledger_is_bounded() -> None:
     for _ in range(2 * MAX_REQUESTS):
         pulling.numbered(2)
         pulling.popped()
-    assert len(pulling.consumer._ledger) <= MAX_REQUESTS
+    assert len(pulling.consumer._requests) <= MAX_REQUESTS
     assert pulling.consumer.under_way == 10
     pulling.now += 40
     pulling.numbered(2)
     pulling.popped()
-    assert len(pulling.consumer._ledger) == 1
+    assert len(pulling.consumer._requests) == 1
 
 
 def test_the_ledger_of_fetches_is_bounded() -> None:
@@ -962,7 +964,7 @@ def test_the_ledger_of_fetches_is_bounded() -> None:
     for _ in range(5):
         pulling.fetch(10)
         pulling.advance(5.0 + ANSWER_GRACE)
-    assert len(pulling.consumer._ledger) == 1
+    assert len(pulling.consumer._requests) == 1
     assert pulling.consumer.under_way == 10
 
 

@@ -133,12 +133,12 @@ class Consumers(Api):
             max_batch=config.max_batch, max_expires=most_seconds(config), max_request_bytes=config.max_bytes,
             options=place.to_json(), pins=config.priority_policy == "pinned_client",
             heartbeats_missed=heartbeats_missed,
-            look=lambda pull, at: self.session.run(_look_for(self, pull, at)),
+            check_consumer=lambda pull, at: self.session.run(_check_consumer(self, pull, at)),
         )  # fmt: skip
 
 
-def _look_for(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:
-    """Tell ``pull`` whether its consumer is gone; what nobody can say it is not told."""
+def _check_consumer(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:
+    """Ask the server whether the consumer of ``pull`` exists. Without an answer it counts as existing."""
     gone: Error | None = None
     try:
         yield js.consumer_info(pull.stream, pull.consumer, now=now)
@@ -146,7 +146,7 @@ def _look_for(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[T
         gone = error
     except Error:
         pass
-    pull.looked(gone)
+    pull.consumer_checked(gone)
 
 
 def _change_consumer(
