@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.connection.requests import Requests
+from jsproto.client.consume.retry import PROGRESS_ROOM
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
@@ -33,7 +34,6 @@ TERM: Final = b"+TERM"
 DEFAULT_ACK_WAIT: Final = 30.0  # seconds; nats-server's
 PROGRESSES: Final = 3  # reports of work in progress within one ack wait
 SMALL: Final = 256  # bytes that no server refuses as too large; a reason can be any length
-RETRY_PROGRESS: Final = 0.02  # seconds; when the outbox has no room for a report
 
 
 class ConsumerMsg:
@@ -212,7 +212,7 @@ class Acker(Conversation, Generic[D]):
             try:
                 self.in_progress(message)
             except OutboundBufferLimitError:
-                self._working.set(message, now + min(RETRY_PROGRESS, self._interval))
+                self._working.set(message, now + min(PROGRESS_ROOM, self._interval))
             except LocalProtocolError:  # the connection has ended: there is nobody to tell
                 continue
             else:

@@ -34,6 +34,7 @@ from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.push_buffer import PushBuffer
+from jsproto.client.consume.retry import create_backoff
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -62,9 +63,6 @@ D = TypeVar("D", bound=ConsumerMsg)
 
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
-FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further pause is twice as long
-LONGEST_PAUSE: Final = 5.0
-MAX_DOUBLINGS: Final = 16
 _SERVER_ERRORS: Final = range(500, 600)  # what may pass by itself; other codes say no for good
 
 
@@ -87,10 +85,10 @@ class OrderedConsumer(PushBuffer[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_deliver",
-        "_filter", "_floor", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed", "_made",
-        "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token", "phase",
-        "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_awaited", "_backoff", "_config", "_count", "_deliver",
+        "_filter", "_floor", "_has_tried", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed",
+        "_made", "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token",
+        "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -123,7 +121,8 @@ class OrderedConsumer(PushBuffer[D]):
         self._config = settled(config, idle_heartbeat)
         self._timeout = timeout
         self._made = 0  # how many consumers were asked for
-        self._attempts = 0  # at creating one that works
+        self._has_tried = False  # to create another one, since the last sign of life
+        self._backoff = create_backoff()
         self._awaited = 0  # bytes of the message that found no room in the buffer
         self._floor = 0  # up to which what came of the consumers before was kept
         self._is_placed = False  # from where on to read is known, even if that is the beginning
@@ -222,7 +221,7 @@ class OrderedConsumer(PushBuffer[D]):
     def anchor_restored(self, now: float) -> None:
         """There is a new link."""
         if self.phase is Phase.DOWN:
-            self._attempts = 0
+            self._works()
             self._recreate("the link was lost", now)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
@@ -243,7 +242,7 @@ class OrderedConsumer(PushBuffer[D]):
             self._broken(broken, now)
             return False
         self._floor = last
-        self._attempts = 0
+        self._works()
         if self._restating:
             self._restating = restating
             count.expected_prefix = NO_PREFIX
@@ -260,7 +259,7 @@ class OrderedConsumer(PushBuffer[D]):
     def _receive_heartbeat(self, header: bytes, now: float) -> None:
         super()._receive_heartbeat(header, now)
         if self.phase is Phase.FOLLOWING:
-            self._attempts = 0
+            self._works()
             if self._identity is None:  # whoever was asked had no answer
                 try:
                     self._ask_for_identity()
@@ -268,7 +267,7 @@ class OrderedConsumer(PushBuffer[D]):
                     return  # the next heartbeat comes
 
     def _silent(self, first: bool, now: float) -> None:
-        self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
+        self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
         if self._ready is not None:
@@ -416,14 +415,20 @@ class OrderedConsumer(PushBuffer[D]):
         if self._half_full():  # there would soon be no room again
             self.phase = Phase.FULL
             return
-        attempts, self._attempts = self._attempts, self._attempts + 1
-        if not attempts:
+        pause = self._backoff.failed(now) if self._has_tried else None
+        self._has_tried = True
+        if pause is None:
             self._create(now)
         else:
             self.phase = Phase.PAUSED
-            pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MAX_DOUBLINGS), LONGEST_PAUSE)
             self._timers.set(Timer.CREATE, now + pause)
             self._outbox.rearm(self)
+
+    def _works(self) -> None:
+        """A sign of life: the next failure begins a new series of attempts."""
+        if self._has_tried:
+            self._has_tried = False
+            self._backoff.reset()
 
     def _half_full(self) -> bool:
         """Whether another consumer had better wait: for half of the buffer, or what found no room the last time."""
@@ -432,7 +437,7 @@ class OrderedConsumer(PushBuffer[D]):
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer; ``tell`` the server that it can be deleted, which it would find out itself."""
         self._timers.clear()
-        self._markers.clear()
+        self._flow.clear()
         self._outbox.rearm(self)
         sid, self._sid = self._sid, None
         is_asked_for, self._is_asked_for = self._is_asked_for, False

@@ -331,7 +331,7 @@ class PullConsumer(Drainable, Generic[D]):
         """Messages of the stream: as many as were asked for, and as the first fetch wants.
 
         All rules are applied to a run of messages at once: the sums of the ledger, the buffer and the fetch change once
-        for the run. A run never ends a fetch and fills the next: the caller comes again with the rest. Messages of a
+        for the run. A run that ends a fetch does not begin the next one: the rest comes in another call. Messages of a
         consumer that pins clients go one by one through ``receive``, because each may say another id.
 
         Benchmark rows: ``fetch-ack``, ``fetch-ack-mixed``.

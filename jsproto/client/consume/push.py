@@ -139,7 +139,7 @@ class PushConsumer(PushBuffer[D]):
         if self._session.closed:
             self._finish(error)
         else:
-            self._timers.stop(Timer.HEARTBEAT)
+            self._watch.stop()
             self._session.rearm(self)
 
     def link_restored(self, now: float) -> None:
@@ -171,7 +171,7 @@ class PushConsumer(PushBuffer[D]):
 
     def _silent(self, first: bool, now: float) -> None:
         if first and self._is_alarm:
-            self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._heard_at))
+            self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._watch.heard_at))
         self._session.run(self._look_after(now))
 
     def _refused(self, error: Error, now: float) -> None:
@@ -209,7 +209,7 @@ class PushConsumer(PushBuffer[D]):
         except PermissionsViolationError:
             if not self._is_alarm:  # it would be refused, and told, each time
                 self._patience = 0.0
-                self._timers.stop(Timer.HEARTBEAT)
+                self._watch.stop()
         except Error:  # nobody can say: it will be asked again
             pass
 

@@ -5,8 +5,8 @@ Rules:
 * A pull request that was refused is sent again after 0.05 s. Each further pause is twice as long, up to 1 s.
 * A stream of messages gives up when its requests have been refused for 10 s. A cluster elects a leader in less.
 * A fetch gives up at its own end.
-* An ordered consumer makes the second attempt at creating its consumer at once. The third one follows after 0.1 s.
-  Each further pause is twice as long, up to 5 s. It does not give up.
+* An ordered consumer makes the first attempt at another consumer at once. The second one follows after 0.1 s. Each
+  further pause is twice as long, up to 5 s. It does not give up.
 * What finds no room in the outbox is tried again after a constant pause, because only this side is slow.
 
 Not here: which refusals pass by themselves (``rules.status``), and who waits (``fetch``, ``prefetch``, ``ordered``).
