@@ -910,6 +910,12 @@ def test_a_stream_of_messages_is_stopped() -> None:
     assert pulling.consumer.under_way == 0
 
 
+def test_a_stream_of_messages_that_is_not_on_is_stopped() -> None:
+    pulling = Pulling()
+    assert pulling.consumer.stop(pulling.now)
+    assert not pulling.consumer.readable().done
+
+
 def test_messages_that_nobody_looked_at_are_put_back() -> None:
     pulling, _ = streaming(max_msgs=10)
     pulling.numbered(3)

@@ -202,12 +202,13 @@ class PullConsumer(Drainable, Generic[D]):
         buffer = self._buffer
         if self._stream.prefetch is not None:
             raise LocalProtocolError(f"this subscription {_STREAMS}")
-        if not buffer:
+        if buffer:
+            complete = fetch.add_from(buffer)
+            if complete or (buffer and fetch.raws) or self.error is not None:
+                fetch.done.succeed(None)
+                return fetch
+        else:
             self._raise_error()
-        complete = fetch.add_from(buffer)
-        if complete or (buffer and fetch.raws) or self.error is not None:
-            fetch.done.succeed(None)
-            return fetch
         try:
             self._fetches.append(fetch, now)
         except LocalProtocolError:

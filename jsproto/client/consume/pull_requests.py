@@ -63,8 +63,8 @@ class PullRequests:
     """
 
     __slots__ = (
-        "_api_subject", "_inbox", "_inboxes", "_ledger", "_options", "_outbox", "_pin", "_sent", "_watch", "bytes",
-        "heartbeats_missed", "linked", "msgs",
+        "_api_subject", "_inbox", "_inboxes", "_ledger", "_options", "_outbox", "_pin", "_reply_prefix", "_sent",
+        "_watch", "bytes", "heartbeats_missed", "linked", "msgs",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +89,7 @@ class PullRequests:
         self._inboxes = 0
         self._options = dict(options)
         self._pin: bytes | None = None
+        self._reply_prefix = b""
         self._sent = 0
         self._ledger: dict[bytes, PullRequest] = {}
 
@@ -102,7 +103,9 @@ class PullRequests:
         """Forget all requests. Returns the subject, with a wildcard, to subscribe to for those that follow."""
         self.clear()
         self._inboxes += 1
-        return f"{self._inbox}.{self._inboxes}.*"
+        prefix = f"{self._inbox}.{self._inboxes}."
+        self._reply_prefix = prefix.encode()
+        return prefix + "*"
 
     def clear(self) -> None:
         """Nothing is under way."""
@@ -123,11 +126,13 @@ class PullRequests:
             LocalProtocolError: it cannot be sent at all.
         """
         self._sent += 1
-        reply = f"{self._inbox}.{self._inboxes}.{self._sent}".encode()
+        reply = b"%b%d" % (self._reply_prefix, self._sent)
         request = PullRequest(body["batch"], body.get("max_bytes", 0), lost_at, fetch, self._pin)
         if self._pin is not None:
             body["id"] = self._pin.decode("utf-8", "replace")
-        self._outbox.publish(self._api_subject, dumps(body | self._options), reply)
+        if self._options:
+            body |= self._options
+        self._outbox.publish(self._api_subject, dumps(body), reply)
         self._outbox.flush()
         self._ledger[reply] = request
         self.msgs += request.batch
