@@ -401,7 +401,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:PushConsumer": (
         promise(
-            "no later than ``DRAIN_TIMEOUT`` seconds from now; if it cannot be, ConsumerNotDeleted tells",
+            "That is done no later than ``DRAIN_TIMEOUT`` seconds from now. "
+            "If it cannot be deleted, ConsumerNotDeleted is emitted.",
             CLIENT_PUSH + "draining_deletes_in_the_end_whoever_does_not_take_the_rest",
             CLIENT_PUSH + "unsubscribing_tells_why_a_consumer_cannot_be_deleted",
         ),

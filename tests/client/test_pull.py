@@ -379,6 +379,19 @@ def test_max_bytes() -> None:
     assert pulling.taken(fetch) == [b"x" * 100]
 
 
+def test_max_bytes_with_buffered_messages_that_all_fit() -> None:
+    pulling = Pulling()
+    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
+    pulling.numbered(2)
+    size = 2 * (len(b"s.a") + len(pulling.reply()) + 1)  # two messages of one byte
+    pulling.requests()
+    fetch = pulling.fetch(3, max_bytes=size + 9)
+    request = pulling.request()
+    assert (request["batch"], request["max_bytes"]) == (1, 9)
+    pulling.status(request, TIMED_OUT % (1, 9))
+    assert pulling.taken(fetch) == [b"1", b"2"]
+
+
 def test_max_bytes_after_a_refusal() -> None:
     pulling = Pulling()
     pulling.fetch(9, max_bytes=300)

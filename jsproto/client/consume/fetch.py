@@ -26,15 +26,22 @@ from jsproto.rules.status import ConsumerStatus, Meaning
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import RawMsg
 
-MIN_EXPIRES: Final = 0.001  # seconds; what a request that is made again at the end of a fetch says at least
+MIN_EXPIRES: Final = 0.001  # seconds, in a request that is made again at the end of a fetch
 
 
 class Fetch:
     """One fetch. ``done`` completes when it is time to ``PullConsumer.take`` its messages, or fails.
 
-    Attributes: ``batch`` (messages that it wants) and ``missing`` (how many of them have not come); ``raws`` (what has
-    come, to look at); ``no_wait``; ``heartbeat`` (seconds, 0 for none); ``reply`` (the reply subject of its request
-    under way, None without one); ``refusal`` (why its last request ended, if it was made again).
+    Attributes:
+
+    * ``batch``: messages that it wants.
+    * ``missing``: how many of them have not come.
+    * ``raws``: what has come, to look at.
+    * ``no_wait``: whether it takes only what is there already.
+    * ``heartbeat``: seconds between the server's signs of life, 0 for none.
+    * ``reply``: the reply subject of its request under way, None without one.
+    * ``refusal``: why its last request ended, if it was made again.
+    * ``lost_at``: monotonic seconds at which a request without an answer was lost.
     """
 
     __slots__ = (
@@ -45,7 +52,11 @@ class Fetch:
     def __init__(
         self, batch: int, max_bytes: int | None, heartbeat: float, no_wait: bool, expires_at: float, lost_at: float
     ) -> None:
-        """``expires_at``: when the server ends it. ``lost_at``: when a request without an answer was lost."""
+        """``max_bytes``: None for any number. ``expires_at`` and ``lost_at``: monotonic seconds.
+
+        Raises:
+            LocalProtocolError: ``batch`` or ``max_bytes`` is less than 1.
+        """
         if batch < 1 or (max_bytes is not None and max_bytes < 1):
             raise LocalProtocolError(f"a fetch is for 1 message and 1 byte at least, not {batch!r} and {max_bytes!r}")
         self.done: Ticket[None] = Ticket()
@@ -63,7 +74,11 @@ class Fetch:
 
     @classmethod
     def waiting(cls, batch: int, max_bytes: int | None, expires: float, heartbeat: float | None, now: float) -> Fetch:
-        """A fetch for which the server waits ``expires`` seconds; as ``PullConsumer.fetch``."""
+        """A fetch for which the server waits ``expires`` seconds (``PullConsumer.fetch``).
+
+        Raises:
+            LocalProtocolError: a value is out of range.
+        """
         if not 0 < expires <= MAX_SECONDS:
             raise LocalProtocolError(f"a fetch must expire after some seconds, not {expires!r}")
         beat = (DEFAULT_HEARTBEAT if expires >= HEARTBEAT_FROM else 0.0) if heartbeat is None else heartbeat
@@ -74,7 +89,11 @@ class Fetch:
 
     @classmethod
     def immediate(cls, batch: int, max_bytes: int | None, patience: float, now: float) -> Fetch:
-        """A fetch of what is there, over after ``patience`` seconds; as ``PullConsumer.fetch_no_wait``."""
+        """A fetch of what is there, over after ``patience`` seconds (``PullConsumer.fetch_no_wait``).
+
+        Raises:
+            LocalProtocolError: a value is out of range.
+        """
         if not patience > 0:
             raise LocalProtocolError(f"patience must be greater than 0, not {patience!r}")
         return cls(batch, max_bytes, 0.0, True, now + patience, now + patience)

@@ -23,8 +23,10 @@ from jsproto.outbox import Outbox
 class FlowControl:
     """The markers of one consumer that are to be answered.
 
-    Attributes: ``taken`` (how many messages the application has taken; the buffer's owner counts it); ``markers``
-    (to look at: how many messages come before each, and the subject to answer).
+    Attributes:
+
+    * ``taken``: how many messages the application has taken. The buffer's owner counts it.
+    * ``markers``, to look at: how many messages come before each marker, and the subject to answer.
     """
 
     __slots__ = ("_answered", "_outbox", "_subscribed", "markers", "taken")

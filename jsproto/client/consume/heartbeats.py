@@ -24,7 +24,7 @@ HEARTBEATS_MISSED: Final = 3.0  # intervals without a sign of life until the ala
 class SilenceWatch:
     """The alarm of one consumer. It keeps ``Timer.HEARTBEAT`` of the machine's ``timers`` armed while it runs.
 
-    Attributes: ``heard_at`` (monotonic seconds of the last sign of life; the machine writes it).
+    Attributes: ``heard_at`` (monotonic seconds of the last sign of life, which the machine writes).
     """
 
     __slots__ = ("_alarmed_at", "_timers", "heard_at")

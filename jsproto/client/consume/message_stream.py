@@ -33,8 +33,11 @@ from jsproto.timers import Timer, Timers
 class MessageStream:
     """Keeps ``buffer`` filled while it is on.
 
-    Attributes: ``prefetch`` (how much it asks for, None while it is off); ``error`` (why it ended last); ``reader``
-    (the ticket of the reader that waits for a message, None when none waits).
+    Attributes:
+
+    * ``prefetch``: how much it asks for, None while it is off.
+    * ``error``: why it ended last.
+    * ``reader``: the ticket of the reader that waits for a message, None when none waits.
     """
 
     __slots__ = (
@@ -74,7 +77,7 @@ class MessageStream:
         return self._joined
 
     def leave(self, joined: int | None) -> bool:
-        """One reader leaves, or all of them (None). Whether none is left; then the caller ends the stream."""
+        """One reader leaves, or all of them (None). True if none is left. Then the caller ends the stream."""
         if joined is None:
             self._sharers.clear()
         else:
@@ -84,7 +87,7 @@ class MessageStream:
         return not self._sharers
 
     def readable(self) -> Ticket[None]:
-        """As ``PullConsumer.readable``."""
+        """The ticket of ``PullConsumer.readable``."""
         if self.reader is not None:
             return self.reader
         ticket: Ticket[None] = Ticket()

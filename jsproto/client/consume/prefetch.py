@@ -38,8 +38,12 @@ class Limits:
 class Prefetch:
     """The settings of one stream of messages, and its series of refusals.
 
-    Attributes: ``expires`` and ``heartbeat`` (seconds); ``max_bytes`` (0 where messages count); ``whole`` (the next
-    request needs all the room); ``settings`` (what was asked for, to compare).
+    Attributes:
+
+    * ``expires`` and ``heartbeat``: seconds.
+    * ``max_bytes``: the bound in bytes, 0 where messages count.
+    * ``whole``: the next request needs all the room.
+    * ``settings``: what was asked for, to compare.
     """
 
     __slots__ = (
@@ -55,7 +59,7 @@ class Prefetch:
         heartbeat: float | None,
         limits: Limits,
     ) -> None:
-        """As ``PullConsumer.start``, within ``limits``.
+        """The arguments are those of ``PullConsumer.start``. ``limits`` are the consumer's.
 
         Raises:
             LocalProtocolError: a value is out of range.

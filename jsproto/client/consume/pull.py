@@ -16,9 +16,15 @@ Server facts (section 5):
 * A server forgets a request when nobody listens to its reply subject any more.
 * A partial request that does not wait ends with 404.
 
-Where to look: one fetch and its retries (``fetch``), all fetches (``fetch_queue``), the stream of messages
-(``message_stream``), how much it asks for (``prefetch``), requests under way (``pull_requests``), missed heartbeats
-(``heartbeats``), pauses (``retry``).
+Where to look:
+
+* one fetch and its retries: ``fetch``
+* all fetches of a consumer: ``fetch_queue``
+* the stream of messages: ``message_stream``
+* how much it asks for: ``prefetch``
+* requests under way: ``pull_requests``
+* missed heartbeats: ``heartbeats``
+* pauses between attempts: ``retry``
 
 Not here: which consumer (``subscribe``), acknowledgements (``message``), push consumers (``push``).
 """
@@ -63,8 +69,12 @@ _DIFFERS: Final = "streams messages already, with other bounds or times: all tha
 class PullConsumer(Drainable, Generic[D]):
     """A consumer that is pulled from, by fetches or (``start``) as a stream of messages.
 
-    Attributes: ``stream`` and ``consumer`` (their names); ``error`` (why it ended, None while it lives);
-    ``dropped`` (messages that were not asked for and found no room); ``acker`` (makes and acknowledges the messages).
+    Attributes:
+
+    * ``stream`` and ``consumer``: their names.
+    * ``error``: why it ended, None while it lives.
+    * ``dropped``: how many messages that were not asked for found no room.
+    * ``acker``: makes and acknowledges the messages.
 
     ``now`` is monotonic seconds in every method.
     """
@@ -99,7 +109,7 @@ class PullConsumer(Drainable, Generic[D]):
         ``max_request_bytes``: the consumer's limits for one request, which the stream of messages keeps to.
         ``options``: further fields of the requests, such as ``group``. ``pins``: the consumer pins clients, and says
         their ids in its messages. ``heartbeats_missed``: how many intervals of silence are an alarm.
-        ``check_consumer``: called with this object and the time when nobody answers; ``consumer_checked`` must follow.
+        ``check_consumer``: called with this object and the time when nobody answers. Then call ``consumer_checked``.
         ``pending_msgs_limit`` and ``pending_bytes_limit`` (bytes) bound the messages that were not asked for.
 
         Raises:
@@ -177,15 +187,15 @@ class PullConsumer(Drainable, Generic[D]):
         return self._begin(Fetch.waiting(batch, max_bytes, expires, heartbeat, now), now)
 
     def fetch_no_wait(self, batch: int = 1, *, now: float, patience: float, max_bytes: int | None = None) -> Fetch:
-        """Ask for up to ``batch`` messages that are there already; the rest is as in ``fetch``.
+        """Ask for up to ``batch`` messages that are there already. It raises and fails with the same as ``fetch``.
 
         ``patience``: seconds after which it is done with what has come. The server does not answer while the consumer's
-        ``max_ack_pending`` is reached.
+        ``max_ack_pending`` is reached. ``max_bytes``: None for any number.
         """
         return self._begin(Fetch.immediate(batch, max_bytes, patience, now), now)
 
     def take(self, fetch: Fetch) -> list[D]:
-        """The messages of a fetch that is done; once."""
+        """The messages of a fetch that is done. A second call returns none."""
         return self.acker.messages(fetch.take())
 
     def give_back(self, fetch: Fetch, now: float) -> None:
@@ -236,7 +246,7 @@ class PullConsumer(Drainable, Generic[D]):
         """Keep the buffer filled, for ``pop_many``. Returns a number, for ``stop``.
 
         Either ``max_msgs`` (500 if neither is given) or ``max_bytes`` bounds what is buffered and under way together.
-        ``threshold``: in the same unit, the level at which more is asked for; half of the bound if None. ``expires``:
+        ``threshold``: the level, in the same unit, at which more is asked for. None is half of the bound. ``expires``:
         seconds that one request waits at the server. ``heartbeat``: seconds between the server's signs of life, 0 for
         none, None for 5 or less. A caller that starts a stream of messages that is on shares it.
 
@@ -303,7 +313,7 @@ class PullConsumer(Drainable, Generic[D]):
         self._stream.prefetch = None
 
     def end_drain(self, now: float, closing: bool) -> None:
-        """Second half: nothing more can come; what is buffered can still be taken."""
+        """Second half of a drain: nothing more can come. What is buffered can still be taken."""
         self._outbox.unsubscribe(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 

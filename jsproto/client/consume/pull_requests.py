@@ -41,8 +41,13 @@ MAX_REQUESTS: Final = 512  # nats-server's default for waiting requests
 class PullRequest:
     """A pull request under way.
 
-    Attributes: ``batch`` and ``max_bytes`` (what it asked for, 0 for any number of bytes); ``lost_at`` (monotonic
-    seconds); ``fetch`` (None: the stream of messages asked); ``pin`` (the pinned client's id that it says).
+    Attributes:
+
+    * ``batch``: messages that it asked for.
+    * ``max_bytes``: bytes that it asked for, 0 for any number.
+    * ``lost_at``: monotonic seconds at which it must have ended.
+    * ``fetch``: the fetch that asked, None for the stream of messages.
+    * ``pin``: the pinned client's id that it says, None without one.
     """
 
     __slots__ = ("batch", "fetch", "lost_at", "max_bytes", "pin")
@@ -58,8 +63,11 @@ class PullRequest:
 class PullRequests:
     """The ledger of one consumer's pull requests.
 
-    Attributes: ``msgs`` and ``bytes`` (asked for, may still come); ``linked`` (whether requests can be sent);
-    ``heartbeats_missed`` (intervals of silence that are an alarm).
+    Attributes:
+
+    * ``msgs`` and ``bytes``: what was asked for and may still come.
+    * ``linked``: whether requests can be sent.
+    * ``heartbeats_missed``: how many intervals of silence are an alarm.
     """
 
     __slots__ = (
@@ -117,9 +125,9 @@ class PullRequests:
     def send(
         self, body: dict[str, Any], lost_at: float, *, now: float, heartbeat: float, fetch: Fetch | None = None
     ) -> bytes:
-        """Send a pull request; returns its reply subject. ``body`` has ``batch``, and may have ``max_bytes``.
+        """Send a pull request. Returns its reply subject. ``body`` has ``batch``, and may have ``max_bytes``.
 
-        ``heartbeat``: seconds, as in ``body``. ``lost_at``: when it must have ended.
+        ``heartbeat``: seconds, the same as in ``body``. ``lost_at``: monotonic seconds at which it must have ended.
 
         Raises:
             OutboundBufferLimitError: the outbox has no room.
@@ -184,7 +192,7 @@ class PullRequests:
         """A status has ended the request with this reply subject. None: it was served whole, or forgotten."""
         request = self._ledger.pop(reply, None)
         if request is not None:
-            # Without counts nothing is known to have come of it: rather ask for too much than wait in vain.
+            # Without counts nothing is known to have come of it: rather ask for too much than wait for ever.
             self._take_off(
                 request.batch if status.pending_msgs is None else status.pending_msgs,
                 request.max_bytes if status.pending_bytes is None else status.pending_bytes,

@@ -42,9 +42,13 @@ _MAX_DIGITS: Final = 20
 class PushBuffer(Drainable, Generic[D]):
     """The deliveries of one consumer.
 
-    Attributes: ``stream`` and ``consumer`` (their names); ``subject`` (what was subscribed to, for events); ``acker``
-    (makes and acknowledges the messages); ``dropped`` (messages that a full buffer did not take); ``error`` (why it
-    ended, None while it lives).
+    Attributes:
+
+    * ``stream`` and ``consumer``: their names.
+    * ``subject``: what was subscribed to, for events.
+    * ``acker``: makes and acknowledges the messages.
+    * ``dropped``: how many messages a full buffer did not take.
+    * ``error``: why it ended, None while it lives.
 
     ``now`` is monotonic seconds in every method.
     """

@@ -9,7 +9,7 @@ Rules:
   further pause is twice as long, up to 5 s. It does not give up.
 * What finds no room in the outbox is tried again after a constant pause, because only this side is slow.
 
-Not here: which refusals pass by themselves (``rules.status``), and who waits (``fetch``, ``prefetch``, ``ordered``).
+Not here: which refusals pass by themselves (``rules.status``), and the timers of the machines that pause.
 """
 
 from __future__ import annotations
