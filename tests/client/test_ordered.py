@@ -1,4 +1,4 @@
-"""Ordered consumers against a scripted server: whatever happens to a consumer, the next one goes on behind it."""
+"""Ordered consumers against a scripted server: whatever happens to a consumer, the next one goes on after it."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_a_gap_leads_to_a_consumer_that_starts_behind_the_last_message(v2: bool) -> None:
+def test_a_gap_leads_to_a_consumer_that_starts_after_the_last_message(v2: bool) -> None:
     reading = Reading()
     reading.push(1, v2=v2)
     reading.push(2, v2=v2)

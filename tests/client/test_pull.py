@@ -379,19 +379,6 @@ def test_max_bytes() -> None:
     assert pulling.taken(fetch) == [b"x" * 100]
 
 
-def test_max_bytes_with_buffered_messages_that_all_fit() -> None:
-    pulling = Pulling()
-    pulling.consumer.give_back(pulling.fetch(2), pulling.now)
-    pulling.numbered(2)
-    size = 2 * (len(b"s.a") + len(pulling.reply()) + 1)  # two messages of one byte
-    pulling.requests()
-    fetch = pulling.fetch(3, max_bytes=size + 9)
-    request = pulling.request()
-    assert (request["batch"], request["max_bytes"]) == (1, 9)
-    pulling.status(request, TIMED_OUT % (1, 9))
-    assert pulling.taken(fetch) == [b"1", b"2"]
-
-
 def test_max_bytes_after_a_refusal() -> None:
     pulling = Pulling()
     pulling.fetch(9, max_bytes=300)
@@ -712,7 +699,7 @@ def test_a_stream_of_messages_keeps_to_the_limits_of_its_consumer() -> None:
 
 
 @pytest.mark.parametrize("text", [DELETED, "400 Bad Request - json", "499 New", "409 Consumer is push based"])
-def test_an_error_ends_a_stream_of_messages_behind_what_came(text: str) -> None:
+def test_an_error_ends_a_stream_of_messages_after_what_came(text: str) -> None:
     pulling, request = streaming(max_msgs=10)
     pulling.numbered(2)
     pulling.status(request, text)
@@ -809,7 +796,7 @@ def test_a_request_that_was_lost_is_made_again_when_it_must_have_ended() -> None
     assert third["batch"] == 5
     pulling.advance(15.9)
     assert pulling.requests() == []
-    pulling.advance(0.1)  # a second behind the end of the second request
+    pulling.advance(0.1)  # a second after the end of the second request
     assert pulling.request()["batch"] == 5
     assert pulling.consumer.under_way == 10
     pulling.advance(5)  # and of the third
@@ -923,12 +910,6 @@ def test_a_stream_of_messages_is_stopped() -> None:
     assert pulling.consumer.under_way == 0
 
 
-def test_a_stream_of_messages_that_is_not_on_is_stopped() -> None:
-    pulling = Pulling()
-    assert pulling.consumer.stop(pulling.now)
-    assert not pulling.consumer.readable().done
-
-
 def test_messages_that_nobody_looked_at_are_put_back() -> None:
     pulling, _ = streaming(max_msgs=10)
     pulling.numbered(3)
@@ -987,7 +968,7 @@ def test_the_ledger_of_fetches_is_bounded() -> None:
     assert pulling.consumer.under_way == 10
 
 
-def test_a_stream_of_messages_behind_a_fetch_that_was_never_answered() -> None:
+def test_a_stream_of_messages_after_a_fetch_that_was_never_answered() -> None:
     pulling = Pulling()
     pulling.fetch(500)
     pulling.advance(5.0 + ANSWER_GRACE)
@@ -996,7 +977,7 @@ def test_a_stream_of_messages_behind_a_fetch_that_was_never_answered() -> None:
     assert pulling.request()["batch"] == 500
 
 
-def test_a_stream_of_messages_behind_a_fetch_that_was_given_up() -> None:
+def test_a_stream_of_messages_after_a_fetch_that_was_given_up() -> None:
     pulling = Pulling()
     pulling.consumer.give_back(pulling.fetch(500), pulling.now)
     pulling.requests()

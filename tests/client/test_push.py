@@ -155,7 +155,7 @@ def test_flow_control_is_answered_when_it_is_reached() -> None:
     s.status(FLOW_CONTROL, b"$JS.FC.S.D.b")
     assert s.push.pending_msgs == 3
     assert s.take(1) == [b"1"]
-    assert s.take() == [b"2"]  # what is behind the marker was not asked for yet
+    assert s.take() == [b"2"]  # what follows the marker was not asked for yet
     assert s.answered() == []
     assert s.take() == [b"3"]
     assert s.answered() == [b"$JS.FC.S.D.a"]

@@ -1,9 +1,14 @@
 """An ordered consumer: every message of a stream, or of its subjects, once and in order, whatever happens (ADR-15).
 
 It follows a consumer of its own, which keeps no state worth having: pushed, in memory, without acknowledgements, under
-a name and a deliver subject that are used once. That consumer is replaced when anything is wrong: its count has
-a gap or starts again, three heartbeats were missed, a status came, the link was lost, or the buffer was full. The new
-one starts after the last message that was kept.
+a name and a deliver subject that are used once. That consumer is replaced by one that starts after the last
+message that was kept, when anything is wrong:
+
+* Its count has a gap, or starts again.
+* Three heartbeats were missed, or a status came.
+* The link was lost, or the buffer was full.
+
+So the application gets each message once and in order:
 
 * No message is skipped: each consumer's own count proves that nothing is missing from it.
 * No message comes twice: what is not newer than the last message is not kept.
