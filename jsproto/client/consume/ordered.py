@@ -17,14 +17,15 @@ Rules:
 
 * The first attempt at another consumer is made at once. The next ones follow after growing pauses (``retry``).
 * A message or heartbeat ends the series of attempts.
-* A refusal by the server that is no server error ends the ordered consumer.
+* An API error that is no server error (5xx) ends the ordered consumer. So does any error of the first creation.
 * After a full buffer the next consumer is created once half of the buffer has been taken.
 * While there is no link nothing is tried.
 
 A stream that was deleted and made again counts its messages anew:
 
 * The stream's information is asked for at the start, and for each further consumer before that is subscribed to.
-* If the stream was ``created`` at another time, StreamRecreated is emitted and reading begins at the first message.
+* If the stream was ``created`` at another time, StreamRecreated is emitted. Reading begins again at the first message,
+  or at the start time that was asked for.
 * The information is asked for after the consumer was created. A consumer dies with its stream, so one that is
   subscribed to belongs to the right stream.
 

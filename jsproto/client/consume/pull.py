@@ -179,7 +179,8 @@ class PullConsumer(Drainable, Generic[D]):
 
         If nothing has come, the ticket fails with:
             StatusError: the server refused (``errors.ConflictError``, ``errors.BadPullError`` and their like).
-            NoRespondersError: nobody answers: there is no consumer, or it has no leader.
+            NoRespondersError: nobody answers, because there is no consumer or it has no leader.
+            ConsumerNotFoundError, StreamNotFoundError: nobody answers, and the check found no consumer.
             ConsumerSilentError: no heartbeat came in time.
             TimeoutError: there was no answer at all.
             Error: why the link ended, or why this consumer did.
@@ -251,8 +252,8 @@ class PullConsumer(Drainable, Generic[D]):
         none, None for 5 or less. A caller that starts a stream of messages that is on shares it.
 
         Raises:
-            LocalProtocolError: a value is out of range, differs from those of the stream that is on, or a fetch is
-                under way.
+            LocalProtocolError: a value is out of range, or differs from those of the stream that is on.
+            LocalProtocolError: a fetch is under way.
             Error: why this consumer ended, if it has.
         """
         prefetch = Prefetch(max_msgs, max_bytes, threshold, expires, heartbeat, self._limits)
@@ -287,7 +288,7 @@ class PullConsumer(Drainable, Generic[D]):
         return self.acker.messages(raws)
 
     def put_back(self, messages: Sequence[ConsumerMsg]) -> None:
-        """Messages that were taken and not looked at. They are the next to be taken."""
+        """Give back ``messages`` that were taken and not looked at. They are the next to be taken."""
         self._buffer.put_back([message._raw for message in messages])
 
     def readable(self) -> Ticket[None]:
