@@ -123,7 +123,7 @@ PEERS: Final[dict[str, tuple[Requirement, ...]]] = {
         row("requests are made by a loop that polls", consuming.PULL + "a_stream_of_messages_waits_without_polling"),
         row(
             "most conflicts end an iteration silently",
-            consuming.PULL + "an_error_ends_a_stream_of_messages_behind_what_came",
+            consuming.PULL + "an_error_ends_a_stream_of_messages_after_what_came",
             consuming.PULLING + "a_consumer_that_is_deleted_ends_the_stream_of_messages",
         ),
     ),

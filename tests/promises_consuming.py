@@ -102,7 +102,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "
             "as often as it takes (event `OrderedConsumerRecreated`)",
-            CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
+            CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_after_the_last_message",
             CLIENT_ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
             CLIENT_ORDERED + "a_lost_link_leads_to_another_consumer_on_the_next_one",
             CLIENT_ORDERED + "what_may_pass_is_tried_again",

@@ -395,13 +395,14 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:PullConsumer": (
         promise(
-            "OutboundBufferLimitError with nothing changed.",
+            "OutboundBufferLimitError: the outbox has no room. Nothing is changed.",
             CLIENT_PULL + "a_fetch_that_cannot_be_sent_changes_nothing",
         ),
     ),
     "jsproto:PushConsumer": (
         promise(
-            "no later than ``DRAIN_TIMEOUT`` seconds from now; if it cannot be, ConsumerNotDeleted tells",
+            "That is done no later than ``DRAIN_TIMEOUT`` seconds from now. "
+            "If it cannot be deleted, ConsumerNotDeleted is emitted.",
             CLIENT_PUSH + "draining_deletes_in_the_end_whoever_does_not_take_the_rest",
             CLIENT_PUSH + "unsubscribing_tells_why_a_consumer_cannot_be_deleted",
         ),

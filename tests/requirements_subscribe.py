@@ -244,7 +244,7 @@ SHOWN: Final[dict[int, Requirement]] = {
     229: row("gaps are reported", PUSH + "gaps_and_restarts_are_told"),
     230: row(
         "ordered consumers see to gaps themselves",
-        ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
+        ORDERED + "a_gap_leads_to_a_consumer_that_starts_after_the_last_message",
         "stateful/test_ordered_stateful.py::TestOrderedReading",
         CONSUMING_STATEFUL + "TestOrderedFaults",
     ),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.priority import Priority
-from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import JSAck, Sequences, build_jsack

@@ -122,7 +122,7 @@ def test_pulled(
         return pulling, consumer, frames
 
     both_ways(data, begin)
-    outcomes = [[(fetch.done.done, fetch._raws, fetch.room) for fetch in fetches] for fetches in begun]
+    outcomes = [[(fetch.done.done, fetch.raws, fetch.room) for fetch in fetches] for fetches in begun]
     assert outcomes[0] == outcomes[1]
 
 

@@ -1,4 +1,4 @@
-"""Ordered consumers against a scripted server: whatever happens to a consumer, the next one goes on behind it."""
+"""Ordered consumers against a scripted server: whatever happens to a consumer, the next one goes on after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.connection.session import Session
 from jsproto.client.consume.message import Acker, JSMsg
-from jsproto.client.consume.ordered import FIRST_PAUSE, LONGEST_PAUSE, OrderedConsumer, Phase
+from jsproto.client.consume.ordered import OrderedConsumer, Phase
+from jsproto.client.consume.retry import CREATE_FIRST, CREATE_MOST
 from jsproto.errors import (
     BadSubjectError,
     ConnectionClosedError,
@@ -121,7 +122,7 @@ def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
 
 
 @pytest.mark.parametrize("v2", [False, True])
-def test_a_gap_leads_to_a_consumer_that_starts_behind_the_last_message(v2: bool) -> None:
+def test_a_gap_leads_to_a_consumer_that_starts_after_the_last_message(v2: bool) -> None:
     reading = Reading()
     reading.push(1, v2=v2)
     reading.push(2, v2=v2)
@@ -214,8 +215,8 @@ def test_silence_leads_to_another_consumer_and_then_to_patience() -> None:
         assert deadline is not None
         pauses.append(round(deadline - start - 5.0, 6))
         reading.h.advance(pauses[-1])
-    assert pauses[:4] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE, 8 * FIRST_PAUSE]
-    assert pauses[-2:] == [LONGEST_PAUSE, LONGEST_PAUSE]
+    assert pauses[:4] == [CREATE_FIRST, 2 * CREATE_FIRST, 4 * CREATE_FIRST, 8 * CREATE_FIRST]
+    assert pauses[-2:] == [CREATE_MOST, CREATE_MOST]
     reading.expect_creation()
     reading.created()
     reading.status(heartbeat(0))
@@ -236,7 +237,7 @@ def test_what_may_pass_is_tried_again(answer: dict[str, Any] | None, header: byt
     reading.expect_creation()
     reading.h.reply_to(reading.request, answer, header)
     assert reading.ordered.phase is Phase.PAUSED
-    reading.h.advance(FIRST_PAUSE)
+    reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     reading.created()
     reading.push(1)
@@ -466,7 +467,7 @@ def test_no_room_to_ask_is_no_end() -> None:
     reading.ordered.receive(Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
     assert reading.ordered.phase is Phase.PAUSED
     reading.h.sent()
-    reading.h.advance(FIRST_PAUSE)
+    reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     assert reading.config["opt_start_seq"] == 2
 
@@ -672,12 +673,12 @@ def test_a_stream_that_cannot_be_compared_now_is_compared_later(answer: dict[str
     else:
         reading.h.reply_to(reading.asked_for_identity(), answer)
     assert reading.h.asked()[0][0] == "CONSUMER.DELETE.S.o_2"  # without anybody to notice that it is there
-    reading.h.advance(FIRST_PAUSE)
+    reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     reading.created()
     reading.asked_for_identity()
     reading.h.advance(5.0)
-    reading.h.advance(LONGEST_PAUSE)
+    reading.h.advance(CREATE_MOST)
     reading.expect_creation()
     reading.created()
     late = reading.asked_for_identity()
@@ -758,6 +759,6 @@ def test_no_room_to_ask_for_the_stream_is_no_end() -> None:
     reading.ordered.answered(Msg(reading.request.reply, b"1", None, None, json.dumps(created).encode()), reading.h.now)
     session._pending = pending
     assert reading.ordered.phase is Phase.PAUSED
-    reading.h.advance(FIRST_PAUSE)
+    reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     assert reading.ordered.error is None

@@ -103,7 +103,7 @@ def test_a_newer_pin_is_kept_when_an_older_one_is_refused() -> None:
     assert pulling.taken(fetch) == [b"2", b"3"]
 
 
-def test_fetches_behind_the_one_that_was_pinned_say_the_pin_too() -> None:
+def test_fetches_after_the_one_that_was_pinned_say_the_pin_too() -> None:
     pulling = Pinned()
     first, second, third = pulling.fetch(1), pulling.fetch(2), pulling.fetch(3)
     requests = pulling.requests()

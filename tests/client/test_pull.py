@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import JSMsg
-from jsproto.client.consume.prefetch import RETRY_FOR
-from jsproto.client.consume.pull import ANSWER_GRACE, MAX_REQUESTS, Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.pull_requests import ANSWER_GRACE, MAX_REQUESTS
+from jsproto.client.consume.retry import PULL_GIVE_UP
 from jsproto.errors import (
     APIError,
     BadPullError,
@@ -697,7 +699,7 @@ def test_a_stream_of_messages_keeps_to_the_limits_of_its_consumer() -> None:
 
 
 @pytest.mark.parametrize("text", [DELETED, "400 Bad Request - json", "499 New", "409 Consumer is push based"])
-def test_an_error_ends_a_stream_of_messages_behind_what_came(text: str) -> None:
+def test_an_error_ends_a_stream_of_messages_after_what_came(text: str) -> None:
     pulling, request = streaming(max_msgs=10)
     pulling.numbered(2)
     pulling.status(request, text)
@@ -723,7 +725,7 @@ def test_a_stream_of_messages_sits_out_an_election(text: str) -> None:
         if not requests:
             break
         (request,) = requests
-    assert RETRY_FOR <= pulling.now - started <= RETRY_FOR + 1
+    assert PULL_GIVE_UP <= pulling.now - started <= PULL_GIVE_UP + 1
     assert readable.error is not None
 
 
@@ -794,7 +796,7 @@ def test_a_request_that_was_lost_is_made_again_when_it_must_have_ended() -> None
     assert third["batch"] == 5
     pulling.advance(15.9)
     assert pulling.requests() == []
-    pulling.advance(0.1)  # a second behind the end of the second request
+    pulling.advance(0.1)  # a second after the end of the second request
     assert pulling.request()["batch"] == 5
     assert pulling.consumer.under_way == 10
     pulling.advance(5)  # and of the third
@@ -949,12 +951,12 @@ def test_the_ledger_is_bounded() -> None:
     for _ in range(2 * MAX_REQUESTS):
         pulling.numbered(2)
         pulling.popped()
-    assert len(pulling.consumer._ledger) <= MAX_REQUESTS
+    assert len(pulling.consumer._requests) <= MAX_REQUESTS
     assert pulling.consumer.under_way == 10
     pulling.now += 40
     pulling.numbered(2)
     pulling.popped()
-    assert len(pulling.consumer._ledger) == 1
+    assert len(pulling.consumer._requests) == 1
 
 
 def test_the_ledger_of_fetches_is_bounded() -> None:
@@ -962,11 +964,11 @@ def test_the_ledger_of_fetches_is_bounded() -> None:
     for _ in range(5):
         pulling.fetch(10)
         pulling.advance(5.0 + ANSWER_GRACE)
-    assert len(pulling.consumer._ledger) == 1
+    assert len(pulling.consumer._requests) == 1
     assert pulling.consumer.under_way == 10
 
 
-def test_a_stream_of_messages_behind_a_fetch_that_was_never_answered() -> None:
+def test_a_stream_of_messages_after_a_fetch_that_was_never_answered() -> None:
     pulling = Pulling()
     pulling.fetch(500)
     pulling.advance(5.0 + ANSWER_GRACE)
@@ -975,7 +977,7 @@ def test_a_stream_of_messages_behind_a_fetch_that_was_never_answered() -> None:
     assert pulling.request()["batch"] == 500
 
 
-def test_a_stream_of_messages_behind_a_fetch_that_was_given_up() -> None:
+def test_a_stream_of_messages_after_a_fetch_that_was_given_up() -> None:
     pulling = Pulling()
     pulling.consumer.give_back(pulling.fetch(500), pulling.now)
     pulling.requests()

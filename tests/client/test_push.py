@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.consume.message import JSMsg
-from jsproto.client.consume.push import DRAIN_TIMEOUT, LOOK_AFTER, PushConsumer
+from jsproto.client.consume.push import CHECK_AFTER, DRAIN_TIMEOUT, PushConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import (
     ConfigMismatchError,
@@ -155,7 +155,7 @@ def test_flow_control_is_answered_when_it_is_reached() -> None:
     s.status(FLOW_CONTROL, b"$JS.FC.S.D.b")
     assert s.push.pending_msgs == 3
     assert s.take(1) == [b"1"]
-    assert s.take() == [b"2"]  # what is behind the marker was not asked for yet
+    assert s.take() == [b"2"]  # what follows the marker was not asked for yet
     assert s.answered() == []
     assert s.take() == [b"3"]
     assert s.answered() == [b"$JS.FC.S.D.a"]
@@ -331,15 +331,15 @@ def test_how_many_heartbeats_is_a_choice() -> None:
 def test_without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for(queue: Any, options: Any) -> None:
     s = Subscribed(queue=queue, options=options)
     readable = s.push.readable()
-    s.h.advance(LOOK_AFTER - 1)
+    s.h.advance(CHECK_AFTER - 1)
     s.message(1)
-    s.h.advance(LOOK_AFTER - 1)
+    s.h.advance(CHECK_AFTER - 1)
     assert s.h.asked() == []
     s.h.advance(1)
     ((what, _, look),) = s.h.asked()
     assert what == "CONSUMER.INFO.S.D"
     s.h.reply_to(look, info("D", {"deliver_subject": s.deliver}))
-    s.h.advance(LOOK_AFTER)
+    s.h.advance(CHECK_AFTER)
     ((_, _, look),) = s.h.asked()
     assert s.h.events() == []
     assert s.take() == [b"x"]
@@ -353,7 +353,7 @@ def test_who_may_not_look_for_a_consumer_without_heartbeats_looks_once() -> None
     for queue, looks in (("D", 1), (None, 2)):
         s = Subscribed(queue=queue, session={"max_reconnect_attempts": -1})
         for _ in range(2):
-            s.h.advance(LOOK_AFTER)
+            s.h.advance(CHECK_AFTER)
             if s.h.asked():
                 looks -= 1
                 s.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.CONSUMER.INFO.S.D\"'\r\n")

@@ -392,7 +392,7 @@ async def test_a_consumer_that_is_deleted_ends_its_subscription(server: Any, con
 async def test_members_of_a_queue_group_notice_that_their_consumer_is_deleted(
     server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "LOOK_AFTER", 0.05)
+    monkeypatch.setattr(push, "CHECK_AFTER", 0.05)
     events: list[Event] = []
     async with connect(server.url, event_cb=events.append) as nc:
         js, name = await make_stream(nc)

@@ -16,10 +16,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
-from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig

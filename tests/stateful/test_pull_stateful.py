@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jsproto.client.consume.pull import ANSWER_GRACE, Fetch
+from jsproto.client.consume.fetch import Fetch
+from jsproto.client.consume.pull_requests import ANSWER_GRACE
 from jsproto.errors import Error
 from jsproto.timers import Timer
 from tests.client.pulling import Pulling
@@ -131,14 +132,14 @@ class Pulls(RuleBasedStateMachine):
             self.fetches.remove(fetch)
             try:
                 messages = self.pulling.taken(fetch)
-                assert len(messages) <= fetch._batch
+                assert len(messages) <= fetch.batch
                 self.taken += messages
             except Error:
                 assert self.pulling.consumer.take(fetch) == []
         assert len(set(self.taken)) == len(self.taken)
         assert set(self.taken) <= set(self.delivered)
         consumer = self.pulling.consumer
-        if self.linked and consumer._refill is not None and not consumer.pending_msgs:
+        if self.linked and consumer._stream.prefetch is not None and not consumer.pending_msgs:
             self.collect()
             assert self.waiting or Timer.PULL_AGAIN in consumer._timers  # or it would wait for ever
 

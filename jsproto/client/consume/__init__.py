@@ -1,1 +1,15 @@
-"""Consumers: which one a subscription is for (ADR-15), pulled from, pushed to, in order, and their messages."""
+"""Consumers: which one a subscription is for, how its messages come, and how they are acknowledged (ADR-13, ADR-15).
+
+Where to look:
+
+* Choosing: ``subscribe`` finds, checks or creates a consumer. ``api`` has the requests about consumers.
+* Pulling: ``pull`` is the consumer. ``fetch`` and ``fetch_queue`` are for fetches, ``message_stream`` for a stream.
+* Requests under way: ``pull_requests``.
+* Pushing: ``push`` is the consumer, ``push_buffer`` keeps what it delivers.
+* Ordering: ``ordered`` replaces its consumer after a gap. ``rules.sequence_gaps`` finds the gap.
+* Flow control: ``flow_control`` answers a server that pushes. ``prefetch`` bounds what is pulled ahead.
+* Heartbeats: ``heartbeats`` has the alarm of a silent consumer.
+* Retries: ``retry`` has every pause. ``rules.status`` says which refusals pass.
+* Priority groups: ``priority`` checks the settings. ``pull_requests`` keeps the pinned client's id.
+* Messages and acknowledgements: ``message``.
+"""

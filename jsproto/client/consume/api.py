@@ -1,7 +1,10 @@
 """Consumers in the JetStream API: create, change, look up, list, pause, unpin, delete, pull from.
 
-Rules: as of ``jetstream``. A consumer's name goes into the subject when it has one, and a single filter after it, with
-its wildcards, because permissions go by both (FACTS.md F5.17, F5.18).
+Rules:
+
+* Those of ``jetstream``.
+* A consumer's name goes into the request subject when it has one. A single filter follows it, with its wildcards.
+  Permissions go by both (FACTS.md F5.17, F5.18).
 
 Not here: the subscribe workflow (ADR-15), which decides what to create.
 """
@@ -29,7 +32,7 @@ D = TypeVar("D", bound=ConsumerMsg)
 
 Action: TypeAlias = Literal["create", "update"]
 
-MAX_PAGES: Final = 10_000  # of a list; a server that never comes to its end would keep us for ever
+MAX_PAGES: Final = 10_000  # of a list, because a server could send pages without an end
 
 
 class Consumers(Api):
@@ -46,8 +49,12 @@ class Consumers(Api):
     ) -> Ticket[ConsumerInfo]:
         """Create a consumer, or find it there with the same configuration.
 
-        Without a name the server chooses one, and forgets the consumer when nobody uses it. ``action``: None creates
-        or changes, whichever fits.
+        Without a name the server chooses one, and deletes the consumer when it is not used. ``action``: "create" fails
+        if the consumer is there with another configuration, "update" if there is none. None creates or changes it.
+        ``timeout``: seconds, None for the default of the context.
+
+        The ticket fails with:
+            APIError: the server refused.
         """
         name = config.consumer_name
         subject = self.api.consumer_create(stream, name, (name and config.filter_subject) or None)
@@ -59,23 +66,32 @@ class Consumers(Api):
     def update_consumer(
         self, stream: str, config: ConsumerConfig, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerInfo]:
-        """Replace a consumer's configuration by ``config``, whole. Not every field can be changed."""
+        """Replace a consumer's whole configuration by ``config``. The server refuses to change some fields."""
         return self.create_consumer(stream, config, now=now, action="update", timeout=timeout)
 
     def change_consumer(
         self, stream: str, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerInfo]:
-        """Fetch the configuration, change the named fields (as in ``ConsumerOptions``), send it back."""
+        """Fetch the configuration, change the named fields (those of ``ConsumerOptions``), and send it back."""
         return self.session.run(_change_consumer(self, stream, name, changes, now, timeout))
 
     def consumer_info(
         self, stream: str, name: str, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerInfo]:
-        """Configuration and state of a consumer."""
+        """Configuration and state of a consumer.
+
+        The ticket fails with:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+        """
         return self._ask(self.api.consumer_info(stream, name), b"", ConsumerInfo.from_json, now, timeout)
 
     def delete_consumer(self, stream: str, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
-        """Delete a consumer."""
+        """Delete a consumer.
+
+        The ticket fails with:
+            ConsumerNotFoundError: there is no such consumer.
+        """
         return self._ask(self.api.consumer_delete(stream, name), b"", succeeded, now, timeout)
 
     def consumer_names(self, stream: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
@@ -91,7 +107,7 @@ class Consumers(Api):
     def pause_consumer(
         self, stream: str, name: str, pause_until: int | None, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerPause]:
-        """Let a consumer deliver nothing until then, in nanoseconds since the epoch; None resumes it."""
+        """Pause deliveries until ``pause_until``, nanoseconds since the epoch. None resumes them."""
         body = {} if pause_until is None else {"pause_until": format_timestamp(pause_until)}
         return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
 
@@ -118,10 +134,15 @@ class Consumers(Api):
         priority: Priority | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullConsumer[D]:
-        """Pull from the consumer that ``info`` describes; see ``PullConsumer``. Its messages are ``message_class``.
+        """A ``PullConsumer`` of the consumer that ``info`` describes. Its messages are ``message_class``.
 
-        ``priority``: the place in one of its priority groups. PushBasedError when it is a push consumer,
-        ConfigMismatchError when it has no such group.
+        ``facade``: for ``Acker``. ``priority``: the place in one of its priority groups. ``heartbeats_missed``: how
+        many intervals of silence are an alarm.
+
+        Raises:
+            PushBasedError: it is a push consumer.
+            ConfigMismatchError: it has no such group, or another policy.
+            LocalProtocolError: ``heartbeats_missed`` is not greater than 0.
         """
         config, place = info.config, priority or Priority()
         if config.deliver_subject:
@@ -133,12 +154,12 @@ class Consumers(Api):
             max_batch=config.max_batch, max_expires=most_seconds(config), max_request_bytes=config.max_bytes,
             options=place.to_json(), pins=config.priority_policy == "pinned_client",
             heartbeats_missed=heartbeats_missed,
-            look=lambda pull, at: self.session.run(_look_for(self, pull, at)),
+            check_consumer=lambda pull, at: self.session.run(_check_consumer(self, pull, at)),
         )  # fmt: skip
 
 
-def _look_for(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:
-    """Tell ``pull`` whether its consumer is gone; what nobody can say it is not told."""
+def _check_consumer(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:
+    """Ask the server whether the consumer of ``pull`` exists. Without an answer it counts as existing."""
     gone: Error | None = None
     try:
         yield js.consumer_info(pull.stream, pull.consumer, now=now)
@@ -146,7 +167,7 @@ def _look_for(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[T
         gone = error
     except Error:
         pass
-    pull.looked(gone)
+    pull.consumer_checked(gone)
 
 
 def _change_consumer(

@@ -1,24 +1,38 @@
 """An ordered consumer: every message of a stream, or of its subjects, once and in order, whatever happens (ADR-15).
 
 It follows a consumer of its own, which keeps no state worth having: pushed, in memory, without acknowledgements, under
-a name and a deliver subject that are used once. When anything is wrong with it (a gap in its count, a count that starts
-again, three heartbeats missed, a status, a lost link, a full buffer) it is left behind and another one is created
-that starts behind the last message which was kept. So no message is skipped, since each consumer's own count proves
-that nothing is missing from it, and none comes twice, since what is not newer than the last one is not kept.
+a name and a deliver subject that are used once. That consumer is replaced by one that starts after the last
+message that was kept, when anything is wrong:
 
-Rules: the first attempt at creating another one is made at once; each further one waits twice as long as the one
-before, until a message or heartbeat shows that it works. What the server refuses for good ends it. When a buffer was
-full, the next consumer is created once half of it has been taken. While there is no link nothing is tried.
+* Its count has a gap, or starts again.
+* Three heartbeats were missed, or a status came.
+* The link was lost, or the buffer was full.
 
-A stream that was deleted and made again counts its messages anew. So the stream's information is asked for at the
-start, and for each further consumer before that is subscribed to. When the stream was ``created`` at another time,
-StreamRecreated is told, and reading begins anew with the first message. It is asked for after the consumer was created:
-a consumer dies with its stream, so one that is subscribed to is known to be of the right one.
+So the application gets each message once and in order:
 
-Only the policy "last_per_subject" cannot be continued from a sequence: until the last message of each subject has come,
-it is asked for again, and a subject that was written to meanwhile shows its newest message only.
+* No message is skipped: each consumer's own count proves that nothing is missing from it.
+* No message comes twice: what is not newer than the last message is not kept.
 
-What no subscriber can see: that somebody set its consumer forwards before the first message of it arrived.
+Rules:
+
+* The first attempt at another consumer is made at once. The next ones follow after growing pauses (``retry``).
+* A message or heartbeat ends the series of attempts.
+* An API error that is no server error (5xx) ends the ordered consumer. So does any error of the first creation.
+* After a full buffer the next consumer is created once half of the buffer has been taken.
+* While there is no link nothing is tried.
+
+A stream that was deleted and made again counts its messages anew:
+
+* The stream's information is asked for at the start, and for each further consumer before that is subscribed to.
+* If the stream was ``created`` at another time, StreamRecreated is emitted. Reading begins again at the first message,
+  or at the start time that was asked for.
+* The information is asked for after the consumer was created. A consumer dies with its stream, so one that is
+  subscribed to belongs to the right stream.
+
+The policy "last_per_subject" cannot be continued from a sequence. Until the last message of each subject has come, a
+new consumer asks for all of them again. A subject that was written to meanwhile shows its newest message only.
+
+Not seen by any subscriber: a consumer that was set forward before its first message arrived.
 
 Not here: finding the stream (``subscribe``), the buffer and flow control (``push_buffer``).
 """
@@ -34,6 +48,7 @@ from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.push_buffer import PushBuffer
+from jsproto.client.consume.retry import create_backoff
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -62,10 +77,7 @@ D = TypeVar("D", bound=ConsumerMsg)
 
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
-FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further pause is twice as long
-LONGEST_PAUSE: Final = 5.0
-MAX_DOUBLINGS: Final = 16
-_SERVER_ERRORS: Final = range(500, 600)  # what may pass by itself; other codes say no for good
+_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
 
 
 class Phase(Enum):
@@ -83,14 +95,14 @@ class Phase(Enum):
 class OrderedConsumer(PushBuffer[D]):
     """One ordered reading of a stream. Made by ``JetStream.subscribe_ordered``.
 
-    Attributes, besides those of ``PushBuffer``: ``phase``; ``recreated`` (how often another consumer was needed).
+    Attributes, besides those of ``PushBuffer``: ``phase``, and ``recreated`` (how often another consumer was needed).
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_attempts", "_awaited", "_config", "_count", "_deliver",
-        "_filter", "_floor", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed", "_made",
-        "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token", "phase",
-        "recreated",
+        "_anchor", "_answer_to", "_api", "_asked", "_awaited", "_backoff", "_config", "_count", "_deliver",
+        "_filter", "_floor", "_has_tried", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed",
+        "_made", "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token",
+        "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -107,11 +119,14 @@ class OrderedConsumer(PushBuffer[D]):
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **keywords: Any,
     ) -> None:
-        """Create the first consumer. ``config``: what to deliver, and from where on; everything else is settled here.
+        """Create the first consumer. ``config``: what to deliver, and from where on. The rest is settled here.
 
-        ``inbox``: a subject that nobody else uses; the last token of it names the consumers. ``timeout``: seconds for
-        the first creation. ``idle_heartbeat``: seconds. The other ``keywords`` are those of ``PushBuffer``.
-        LocalProtocolError for a configuration that an ordered consumer cannot have.
+        ``inbox``: a subject that nothing else uses. Its last token names the consumers. ``timeout``: seconds for
+        the first creation. ``idle_heartbeat``: seconds. ``heartbeats_missed``: how many intervals of silence are an
+        alarm. The other ``keywords`` are those of ``PushBuffer``.
+
+        Raises:
+            LocalProtocolError: an ordered consumer cannot have this configuration, or a value is out of range.
         """
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
@@ -123,7 +138,8 @@ class OrderedConsumer(PushBuffer[D]):
         self._config = settled(config, idle_heartbeat)
         self._timeout = timeout
         self._made = 0  # how many consumers were asked for
-        self._attempts = 0  # at creating one that works
+        self._has_tried = False  # to create another one, since the last sign of life
+        self._backoff = create_backoff()
         self._awaited = 0  # bytes of the message that found no room in the buffer
         self._floor = 0  # up to which what came of the consumers before was kept
         self._is_placed = False  # from where on to read is known, even if that is the beginning
@@ -151,11 +167,15 @@ class OrderedConsumer(PushBuffer[D]):
 
     @property
     def last_seq(self) -> int:
-        """The stream sequence up to which everything was received: another consumer would start behind it."""
+        """The stream sequence up to which everything was received. Another consumer would start after it."""
         return max(self._floor, self._count.stream_seq)
 
     def ready(self) -> Ticket[None]:
-        """Completed when the first consumer is there; fails with why it cannot be created."""
+        """Completed when the first consumer is there.
+
+        The ticket fails with:
+            Error: why it cannot be created, or why this consumer ended.
+        """
         if self._ready is not None:
             return self._ready
         ticket: Ticket[None] = Ticket()
@@ -166,14 +186,14 @@ class OrderedConsumer(PushBuffer[D]):
         return ticket
 
     def unsubscribe(self, now: float) -> Ticket[None]:
-        """End it; what is buffered can still be taken. Nobody waits for the consumer to be deleted."""
+        """End it. What is buffered can still be taken. The ticket is complete: the deletion is not waited for."""
         self._end(ConnectionClosedError("the subscription was closed"))
         ticket: Ticket[None] = Ticket()
         ticket.succeed(None)
         return ticket
 
     def drain(self, now: float) -> Ticket[None]:
-        """The same: what is not here yet can be read another time, from ``last_seq`` on."""
+        """The same as ``unsubscribe``: what is not here yet can be read another time, from ``last_seq`` on."""
         return self.unsubscribe(now)
 
     def end_interest(self) -> None:
@@ -186,7 +206,7 @@ class OrderedConsumer(PushBuffer[D]):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def answered(self, message: Msg, now: float) -> None:
-        """An answer to what was asked of the API."""
+        """The API has answered a request of this consumer."""
         is_creation = message.subject == self._answer_to and self.phase is Phase.CREATING
         if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
@@ -203,7 +223,7 @@ class OrderedConsumer(PushBuffer[D]):
                 self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """A consumer cannot be asked for, or nothing of it may be received; or its stream cannot be compared."""
+        """A consumer cannot be asked for, or nothing of it may be received. Or its stream cannot be compared."""
         if violation.operation == "subscribe" or violation.subject == self._asked:
             self._end(violation)
         elif violation.subject == self._api.stream_info(self.stream):
@@ -222,7 +242,7 @@ class OrderedConsumer(PushBuffer[D]):
     def anchor_restored(self, now: float) -> None:
         """There is a new link."""
         if self.phase is Phase.DOWN:
-            self._attempts = 0
+            self._works()
             self._recreate("the link was lost", now)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
@@ -243,14 +263,14 @@ class OrderedConsumer(PushBuffer[D]):
             self._broken(broken, now)
             return False
         self._floor = last
-        self._attempts = 0
+        self._works()
         if self._restating:
             self._restating = restating
             count.expected_prefix = NO_PREFIX
         return count.stream_seq > last
 
     def _follow(self, raws: Sequence[RawMsg]) -> int:
-        # While it restates, or is behind what was kept, each one is looked at.
+        # While it restates, or lags behind what was kept, each one is looked at.
         return 0 if self._restating or self._count.stream_seq < self._floor else super()._follow(raws)
 
     def _broken(self, broken: SequenceGap, now: float) -> None:
@@ -260,15 +280,15 @@ class OrderedConsumer(PushBuffer[D]):
     def _receive_heartbeat(self, header: bytes, now: float) -> None:
         super()._receive_heartbeat(header, now)
         if self.phase is Phase.FOLLOWING:
-            self._attempts = 0
-            if self._identity is None:  # whoever was asked had no answer
+            self._works()
+            if self._identity is None:  # the server had no answer to the first request
                 try:
                     self._ask_for_identity()
                 except OutboundBufferLimitError:
                     return  # the next heartbeat comes
 
     def _silent(self, first: bool, now: float) -> None:
-        self._recreate(f"nothing came for {now - self._heard_at:g} s", now)
+        self._recreate(f"nothing came for {now - self._watch.heard_at:g} s", now)
 
     def _refused(self, error: Error, now: float) -> None:
         if self._ready is not None:
@@ -301,7 +321,7 @@ class OrderedConsumer(PushBuffer[D]):
     # -- one consumer after the other ----------------------------------------------------------------------------------
 
     def _create(self, now: float) -> None:
-        """Ask for a consumer that starts behind the last message kept."""
+        """Ask for a consumer that starts after the last message kept."""
         self.phase = Phase.CREATING
         self._floor = self.last_seq
         self._count = self._seen = DeliverySequence()
@@ -416,23 +436,29 @@ class OrderedConsumer(PushBuffer[D]):
         if self._half_full():  # there would soon be no room again
             self.phase = Phase.FULL
             return
-        attempts, self._attempts = self._attempts, self._attempts + 1
-        if not attempts:
+        pause = self._backoff.failed(now) if self._has_tried else None
+        self._has_tried = True
+        if pause is None:
             self._create(now)
         else:
             self.phase = Phase.PAUSED
-            pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MAX_DOUBLINGS), LONGEST_PAUSE)
             self._timers.set(Timer.CREATE, now + pause)
             self._outbox.rearm(self)
+
+    def _works(self) -> None:
+        """A sign of life: the next failure begins a new series of attempts."""
+        if self._has_tried:
+            self._has_tried = False
+            self._backoff.reset()
 
     def _half_full(self) -> bool:
         """Whether another consumer had better wait: for half of the buffer, or what found no room the last time."""
         return self._buffer.half_full(self._awaited)
 
     def _drop(self, *, tell: bool = True) -> None:
-        """Leave the present consumer; ``tell`` the server that it can be deleted, which it would find out itself."""
+        """Leave the present consumer. ``tell`` the server that it can be deleted, which it would find out itself."""
         self._timers.clear()
-        self._markers.clear()
+        self._flow.clear()
         self._outbox.rearm(self)
         sid, self._sid = self._sid, None
         is_asked_for, self._is_asked_for = self._is_asked_for, False
@@ -467,7 +493,7 @@ class OrderedConsumer(PushBuffer[D]):
 
 
 class _Answers(Conversation):
-    """What keeps the place of an ordered consumer while it has no consumer: answers and news of the link come here."""
+    """The subscription of an ordered consumer that outlives its consumers: API answers and news of the link."""
 
     __slots__ = ("_owner",)
 
@@ -479,7 +505,7 @@ class _Answers(Conversation):
         self._owner.answered(message, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server does not let us."""
+        """The server does not permit a subscription or a request."""
         self._owner.denied(violation, now)
 
     def link_lost(self, error: Error, now: float) -> None:

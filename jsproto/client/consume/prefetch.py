@@ -1,11 +1,14 @@
-"""How a stream of messages keeps itself filled: how much is asked for, when, and how long refusals are put up with.
+"""How much a stream of messages asks for, and when (flow control of pulling).
 
-Rules: what is buffered and under way together never exceeds the most that was wanted, in messages or in bytes; more is
-asked for when it has fallen to the threshold. One request asks for no more than the consumer allows, and waits no
-longer. A message that did not fit into what was left gets all the room there is. Refusals that follow each other are
-answered by pauses that double, and end the stream after ``RETRY_FOR`` seconds: an election takes less.
+Rules:
 
-Not here: the requests under way, and what becomes of them (``pull``).
+* What is buffered and under way together does not exceed the bound, in messages or in bytes.
+* More is asked for when that has fallen to the threshold.
+* One request asks for no more than the consumer allows, and waits no longer.
+* A message that did not fit into what was left gets all the room there is.
+* Refusals that pass by themselves are followed by pauses (``retry``). A series that lasts too long ends the stream.
+
+Not here: the requests under way, and what becomes of them (``message_stream``, ``pull_requests``).
 """
 
 from __future__ import annotations
@@ -14,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT
+from jsproto.client.consume.retry import prefetch_backoff
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds
 
-RETRY_FIRST: Final = 0.05  # seconds until a refused request is sent again, doubled each time
-RETRY_MOST: Final = 1.0
-RETRY_FOR: Final = 10.0  # seconds
 BATCH_BY_BYTES: Final = 1_000_000  # messages asked for where only bytes are to count
 DEFAULT_MAX_MSGS: Final = 500
 DEFAULT_EXPIRES: Final = 30.0  # seconds
@@ -35,15 +36,18 @@ class Limits:
 
 
 class Prefetch:
-    """One stream of messages.
+    """The settings of one stream of messages, and its series of refusals.
 
-    ``max_bytes`` is 0 where messages count; ``whole``: the next one needs all the room; ``settings``: what was asked
-    for, to compare.
+    Attributes:
+
+    * ``expires`` and ``heartbeat``: seconds.
+    * ``max_bytes``: the bound in bytes, 0 where messages count.
+    * ``whole``: the next request needs all the room.
+    * ``settings``: what was asked for, to compare.
     """
 
     __slots__ = (
-        "_again", "_batch", "_max_msgs", "_refused_at", "_refused_from", "_threshold", "expires", "heartbeat",
-        "max_bytes", "settings", "whole",
+        "_backoff", "_batch", "_max_msgs", "_threshold", "expires", "heartbeat", "max_bytes", "settings", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -55,7 +59,11 @@ class Prefetch:
         heartbeat: float | None,
         limits: Limits,
     ) -> None:
-        """As of ``PullConsumer.start``; LocalProtocolError for what cannot be."""
+        """The arguments are those of ``PullConsumer.start``. ``limits`` are the consumer's.
+
+        Raises:
+            LocalProtocolError: a value is out of range.
+        """
         if max_msgs is not None and max_bytes is not None:
             raise LocalProtocolError("give max_msgs or max_bytes, not both")
         most = DEFAULT_MAX_MSGS if max_msgs is None and max_bytes is None else max_msgs or max_bytes or 0
@@ -76,16 +84,14 @@ class Prefetch:
         self._threshold = min(wanted, self.max_bytes // 2) if self.max_bytes else wanted
         self._batch = limits.batch
         self.settings = (self._max_msgs, self.max_bytes, self._threshold, expires, beat)
-        self._again = RETRY_FIRST
-        self._refused_from: float | None = None  # when the refusals that follow each other began
-        self._refused_at = 0.0  # when the last one came
+        self._backoff = prefetch_backoff()
 
     def wants_more(self, held: int) -> bool:
-        """Whether to ask, with so many messages or bytes buffered and under way."""
+        """Whether to ask for more while ``held`` messages, or bytes, are buffered and under way."""
         return held <= (0 if self.whole else self._threshold)
 
     def request(self, held: int) -> dict[str, Any]:
-        """What to ask for then."""
+        """The body of a pull request for the room that is left beside ``held`` messages or bytes."""
         self.whole = False
         body: dict[str, Any] = {"batch": min(self._max_msgs - (0 if self.max_bytes else held), self._batch)}
         if self.max_bytes:
@@ -96,15 +102,9 @@ class Prefetch:
         return body
 
     def refused(self, now: float) -> float | None:
-        """A request was refused: seconds until another may be served, None when that has gone on for too long."""
-        if self._refused_from is None or now - self._refused_at > 2 * RETRY_MOST:  # between them one was served
-            self._again, self._refused_from = RETRY_FIRST, now
-        self._refused_at = now
-        if now - self._refused_from >= RETRY_FOR:
-            return None
-        pause, self._again = self._again, min(2 * self._again, RETRY_MOST)
-        return pause
+        """A request was refused: seconds until the next one, None when refusals have gone on for too long."""
+        return self._backoff.failed(now)
 
     def served(self) -> None:
         """A request ended well."""
-        self._refused_from = None
+        self._backoff.reset()

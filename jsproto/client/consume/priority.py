@@ -1,9 +1,11 @@
-"""How a client that pulls takes part in a priority group (nats-server 2.11; the policy "prioritized" 2.12).
+"""How a client that pulls takes part in a priority group (nats-server 2.11, and 2.12 for "prioritized").
 
-Rules: a consumer with priority groups is pulled from in one of them. What a client says besides must be what the
-consumer's policy is about: ``min_pending`` and ``min_ack_pending`` for overflow, ``priority`` for priorities. A pinned
-client says nothing: it learns its id from its messages (``pull``). Who asks for what the consumer does not do is told
-before anything is sent, because a server would refuse each request.
+Rules:
+
+* A consumer with priority groups is pulled from in one of them.
+* ``min_pending`` and ``min_ack_pending`` are for the policy "overflow", ``priority`` is for "prioritized".
+* A pinned client sets none of them. It learns its id from its messages (``pull_requests``).
+* What the consumer does not support is refused before anything is sent, because a server would refuse each request.
 
 Not here: how requests that are refused are made again (``pull``), the server's side.
 """
@@ -21,11 +23,14 @@ LEAST: Final = 9  # the last of the priorities
 
 @dataclass(slots=True, frozen=True)
 class Priority:
-    """A client's place among those who pull: LocalProtocolError when it cannot be.
+    """A client's place among the clients that pull from one consumer.
 
-    ``group``: one of the consumer's. ``min_pending`` and ``min_ack_pending``: how many messages must wait to be
-    delivered, or to be acknowledged, before this client gets any; when both are given, either will do. ``priority``: 0
-    (the highest) to 9.
+    ``group``: one of the consumer's. ``min_pending``: this client gets messages when at least so many wait to be
+    delivered. ``min_ack_pending``: the same for messages that wait to be acknowledged. One of both suffices.
+    ``priority``: 0 (the highest) to 9.
+
+    Raises:
+        LocalProtocolError: a value is out of range, or lacks its group.
     """
 
     group: str | None = None
@@ -48,7 +53,7 @@ class Priority:
             raise LocalProtocolError(f"priority must be a number from 0 to {LEAST}, not {self.priority!r}")
 
     def to_json(self) -> dict[str, Any]:
-        """What its pull requests say."""
+        """The fields of its pull requests."""
         said = {
             "group": self.group, "min_pending": self.min_pending, "min_ack_pending": self.min_ack_pending,
             "priority": self.priority,
@@ -56,7 +61,11 @@ class Priority:
         return {name: value for name, value in said.items() if value is not None}
 
     def check(self, stream: str, name: str, config: ConsumerConfig) -> None:
-        """ConfigMismatchError when a consumer has no such group, or another policy."""
+        """Compare with the configuration of consumer ``name`` of ``stream``.
+
+        Raises:
+            ConfigMismatchError: the consumer has no such group, or another policy.
+        """
         groups, policy = config.priority_groups or [], config.priority_policy
 
         def refuse(field: str, note: str) -> ConfigMismatchError:
@@ -73,9 +82,9 @@ class Priority:
 
 
 def most_seconds(config: ConsumerConfig) -> float:
-    """How long a request may wait at most, so that a pinned client that gets nothing asks before it loses its place.
+    """Seconds that a request may wait at most, 0 for no limit.
 
-    0 for as long as it likes.
+    A pinned client that gets nothing asks again before the server gives its place away.
     """
     limits = [config.max_expires or 0.0]
     if config.priority_policy == "pinned_client":

@@ -1,11 +1,15 @@
 """A push consumer's subscriber: what it delivers, an eye on the consumer, and its end (ADR-15).
 
-Rules: a gap in the consumer's count, a restart of it and a silence longer than three heartbeats are events; messages
-that are acknowledged come again by themselves. In a queue group nobody can tell what is missing, so nobody looks. A
-push consumer that is deleted says nothing: a silent one is asked for, and when it is gone, or delivers elsewhere, so
-is the subscription. Where there are no heartbeats, as in queue groups, silence is no alarm, but it is asked for all
-the same, after ``LOOK_AFTER`` seconds. The end of a subscription deletes the consumer if the subscription created it
-and has it to itself. That is after everything has been delivered, and dealt with, when it is drained.
+Rules:
+
+* A gap in the consumer's count, a restart of the count, and a silence of three heartbeats are events.
+* A lost message that wants an acknowledgement is delivered again by the server.
+* In a queue group no member can see what is missing, so gaps are not looked for.
+* A push consumer that is deleted sends no notice. So the server is asked for a silent consumer.
+* The subscription ends when the consumer is gone, or delivers to another subject.
+* Without heartbeats, as in queue groups, silence is no event. The consumer is asked for after ``CHECK_AFTER`` seconds.
+* The end of a subscription deletes the consumer if the subscription created it and has it to itself.
+* A drained subscription deletes it after the application has taken all and asks for more.
 
 Not here: finding or creating the consumer (``subscribe``), the buffer and the statuses (``push_buffer``).
 """
@@ -37,15 +41,17 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=ConsumerMsg)
 
-LOOK_AFTER: Final = 15.0  # seconds of silence until a consumer without heartbeats is asked for
+CHECK_AFTER: Final = 15.0  # seconds of silence until a consumer without heartbeats is asked for
 DRAIN_TIMEOUT: Final = 30.0  # seconds in which what a drained subscription has buffered is to be taken
 
 
 class PushConsumer(PushBuffer[D]):
     """One subscription to a push consumer. Made by ``JetStream.subscribe``.
 
-    Attributes, besides those of ``PushBuffer``: ``owned`` (its end deletes the consumer), ``info`` (the consumer, as
-    the server described it when the subscription was made; None before).
+    Attributes, besides those of ``PushBuffer``:
+
+    * ``owned``: its end deletes the consumer.
+    * ``info``: the consumer as the server described it when the subscription was made. None before.
     """
 
     __slots__ = ("_deletion", "_deliver_subject", "_draining", "_is_alarm", "_js", "_session", "_sid", "info", "owned")
@@ -61,17 +67,18 @@ class PushConsumer(PushBuffer[D]):
         now: float,
         **keywords: Any,
     ) -> None:
-        """Subscribe to ``deliver_subject``. ``created``: the consumer is new, so its first delivery is number 1.
+        """Subscribe to ``deliver_subject``, in the group ``queue`` if given.
 
-        The ``keywords`` are those of ``PushBuffer``.
+        ``created``: the consumer is new, so its first delivery is number 1. The ``keywords`` are those of
+        ``PushBuffer``.
         """
         super().__init__(js.session, acker, now=now, **keywords)
         self.owned = False
         self.info: ConsumerInfo | None = None
         self._deliver_subject = deliver_subject
-        self._is_alarm = self._patience > 0  # silence is told
+        self._is_alarm = self._patience > 0  # silence is an event
         if not (self._patience or self._raw):
-            self._patience = LOOK_AFTER
+            self._patience = CHECK_AFTER
         self._js = js
         self._session = js.session
         self._draining = False
@@ -83,7 +90,7 @@ class PushConsumer(PushBuffer[D]):
         self._sid = js.session.subscribe(deliver_subject, self, queue)
 
     def bound(self, info: ConsumerInfo, *, owned: bool, now: float) -> None:
-        """The consumer is there."""
+        """The consumer exists, as ``info`` describes it. ``owned``: the end of the subscription deletes it."""
         self.info = info
         self.consumer = info.name
         self.owned = owned
@@ -93,9 +100,13 @@ class PushConsumer(PushBuffer[D]):
     # -- its end -------------------------------------------------------------------------------------------------------
 
     def unsubscribe(self, now: float) -> Ticket[None]:
-        """End it at once; what is buffered can still be taken. The ticket waits until the consumer is deleted, if ours.
+        """End it at once. What is buffered can still be taken.
 
-        It takes the error when it cannot be; a consumer that is gone already is none.
+        The ticket completes when the consumer is deleted, or at once if the subscription does not own it. A consumer
+        that is gone already counts as deleted.
+
+        The ticket fails with:
+            Error: why the consumer cannot be deleted.
         """
         self._leave(ConnectionClosedError("the subscription was closed"))
         if self._deletion is None:
@@ -103,10 +114,10 @@ class PushConsumer(PushBuffer[D]):
         return self._deletion
 
     def drain(self, now: float) -> Ticket[None]:
-        """End it; the ticket completes when all the server had sent is buffered, to be taken still.
+        """End it. The ticket completes when all the server had sent is buffered, and can be taken.
 
-        A consumer of ours is deleted when the application asks for more after the last message, but no later than
-        ``DRAIN_TIMEOUT`` seconds from now; if it cannot be, ConsumerNotDeleted tells.
+        An owned consumer is deleted when the application asks for more after the last message. That is done
+        no later than ``DRAIN_TIMEOUT`` seconds from now. If it cannot be deleted, ConsumerNotDeleted is emitted.
         """
         if self.error is None:
             self._timers.set(Timer.DRAINED, now + DRAIN_TIMEOUT)
@@ -114,11 +125,11 @@ class PushConsumer(PushBuffer[D]):
         return self._session.drain(now, [self])
 
     def end_interest(self) -> None:
-        """First half of a drain."""
+        """First half of a drain: the server is to send no more."""
         self._session.end_interest(self._sid)
 
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
-        """Second half of a drain. ``closing``: the consumer is deleted now or never."""
+        """Second half of a drain. ``closing``: the consumer is deleted now or never. Returns the ticket of that."""
         asked = self._readable is not None
         self._session.forget(self._sid)
         self._draining = True
@@ -130,20 +141,20 @@ class PushConsumer(PushBuffer[D]):
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Nothing will come; a message that was dropped is none of ours."""
+        """The server does not permit the subscription: it ends. A refused publish does not concern it."""
         if violation.operation == "subscribe":
             self._leave(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Nothing comes until there is a new link; nothing ever, if the session has ended."""
+        """Nothing comes until there is a new link. If the session has ended, the subscription ends."""
         if self._session.closed:
             self._finish(error)
         else:
-            self._timers.stop(Timer.HEARTBEAT)
+            self._watch.stop()
             self._session.rearm(self)
 
     def link_restored(self, now: float) -> None:
-        """What was under way was lost: the next message, or heartbeat, shows it."""
+        """Expect heartbeats again. What was lost is seen in the next message or heartbeat."""
         if self.info is not None and self.error is None:
             self._listen(now)
 
@@ -171,8 +182,8 @@ class PushConsumer(PushBuffer[D]):
 
     def _silent(self, first: bool, now: float) -> None:
         if first and self._is_alarm:
-            self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._heard_at))
-        self._session.run(self._look_after(now))
+            self._session.emit(ConsumerSilent(self.stream, self.consumer, now - self._watch.heard_at))
+        self._session.run(self._check_consumer(now))
 
     def _refused(self, error: Error, now: float) -> None:
         self._leave(error)
@@ -192,12 +203,12 @@ class PushConsumer(PushBuffer[D]):
 
     def _delete_quietly(self, now: float) -> None:
         if self._deletion is None:
-            self._deletion = self._session.run(self._delete_or_tell(now))
+            self._deletion = self._session.run(self._delete_or_report(now))
 
     # -- scripts -------------------------------------------------------------------------------------------------------
 
-    def _look_after(self, now: float) -> Generator[Ticket[Any], Any, None]:
-        """Is the consumer still there, and is it still ours?"""
+    def _check_consumer(self, now: float) -> Generator[Ticket[Any], Any, None]:
+        """Ask whether the consumer is still there, and delivers to this subscription."""
         try:
             info = yield self._js.consumer_info(self.stream, self.consumer, now=now)
             if info.config.deliver_subject != self._deliver_subject:
@@ -207,9 +218,9 @@ class PushConsumer(PushBuffer[D]):
             self.owned = False
             self._leave(gone)
         except PermissionsViolationError:
-            if not self._is_alarm:  # it would be refused, and told, each time
+            if not self._is_alarm:  # each attempt would be refused, and reported
                 self._patience = 0.0
-                self._timers.stop(Timer.HEARTBEAT)
+                self._watch.stop()
         except Error:  # nobody can say: it will be asked again
             pass
 
@@ -223,7 +234,7 @@ class PushConsumer(PushBuffer[D]):
         except (ConsumerNotFoundError, StreamNotFoundError):
             return  # somebody else was quicker
 
-    def _delete_or_tell(self, now: float) -> Generator[Ticket[Any], Any, None]:
+    def _delete_or_report(self, now: float) -> Generator[Ticket[Any], Any, None]:
         try:
             yield from self._delete(now)
         except Error as error:

@@ -1,11 +1,15 @@
 """The subscribe workflow (ADR-15), as scripts: find the stream and the consumer, check that they fit, create what is
 missing, subscribe.
 
-Rules: what cannot be is refused before anything is sent. The stream is the one that has the subject; there must be
-exactly one. A consumer that is there is never changed: where it is not as asked for, the error says in what. A new one
-is created after the subscription to its deliver subject, for the server takes a consumer without a subscriber for
-free. Who loses a race for creating it looks again, and joins or is refused. A queue group without a consumer's name
-uses its own name, so that its members meet at one consumer.
+Rules:
+
+* Arguments that contradict each other are refused before anything is sent.
+* The stream is the one that has the subject. There must be exactly one.
+* A consumer that is there is not changed. Where it differs from what is asked for, the error names the fields.
+* The subscription to the deliver subject precedes the creation, because a server counts a consumer without a
+  subscriber as free.
+* A client that loses the race for creating a consumer looks again, and joins or is refused.
+* A queue group without a consumer's name uses its own name, so its members meet at one consumer.
 
 Not here: what happens afterwards (``push``, ``ordered``, ``pull``).
 """
@@ -59,12 +63,22 @@ _FILTERS: Final = ("filter_subject", "filter_subjects")
 
 @dataclass(slots=True)
 class SubscriptionSpec:
-    """What a caller of ``subscribe`` or ``pull_subscribe`` asks for, checked: LocalProtocolError when it cannot be.
+    """What a caller of ``subscribe`` or ``pull_subscribe`` asks for, checked.
 
-    ``subject``: what to receive, None for all that the consumer has. ``stream``: its name, None to find it by the
-    subject. ``durable``: the name of a consumer that is created where there is none. ``consumer``: the name of one that
-    must be there. ``queue``: a group that shares the messages. ``place``: in a priority group. ``base``: what the
-    consumer is to be like, and ``options``: fields of ConsumerConfig that change it.
+    * ``subject``: what to receive, None for all that the consumer has.
+    * ``stream``: its name, None to find it by the subject.
+    * ``durable``: the name of a consumer that is created where there is none.
+    * ``consumer``: the name of a consumer that must be there.
+    * ``queue``: a group that shares the messages.
+    * ``pull``: whether it is for a pull consumer.
+    * ``place``: the place in a priority group.
+    * ``base``: the configuration of a new consumer.
+    * ``options``: fields of ConsumerConfig that change ``base``.
+    * ``config``: the configuration that follows from both.
+    * ``name``: the consumer's name, None where the server is to choose it.
+
+    Raises:
+        LocalProtocolError: the arguments contradict each other, or a name cannot be one.
     """
 
     subject: str | None
@@ -143,7 +157,11 @@ class SubscriptionSpec:
         return config
 
     def check_found(self, info: ConsumerInfo) -> None:
-        """Whether the consumer that was found is one to bind to; raises a BindError that says why not."""
+        """Check that the consumer that was found is one to bind to.
+
+        Raises:
+            BindError: it is not. The subclass says why.
+        """
         found, where = info.config, (info.stream_name, info.name)
         if self.pull and found.deliver_subject:
             raise PushConsumerError(*where)
@@ -185,7 +203,7 @@ class Subscriptions(Consumers):
     """The half of ``JetStream`` that subscribes."""
 
     def stream_names(self, subject: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
-        """Names of the streams that have messages of ``subject``, wildcards allowed: the first page of them."""
+        """Names of the streams that have messages of ``subject``, wildcards allowed: the first page of the list."""
         body = dumps({"subject": check_subject(subject, wildcards=True).decode()})
         return self._ask(self.api.stream_names(), body, _stream_names, now, timeout)
 
@@ -203,10 +221,14 @@ class Subscriptions(Consumers):
         """Subscribe to a push consumer as ``wanted``, found or created.
 
         ``message_class`` and ``facade`` are those of ``Acker``. ``delete_consumer``: whether the end of the
-        subscription deletes a consumer that it created; None: unless it is for a queue group. ``heartbeats_missed``:
+        subscription deletes a consumer that it created. None is yes, except for a queue group. ``heartbeats_missed``:
         how many intervals of silence are an alarm. The other ``keywords`` are those of ``PushBuffer``: ``raw`` and the
-        limits of the buffer. The ticket fails with SubscribeError or the subclass that fits, ConsumerNotFoundError for
-        a ``consumer`` that is not there, APIError.
+        limits of the buffer.
+
+        The ticket fails with:
+            SubscribeError: the stream or the consumer does not fit. The subclass says why.
+            ConsumerNotFoundError: a ``consumer`` that must be there is not.
+            APIError: the server refused.
         """
         return self.session.run(
             _subscribe(
@@ -220,8 +242,12 @@ class Subscriptions(Consumers):
     ) -> Ticket[OrderedConsumer[D]]:
         """Read what ``wanted`` names once and in order. ``keywords`` are those of ``OrderedConsumer``.
 
-        LocalProtocolError for what such a consumer settles itself. The ticket fails with NoMatchingStreamError or
-        APIError.
+        Raises:
+            LocalProtocolError: ``wanted`` sets what such a consumer settles itself.
+
+        The ticket fails with:
+            NoMatchingStreamError: no stream, or more than one, has the subject.
+            APIError: the server refused.
         """
         config = _ordered_config(wanted)
         return self.session.run(
@@ -229,7 +255,7 @@ class Subscriptions(Consumers):
         )
 
     def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
-        """A pull consumer as ``wanted``, found or created; errors as of ``subscribe``."""
+        """A pull consumer as ``wanted``, found or created. The ticket fails with the errors of ``subscribe``."""
         return self.session.run(_bind_pull(self, wanted, now))
 
 
@@ -242,7 +268,11 @@ class BoundConsumer:
 
 
 def _find_stream(js: Subscriptions, subject: str, now: float) -> Generator[Ticket[Any], Any, str]:
-    """The one stream that has messages of ``subject``; NoMatchingStreamError when there is none, or several."""
+    """The one stream that has messages of ``subject``.
+
+    Raises:
+        NoMatchingStreamError: there is none, or there are several.
+    """
     names: list[str] = yield js.stream_names(subject, now=now)
     if len(names) != 1:
         raise NoMatchingStreamError(subject, names)
@@ -252,7 +282,7 @@ def _find_stream(js: Subscriptions, subject: str, now: float) -> Generator[Ticke
 def _find_consumer(
     js: Subscriptions, stream: str, wanted: SubscriptionSpec, now: float
 ) -> Generator[Ticket[Any], Any, ConsumerInfo | None]:
-    """The consumer that ``wanted`` names, checked; None when it may be created."""
+    """The consumer that ``wanted`` names, checked. None when it may be created."""
     if wanted.name is None:
         return None
     try:
@@ -354,7 +384,11 @@ def _subscribe_ordered(
 
 
 def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:
-    """What an ordered consumer delivers; LocalProtocolError for what it settles itself."""
+    """What an ordered consumer delivers.
+
+    Raises:
+        LocalProtocolError: ``wanted`` sets what such a consumer settles itself.
+    """
     settled = sorted(_SETTLED & wanted.given)
     if wanted.base is not None and wanted.config.ack_policy == "explicit":  # what every configuration begins with
         settled.remove("ack_policy")

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import ACK, ConsumerMsg, ack_sync, nak, send_ack, term
 from jsproto.client.consume.prefetch import DEFAULT_EXPIRES
 from jsproto.client.consume.priority import Priority
-from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError, Error

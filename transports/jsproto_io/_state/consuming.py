@@ -11,8 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import ConsumerMsg
-from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.pull import PullConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
