@@ -359,7 +359,7 @@ async def test_a_defect_found_by_close_leaves_nothing_open(
         async with connect(server.url, linger=60) as nc:
             await nc.publish("a")
             monkeypatch.setattr(nc._session, "data_to_send", bug)
-        assert nc._over.is_set() if anyio_backend == "trio" else nc._link.lost.is_set()
+        assert nc._receive_ended.is_set() if anyio_backend == "trio" else nc._link.lost.is_set()
     assert caplog.text.count("ZeroDivisionError: a defect") == 1
 
 

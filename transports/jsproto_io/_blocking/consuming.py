@@ -29,42 +29,55 @@ if TYPE_CHECKING:
 
 
 class JSMsg(ConsumerMsg):
-    """A message of a consumer. Acknowledge it when it is done with, or the server delivers it again.
+    """A message of a consumer. Acknowledge it when it is processed, or the server delivers it again.
 
-    The first of ``ack``, ``nak`` and ``term`` settles it: whatever is asked of it afterwards is passed over silently,
-    and so is everything when the consumer wants no acknowledgements.
+    The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently. All are ignored
+    when the consumer has the acknowledgement policy "none".
     """
 
     __slots__ = ()
 
     def ack(self) -> None:
-        """It is done with. Nobody answers: see ``ack_sync``. To acknowledge many at once see ``ack_many``."""
+        """Acknowledge the message: it is processed. The server sends no answer.
+
+        See ``ack_sync`` for an answer, and ``ack_many`` for many messages at once.
+        """
         self._send_ack(ACK)
 
     def nak(self, delay: Timeout | None = None) -> None:
-        """Deliver it again: at once, or after ``delay``, seconds or a timedelta."""
+        """Ask for another delivery.
+
+        Args:
+            delay: after how long, in seconds or as a timedelta. None: at once.
+        """
         self._send_ack(nak(delay))
 
     def term(self, reason: str | None = None) -> None:
-        """It is not to be delivered again, though it is not done. A server that is killed may forget that.
+        """End the deliveries of the message, though it is not processed. A server that is killed may forget that.
 
-        ``reason`` is for the advisory that the server publishes.
+        Args:
+            reason: a text for the advisory that the server publishes.
         """
         self._send_ack(term(reason))
 
     def in_progress(self) -> None:
-        """It is being worked on: the time until it is delivered again begins anew."""
+        """Extend the time for the acknowledgement: it begins anew."""
         acker = self._acker
         if acker is not None:
             acker.facade._call_with_room(lambda now: acker.in_progress(self))
 
     def ack_sync(self, *, timeout: Timeout | None = None) -> None:
-        """Acknowledge, and wait until the server says that it knows.
+        """Acknowledge the message and wait until the server confirms it.
 
-        A server writes that to its disk a little later: after a crash of it the message may come again.
+        The server writes the acknowledgement to its disk a little later. After a crash of the server the message may
+        come again.
 
-        ``timeout``: seconds, or a timedelta; the connection's default when None. TimeoutError; NoRespondersError when
-        the consumer is gone. After either it may be tried again.
+        Args:
+            timeout: seconds, or a timedelta. None: the connection's ``timeout``.
+
+        Raises:
+            TimeoutError: no confirmation came in time. It may be tried again.
+            NoRespondersError: the consumer is gone. It may be tried again.
         """
         limit, acker = seconds(timeout), self._acker
         if acker is not None:
@@ -73,7 +86,7 @@ class JSMsg(ConsumerMsg):
             connection._ask(lambda now: ack_sync(self, now, wait), wait)
 
     def working(self) -> Working:
-        """A context manager that says ``in_progress`` while its block runs, as often as the consumer needs it."""
+        """A context manager that sends ``in_progress`` while its block runs, as often as the consumer needs it."""
         return Working(self)
 
     def _send_ack(self, payload: bytes) -> None:
@@ -83,7 +96,7 @@ class JSMsg(ConsumerMsg):
 
 
 class Working:
-    """Says that a message is being worked on. Made by ``JSMsg.working()``."""
+    """Sends ``in_progress`` for a message. Made by ``JSMsg.working()``."""
 
     def __init__(self, message: JSMsg) -> None:
         self._message = message
@@ -104,10 +117,10 @@ class Working:
 
 
 class PullSubscription(PullSubscriptionBase[JSMsg]):
-    """A consumer that is pulled from. Made by ``JetStream.pull_subscribe()``.
+    """A pull consumer. Made by ``JetStream.pull_subscribe()``.
 
-    Fetch, or iterate over ``messages()``. As a context manager it unsubscribes at the end. What comes for a fetch that
-    was interrupted is for the next one.
+    Call ``fetch()``, or iterate over ``messages()``. As a context manager it unsubscribes at the end. Messages of a
+    fetch that was interrupted are for the next fetch.
     """
 
     _connection: Connection
@@ -140,17 +153,28 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         max_bytes: int | None = None,
         heartbeat: Timeout | None = None,
     ) -> list[JSMsg]:
-        """Take up to ``batch`` messages of together ``max_bytes`` at most, waiting for them for ``timeout``.
+        """Wait for messages and take them.
 
-        An empty list when there are none by then. ``timeout``: seconds, or a timedelta; the default of ``jetstream()``
-        when None. ``heartbeat``: how often the server gives a sign of life meanwhile; by itself each 5 s of a fetch of
-        10 s or more, 0 for never.
+        When something was received it is returned, and the error comes with the next fetch.
 
-        When nothing has come: ConflictError (ConsumerDeletedError, PullLimitError, MessageSizeError and kin) and
-        BadPullError as soon as the server says no, NoRespondersError when there is no such consumer,
-        ConsumerSilentError when heartbeats stay away, TimeoutError when the server does not answer at all,
-        ConnectionLostError when the connection is lost, or was and is not back within ``timeout``. When something has,
-        it is returned, and the error comes next time.
+        Args:
+            batch: the most messages to return.
+            timeout: seconds, or a timedelta. None: the ``timeout`` of ``jetstream()``.
+            max_bytes: the most bytes of the messages together. None: no limit.
+            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. None: 5 s for a fetch
+                of 10 s or more, else no heartbeats. 0: no heartbeats.
+
+        Returns:
+            The messages, none when nothing came in time.
+
+        Raises, when nothing was received:
+            ConflictError: the server ended the request. Subclasses are ConsumerDeletedError, PullLimitError and
+                MessageSizeError.
+            BadPullError: the server does not understand the request.
+            NoRespondersError: there is no such consumer.
+            ConsumerSilentError: heartbeats stayed away.
+            TimeoutError: the server does not answer.
+            ConnectionLostError: the connection is lost, or was lost and was not back within ``timeout``.
         """
         limit = seconds(timeout, default=self._timeout)
         verb = self._begin(batch, limit, max_bytes, heartbeat)
@@ -159,10 +183,13 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
     def fetch_no_wait(
         self, batch: int = 1, *, timeout: Timeout | None = None, max_bytes: int | None = None
     ) -> list[JSMsg]:
-        """Take up to ``batch`` messages that are there already; the rest is as of ``fetch``.
+        """Take the messages that are there already. Otherwise as ``fetch``.
 
-        ``timeout``: how long to wait for the server to say that there is nothing (more), which it does not while the
-        consumer has ``max_ack_pending`` messages out; a second when None.
+        Args:
+            batch: the most messages to return.
+            timeout: how long to wait for the server's statement that there are no more, in seconds or as a timedelta.
+                None: a second. The server makes none while ``max_ack_pending`` messages are without an acknowledgement.
+            max_bytes: the most bytes of the messages together. None: no limit.
         """
         limit = seconds(timeout, default=min(self._timeout, 1.0))
         verb = self._begin_no_wait(batch, limit, max_bytes)
@@ -177,33 +204,52 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         expires: Timeout = DEFAULT_EXPIRES,
         heartbeat: Timeout | None = None,
     ) -> PullMessages:
-        """Take messages as they come, for ever. Threads or tasks that each call this share them.
+        """Take messages as they come, without end. Threads that each call this share the messages.
 
-        ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way; more is asked for when that
-        has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
-        ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta. With 0 for never, a request
-        that was lost is missed, and made again, a second after it must have expired. LocalProtocolError while a fetch
-        is under way, or where others share the messages with other values.
+        More messages are requested when those that are buffered or requested have fallen to ``threshold``.
+
+        Args:
+            max_msgs: messages that may be buffered or requested, 500 unless given. Not together with ``max_bytes``.
+            max_bytes: bytes that may be buffered or requested.
+            threshold: the level for the next request. None: half of ``max_msgs`` or ``max_bytes``.
+            expires: how long one request waits at the server, in seconds or as a timedelta.
+            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. 0: no
+                heartbeats, and a request that was lost is made again a second after it must have expired.
+
+        Raises:
+            LocalProtocolError: a fetch is under way, or others share the messages with other values.
         """
         started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
         return PullMessages(self, max_msgs, started)
 
     def ack_many(self, messages: Iterable[JSMsg]) -> int:
-        """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
+        """Acknowledge all of ``messages`` in one write.
+
+        Returns:
+            How many of them were not settled before.
+        """
         return self._connection._call_with_room(self._acknowledge(messages))
 
     def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """Configuration and state of the consumer. ConsumerNotFoundError."""
+        """The configuration and state of the consumer.
+
+        Raises:
+            ConsumerNotFoundError: the consumer is gone.
+        """
         limit, core = seconds(timeout, default=self._js.timeout), self._core
         return self._connection._ask(
             lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
         )
 
     def unsubscribe(self) -> None:
-        """End it, and delete its consumer if that is its own.
+        """End the subscription, and delete its consumer if the subscription owns it.
 
-        What is buffered is dropped; the server delivers it again, to whoever pulls then. APIError, TimeoutError or
-        ConnectionLostError when the consumer cannot be deleted.
+        Buffered messages are dropped. The server delivers them again, to the next client that pulls.
+
+        Raises:
+            APIError: the server does not delete the consumer.
+            TimeoutError: the server does not answer.
+            ConnectionLostError: the link broke before the answer came.
         """
         self._connection._release(self._core.unsubscribe)
         if self._owned and not self._connection.is_closed:
@@ -215,9 +261,13 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
                 )
 
     def drain(self) -> None:
-        """Ask for no more, and wait until all that is under way is buffered: it can still be fetched.
+        """Request no more messages, and wait until all that is under way is buffered. It can still be fetched.
 
-        Unsubscribe afterwards, if the consumer is to be deleted. TimeoutError, ConnectionLostError.
+        Unsubscribe afterwards, if the consumer is to be deleted.
+
+        Raises:
+            TimeoutError: the connection's ``timeout`` has passed.
+            ConnectionLostError: the link broke meanwhile.
         """
         connection = self._connection
         connection._wait(
@@ -237,12 +287,18 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
 class PullMessages(PullMessagesBase[JSMsg]):
     """Messages of a consumer as they come. Made by ``PullSubscription.messages()``.
 
-    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, or this is closed; it raises
-    what the server says (as of ``fetch``), ConsumerNotFoundError or StreamNotFoundError when there is no such consumer
-    (any more), ConnectionLostError when the connection has failed. Elections of a new leader are sat out, and
-    a consumer that is silent is asked again (event ConsumerSilent). As a context manager it closes at the end, and a
-    loop that is left closes what only it has; what was not taken is for the next fetch, or stream of messages, of the
-    subscription. Each message goes to one of those that a subscription has at the same time.
+    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription ends or this is closed. Several of
+    one subscription share its messages: each message goes to one of them. As a context manager it closes at the end. A
+    loop that is left closes it too, unless there are other references. What was not taken is for the next fetch, or for
+    the others.
+
+    It continues through elections of a new leader. It requests again from a silent consumer (event ConsumerSilent).
+
+    The iteration raises:
+        ConflictError: the server ended a request, as in ``fetch``.
+        ConsumerNotFoundError: there is no such consumer any more.
+        StreamNotFoundError: there is no such stream any more.
+        ConnectionLostError: the connection has failed.
     """
 
     def __init__(self, subscription: PullSubscription, max_msgs: int | None, started: int) -> None:
@@ -272,9 +328,15 @@ class PullMessages(PullMessagesBase[JSMsg]):
             raise StopIteration from None
 
     def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
-        """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+        """Wait for the next message and take it.
 
-        TimeoutError. ConnectionClosedError when this, or the subscription, was closed.
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ConnectionClosedError: this, or the subscription, was closed.
+            Error: otherwise as in the iteration.
         """
         limit = seconds(timeout)
         until = None if limit is None else self._connection._now() + limit
@@ -287,7 +349,7 @@ class PullMessages(PullMessagesBase[JSMsg]):
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 
     def close(self) -> None:
-        """Ask for no more."""
+        """Request no more messages. No effect the second time."""
         self._connection._release(self._stop)
 
 
@@ -305,11 +367,18 @@ class Consuming:
         timeout: Timeout | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
-        """Create a consumer, or find it there with the same configuration.
+        """Create a consumer, or find it with the same configuration.
 
-        ``options`` are fields of ConsumerConfig, with durations in seconds or timedelta. Without a name the server
-        chooses one, and forgets the consumer when nobody uses it. ConsumerExistsError when it is there with another
-        configuration, StreamNotFoundError.
+        Args:
+            stream: the stream's name.
+            config: the configuration. None: that of ``options`` alone. Without a name the server chooses one, and
+                deletes the consumer when nobody uses it.
+            timeout: seconds, or a timedelta.
+            options: fields of ConsumerConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            ConsumerExistsError: the consumer exists with another configuration.
+            StreamNotFoundError: there is no such stream.
         """
         limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options)
         return self._connection._ask(
@@ -326,8 +395,16 @@ class Consuming:
     ) -> ConsumerInfo:
         """Change a consumer's configuration.
 
-        With a name the configuration is fetched and the fields named in ``options`` are changed; a ConsumerConfig
-        replaces all of it. ConsumerNotFoundError; APIError for fields that cannot be changed.
+        Args:
+            stream: the stream's name.
+            config: the whole new configuration. Or the consumer's name: the present configuration is fetched then, and
+                ``options`` change it.
+            timeout: seconds, or a timedelta.
+            options: fields of ConsumerConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            APIError: a field cannot be changed.
         """
         limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
@@ -341,49 +418,89 @@ class Consuming:
         )
 
     def consumer_info(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """Configuration and state of a consumer. ConsumerNotFoundError, StreamNotFoundError."""
+        """The configuration and state of a consumer.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
             lambda now: self._core.consumer_info(stream, consumer, now=now, timeout=limit), limit
         )
 
     def delete_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> bool:
-        """Delete a consumer. ConsumerNotFoundError, StreamNotFoundError."""
+        """Delete a consumer. Returns the server's ``success``.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
             lambda now: self._core.delete_consumer(stream, consumer, now=now, timeout=limit), limit
         )
 
     def consumer_names(self, stream: str, *, timeout: Timeout | None = None) -> list[str]:
-        """The names of a stream's consumers. ``timeout`` is for each page of the list. StreamNotFoundError."""
+        """The names of a stream's consumers. ``timeout`` is that of each page of the list.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit), limit)
 
     def consumers_info(self, stream: str, *, timeout: Timeout | None = None) -> list[ConsumerInfo]:
-        """Configuration and state of a stream's consumers. ``timeout`` as of ``consumer_names``."""
+        """The configurations and states of a stream's consumers. ``timeout`` is that of each page of the list.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit), limit)
 
     def pause_consumer(
         self, stream: str, consumer: str, pause_until: int, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
-        """Let a consumer deliver nothing until then, in nanoseconds since the epoch. ConsumerNotFoundError."""
+        """Pause the deliveries of a consumer.
+
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            pause_until: when the deliveries continue, in nanoseconds since the epoch.
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
             lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit), limit
         )
 
     def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
-        """End a pause. ConsumerNotFoundError."""
+        """End a pause.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return self._connection._ask(
             lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit), limit
         )
 
     def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:
-        """Let another client of a priority group be pinned, the next one to ask.
+        """Unpin the client of a priority group. The next client that pulls is pinned.
 
-        ConsumerNotFoundError, ConsumerInvalidPriorityGroupError.
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            group: one of the consumer's priority groups.
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            ConsumerInvalidPriorityGroupError: the consumer has no such group.
         """
         limit = seconds(timeout, default=self._core.timeout)
         self._connection._ask(
@@ -405,21 +522,32 @@ class Consuming:
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **options: Unpack[ConsumerOptions],
     ) -> PullSubscription:
-        """Pull from a consumer, which is found, or created (ADR-15).
+        """Pull from a consumer, which is found or created (ADR-15).
 
-        ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
-        ``durable``: the name of a consumer that is created where there is none; None creates one for this subscription
-        alone. ``config``, and ``options``, which are fields of ConsumerConfig with durations in seconds or timedelta,
-        are for a new consumer, and one that is there must have them. ``delete_consumer``: whether the end of the
-        subscription deletes a consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how
-        many intervals without a sign of life a consumer counts as silent.
+        ``group``, ``min_pending``, ``min_ack_pending`` and ``priority`` are for consumers with priority groups. Under
+        the policy "pinned_client" one client gets all messages until it has not pulled for the consumer's
+        ``priority_timeout``. ``messages()`` pulls in time.
 
-        ``group``: where the consumer has priority groups, the one to pull in. With the policy "overflow" nothing comes
-        before ``min_pending`` messages wait to be delivered, or ``min_ack_pending`` to be acknowledged; with
-        "prioritized" who has a lower ``priority``, 0 to 9, goes first; with "pinned_client" one of those who pull gets
-        everything, until it has not asked for the consumer's ``priority_timeout``. A stream of messages asks in time.
+        Args:
+            subject: what to receive. Wildcards are allowed.
+            durable: the name of a consumer, which is created where there is none. None: a new consumer for this
+                subscription alone.
+            stream: the stream's name. None: the stream of ``subject``.
+            config: the configuration of a new consumer. A consumer that exists must have it.
+            group: the priority group to pull in.
+            min_pending: under the policy "overflow", how many messages must wait for delivery before this client gets
+                any.
+            min_ack_pending: under the policy "overflow", how many must wait for acknowledgements. When both are given,
+                either will do.
+            priority: under the policy "prioritized", 0 (the first to get messages) to 9.
+            delete_consumer: whether the end of the subscription deletes a consumer that it created. None: unless it is
+                durable.
+            heartbeats_missed: after how many intervals without a heartbeat the consumer counts as silent.
+            options: fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
 
-        NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
+        Raises:
+            NoMatchingStreamError: no stream, or more than one, has ``subject``.
+            BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
         wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
@@ -439,10 +567,17 @@ class Consuming:
         priority: int | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullSubscription:
-        """Pull from a consumer that exists.
+        """Pull from a consumer that exists. The other keywords are those of ``pull_subscribe``.
 
-        ``group`` and what is about it, and ``heartbeats_missed``, are those of ``pull_subscribe``.
-        ConsumerNotFoundError; PushBasedError when it is a push consumer, ConfigMismatchError when it has no such group.
+        Args:
+            consumer: the consumer's name.
+            stream: the stream's name.
+            timeout: of the look-up, in seconds or as a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            PushBasedError: it is a push consumer.
+            ConfigMismatchError: the consumer has no such group.
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
         info = self.consumer_info(stream, consumer, timeout=timeout)

@@ -30,17 +30,26 @@ if TYPE_CHECKING:
 
 
 class PublishesMany(PublishesSome):
-    """Publishes what an iterable gives, no faster than it is taken."""
+    """Publishes the messages of an iterable, no faster than the server takes them."""
 
     _connection: Connection
 
     def publish_many(self, messages: Messages) -> int:
-        """Publish all of ``messages``; returns the sequence of the last one.
+        """Publish all of ``messages``, no faster than the server takes them.
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper than a list of
-        those. They are pulled in small chunks, no faster than the server takes them. When ``messages`` raises, what was
-        pulled before is published, and this stays usable; so it does after a message that raises LocalProtocolError:
-        those before it are published, ``sequence`` counts them, and up to a chunk of those behind it is lost.
+        The iterable is read in chunks of up to 512 messages. When it raises, the messages before that are published,
+        and the publisher stays usable. After a message that raises LocalProtocolError it stays usable too. The messages
+        before that one are published and counted by ``sequence``. Up to a chunk of those after it is lost.
+
+        Args:
+            messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper
+                than a list.
+
+        Returns:
+            The sequence of the last message.
+
+        Raises:
+            LocalProtocolError: a message cannot be sent.
         """
         if isinstance(messages, MessageColumns):
             start = 0
@@ -67,7 +76,7 @@ class PublishesMany(PublishesSome):
             size = next_chunk(size, took, whole)
 
     def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
-        """Publish all of ``chunk``; True when its bytes found room at once."""
+        """Publish all of ``chunk``. Returns whether its bytes found room at once."""
         whole = True
         while chunk:
             taken = self._connection._call(partial(self._publish_some, chunk), coalesce=True)
@@ -84,7 +93,7 @@ class PublishesMany(PublishesSome):
 
 
 class PendingAck(PendingAckBase):
-    """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``."""
+    """The promised acknowledgement of one message. Made by ``publish_async()``."""
 
     def __init__(self, ticket: Ticket[PubAck], publisher: PipelinedPublisher) -> None:
         super().__init__(ticket)
@@ -93,9 +102,14 @@ class PendingAck(PendingAckBase):
     def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.
 
-        The message's own error if it has failed: APIError (or the subclass that fits), NoStreamResponseError,
-        TimeoutError, ConnectionLostError. ``timeout``: seconds, or a timedelta, for this wait alone; it raises
-        TimeoutError too.
+        Args:
+            timeout: of this wait alone, in seconds or as a timedelta. None: until the message's own timeout.
+
+        Raises:
+            APIError: the server refused the message. Most of its codes have a subclass.
+            NoStreamResponseError: no stream listens to the subject.
+            TimeoutError: no acknowledgement came in time, or not within ``timeout``.
+            ConnectionLostError: the link broke before the acknowledgement came.
         """
         limit = seconds(timeout)
         if self._ticket.done:
@@ -108,10 +122,9 @@ class PendingAck(PendingAckBase):
 class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
-    A verb waits while too many messages are without an acknowledgement. What ``publish`` sends reports to the
-    ``PendingAck`` it returns; what ``publish_many`` sends is counted, and kept if it fails. As a context manager it
-    flushes at the end, and so raises AsyncPublishError when a message failed that nobody asked about; after an error
-    of the block's own it only closes.
+    A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
+    ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at
+    the end, and raises AsyncPublishError as ``flush`` does. After an error of the block it only closes.
     """
 
     _connection: Connection
@@ -143,11 +156,21 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
         expected_last_subject_seq: int | None = None,
         wait_stall: Timeout | None = None,
     ) -> PendingAck:
-        """Publish a message without waiting for its acknowledgement, which is promised.
+        """Publish a message without waiting for its acknowledgement.
 
-        The keywords are those of ``JetStream.publish``. ``wait_stall``: how long to wait for room, seconds or a
-        timedelta; TimeoutError, with nothing sent, when there is none by then. LocalProtocolError with nothing sent:
-        BadSubjectError, BadHeaderError, MaxPayloadError.
+        The other keywords are those of ``JetStream.publish``.
+
+        Args:
+            wait_stall: how long to wait for room, in seconds or as a timedelta. None: for ever.
+
+        Returns:
+            The promise of the acknowledgement.
+
+        Raises, with nothing sent:
+            TimeoutError: there was no room within ``wait_stall``.
+            BadSubjectError: ``subject`` cannot be published to.
+            BadHeaderError: a header cannot be sent.
+            MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
         """
         merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
         verb = partial(self._publish_one, subject, payload, merged)
@@ -163,14 +186,19 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.
 
-        AsyncPublishError when messages of ``publish_many`` have failed since the last flush: it holds them, for another
-        try. TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
+        Args:
+            timeout: of this wait, in seconds or as a timedelta. None: until the messages' own timeouts.
+
+        Raises:
+            AsyncPublishError: messages of ``publish_many`` have failed since the last flush. It holds them, for another
+                try.
+            TimeoutError: messages were without an answer after ``timeout``.
         """
         self._wait_for_all(seconds(timeout))
         self._connection._call(self._raise_failures)
 
     def close(self) -> None:
-        """Stop: what waits for an acknowledgement fails with ConnectionClosedError, whether it is stored or not."""
+        """Stop. Messages without an acknowledgement fail with ConnectionClosedError, whether they are stored or not."""
         self._connection._release(self._core.close)
 
     def _wait_for_all(self, limit: float | None) -> None:
@@ -185,9 +213,9 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
 
 
 class BatchAdvisories(BatchAdvisoriesBase):
-    """What the server tells of batches it gave up. Made by ``JetStream.batch_advisories()``.
+    """Reports of abandoned batches (ADR-50). Made by ``JetStream.batch_advisories()``.
 
-    Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed; it raises when the connection
+    Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed, and raises when the connection
     was lost. As a context manager it closes at the end.
     """
 
@@ -213,10 +241,15 @@ class BatchAdvisories(BatchAdvisoriesBase):
             raise StopIteration from None
 
     def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
-        """Take the next advisory, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+        """Wait for the next advisory and take it.
 
-        TimeoutError. ConnectionClosedError when it was closed and all is taken, ConnectionLostError when the
-        connection has failed.
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no advisory came in time.
+            ConnectionClosedError: it was closed and the last advisory was taken.
+            ConnectionLostError: the connection has failed.
         """
         limit = seconds(timeout)
         until = None if limit is None else self._connection._now() + limit
@@ -229,5 +262,5 @@ class BatchAdvisories(BatchAdvisoriesBase):
                 self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
 
     def close(self) -> None:
-        """Watch no more. What has come can still be taken."""
+        """Watch no more. What was received can still be taken."""
         self._connection._release(lambda now: self._core.close())

@@ -29,7 +29,7 @@ _FOR_THE_PROGRAM: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 def is_for_the_program(error: BaseException) -> bool:
-    """Whether ``error`` ends a program, or its loop, and so the task in which a callback raised it."""
+    """Whether ``error`` ends the whole program: GeneratorExit, KeyboardInterrupt or SystemExit, alone or in a group."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(_FOR_THE_PROGRAM) is not None
     return isinstance(error, _FOR_THE_PROGRAM)
