@@ -39,8 +39,8 @@ def nats_py_atomic(task: Task) -> None:
     async def main() -> None:
         nc = await import_module("nats").connect(task.url)
         for run in task.runs():
-            for lot in batches(run):
-                await nats_py_batch(nc, run, f"{run.stream}-{lot.start}", len(lot))
+            for chunk in batches(run):
+                await nats_py_batch(nc, run, f"{run.stream}-{chunk.start}", len(chunk))
         await nc.close()
 
     asyncio.run(main())
@@ -227,9 +227,9 @@ def extra_atomic(task: Task) -> None:
         nc, js = await connect_extra(task.url)
         batch_publish = import_module("nats.jetstream_extra").batch_publish
         for run in task.runs():
-            for lot in batches(run):
+            for chunk in batches(run):
                 batch = batch_publish(js)
-                for _ in lot[:-1]:
+                for _ in chunk[:-1]:
                     await batch.add(run.subject, run.payload)
                 await batch.commit(run.subject, run.payload)
         await nc.close()

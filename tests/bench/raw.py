@@ -121,8 +121,8 @@ def async_publish(task: Task) -> None:
 def atomic(task: Task) -> None:
     with Wire(task.url) as wire:
         for run in task.runs():
-            for lot in batches(run):
-                batch(wire, run, b"%b-%d" % (run.stream.encode(), lot.start), len(lot))
+            for chunk in batches(run):
+                batch(wire, run, b"%b-%d" % (run.stream.encode(), chunk.start), len(chunk))
 
 
 def batch(wire: Wire, run: Run, batch_id: bytes, count: int) -> None:

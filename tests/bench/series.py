@@ -91,7 +91,7 @@ def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample])
     return ResultRow(job, client, size, round(cpu / count * 1e6, 3), round(count / elapsed))
 
 
-def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[ResultRow]:
+def rows_of(plan: Plan, log: Callable[[str], None]) -> list[ResultRow]:
     """Run the plan against a server of its own."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     until = time.monotonic() + plan.budget
@@ -107,9 +107,9 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[ResultRow]:
             fill(js, stream, count, plan.bytes_of(readers[0]), mixed=JOBS[readers[0]].mixed)
         for number in range(plan.rounds):
             if number and time.monotonic() > until:
-                tell(f"no time for more rounds: {number} of {plan.rounds}")
+                log(f"no time for more rounds: {number} of {plan.rounds}")
                 break
-            tell(f"round {number + 1} of {plan.rounds}")
+            log(f"round {number + 1} of {plan.rounds}")
             for job, client in plan.runs(number):
                 sample = measure(server.url, js, job, client, plan)
                 samples.setdefault((job, client), []).append(sample)

@@ -117,7 +117,7 @@ def test_the_demo_cleans_up_on_a_running_server(server: NatsServer, js: JetStrea
 
 
 def test_the_demo_tells_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(js: JetStream, stream: str, demo: demos.Demo, tell: Callable[[int], None]) -> None:
+    def forgetful(js: JetStream, stream: str, demo: demos.Demo, on_progress: Callable[[int], None]) -> None:
         demo.reading.start()
         for message in js.get_batch(stream, seq=2):
             demo.came_out.add(message.subject, message.data)

@@ -422,7 +422,7 @@ async def test_a_dial_that_fails_as_the_connection_is_closed(
                 tasks.start_soon(flush)
                 await anyio.lowlevel.checkpoint()
                 await nc.close()
-            assert nc._bug is None
+            assert nc._failure is None
             monkeypatch.undo()
 
 

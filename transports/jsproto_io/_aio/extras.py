@@ -21,7 +21,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.consuming import JSMsg
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
-from jsproto_io._state.subscribing import PushSubscriptionBase, is_for_the_program
+from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -32,7 +32,7 @@ SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
 """The subscription whose callback the present task runs."""
 
 
-async def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+async def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
     """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
     if isinstance(messages, MessageColumns):
         return messages
@@ -78,7 +78,7 @@ class PushIterator(PushSubscriptionBase):
         """The next message, within ``limit`` seconds."""
 
     def __aiter__(self) -> AsyncIterator[JSMsg]:
-        self._check_free()
+        self._check_no_callback()
         return self
 
     async def __anext__(self) -> JSMsg:
@@ -116,9 +116,9 @@ class PushIterator(PushSubscriptionBase):
                     if acknowledge:
                         await message.ack()
                 except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
-                    if is_for_the_program(error) or self._connection._is_cancelled(error):
+                    if is_program_exit(error) or self._connection._is_cancelled(error):
                         raise
-                    self._fail(error)
+                    self._report_callback_error(error)
             ended = self._core.error
         except Error as error:
             ended = error

@@ -60,7 +60,7 @@ class PublishesMany(PublishesSome):
         if isinstance(messages, MessageColumns):
             start = 0
             while start < len(messages):
-                stop = start + min(MAX_CHUNK, self._fitting)
+                stop = start + min(MAX_CHUNK, self._chunk_limit)
                 await self._publish_chunk(messages[start:stop])
                 start = stop
             return self.sequence
@@ -68,7 +68,7 @@ class PublishesMany(PublishesSome):
         size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
         while True:
             chunk: list[OutgoingMessage] = []
-            wanted = min(size, self._fitting)
+            wanted = min(size, self._chunk_limit)
             started = self._connection._now()
             try:
                 chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
@@ -219,7 +219,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     async def _make_room(self, limit: float | None = None) -> None:
         """Wait for the connection, then for the window."""
         connection = self._connection
-        ticket = connection._call(self._what_is_full)
+        ticket = connection._call(self._room_ticket)
         if ticket is not None:
             await connection._wait(ticket, limit)
 

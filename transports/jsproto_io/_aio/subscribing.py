@@ -141,7 +141,7 @@ class PushSubscription(PushIterator):
                 intervals, or 15 s without heartbeats.
             LocalProtocolError: the subscription has a callback.
         """
-        self._check_free()
+        self._check_no_callback()
         try:
             return self._taken.popleft()  # type: ignore[no-any-return]
         except IndexError:

@@ -34,7 +34,7 @@ class Link:
         self.unsent = memoryview(b"")
         self.due = trio.Event()
         self.ends = False
-        self.at_once = 0
+        self.burst = 0
 
     async def receive(self) -> bytes:
         """What has come; empty at the end. OSError; ClosedResourceError after ``close``."""

@@ -29,7 +29,7 @@ Messages: TypeAlias = Iterable[OutgoingMessage]
 MessageCallback: TypeAlias = Callable[[JSMsg], object]
 
 
-def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
     """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
     if isinstance(messages, MessageColumns):
         return messages
@@ -80,7 +80,7 @@ class PushIterator(PushSubscriptionBase):
         """The next message, within ``limit`` seconds."""
 
     def __iter__(self) -> Iterator[JSMsg]:
-        self._check_free()
+        self._check_no_callback()
         return self._messages()
 
     def _messages(self) -> Iterator[JSMsg]:
@@ -128,7 +128,7 @@ class PushIterator(PushSubscriptionBase):
                     if acknowledge:
                         message.ack()
                 except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
-                    self._fail(error)
+                    self._report_callback_error(error)
             ended = self._core.error
         except Error as error:
             ended = error

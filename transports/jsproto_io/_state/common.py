@@ -46,10 +46,10 @@ OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike |
 Timeout: TypeAlias = float | timedelta
 
 MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
-TAKE: Final = 512  # messages taken from a buffer of the core at once
+MAX_POP: Final = 512  # messages taken from a buffer of the core at once
 MAX_CHUNK: Final = 512  # messages pulled from an iterable at once: what a server acknowledges at once, and a bit
-KEPT: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
-MOST_AT_ONCE: Final = 1_048_576  # bytes sent in a loop; then others have their turn, whoever always has more waits
+KEPT_BUFFER: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
+MAX_BURST: Final = 1_048_576  # bytes sent in a loop; then others have their turn, whoever always has more waits
 SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name
@@ -78,7 +78,7 @@ def keep_buffers() -> None:
     glibc maps a buffer that is larger than any it has seen freed so, and gives it back at once: system calls and page
     faults that cost more than what a read, or a batch of a thousand messages, puts into it. It learns from one.
     """
-    bytes(KEPT)
+    bytes(KEPT_BUFFER)
 
 
 @overload
@@ -110,7 +110,7 @@ def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamC
     return config.updated(**options) if options else config
 
 
-def warn_of_loss(config: StreamConfig) -> None:
+def warn_of_async_persistence(config: StreamConfig) -> None:
     """Say once, where the application creates the stream, what ``persist_mode="async"`` means (consistency models).
 
     Not of a configuration that is refused: LocalProtocolError says why.
@@ -160,8 +160,8 @@ class EventDispatcher:
         self._callback = callback
         self._queue: deque[Event] = deque()
         self._dropped = 0  # of all events, how many were
-        self._told_dropped = 0  # how many of those EventsDropped has told
-        self._telling = threading.Lock()
+        self._reported_dropped = 0  # how many of those EventsDropped has told
+        self._dispatching = threading.Lock()
 
     def add(self, events: Iterable[Event]) -> None:
         """Queue ``events``; call it in the order in which they happened, and nowhere else meanwhile."""
@@ -172,20 +172,20 @@ class EventDispatcher:
 
     def dispatch(self) -> None:
         """Tell what is queued, unless somebody is telling already: then they will."""
-        while self._queue and self._telling.acquire(blocking=False):
+        while self._queue and self._dispatching.acquire(blocking=False):
             try:
                 while self._queue:
-                    untold = self._dropped - self._told_dropped
-                    if untold:
-                        self._told_dropped += untold
-                        self._tell(EventsDropped(untold))
-                    self._tell(self._queue.popleft())
+                    unreported = self._dropped - self._reported_dropped
+                    if unreported:
+                        self._reported_dropped += unreported
+                        self._deliver(EventsDropped(unreported))
+                    self._deliver(self._queue.popleft())
             finally:
-                self._telling.release()
+                self._dispatching.release()
 
-    def _tell(self, event: Event) -> None:
-        if _log.isEnabledFor(level := _level(event)):
-            _log.log(level, "%s", _words(event))
+    def _deliver(self, event: Event) -> None:
+        if _log.isEnabledFor(level := _log_level(event)):
+            _log.log(level, "%s", _format_event(event))
         if self._callback is not None:
             try:
                 self._callback(event)
@@ -193,13 +193,13 @@ class EventDispatcher:
                 _log.exception("event_cb failed on %s", type(event).__name__)
 
 
-def _level(event: Event) -> int:
+def _log_level(event: Event) -> int:
     if isinstance(event, WARNINGS) or (isinstance(event, Disconnected) and event.error):
         return logging.WARNING
     return logging.DEBUG
 
 
-def _words(event: Event) -> str:
+def _format_event(event: Event) -> str:
     """An event in one line: without what the server's INFO carries, which may hold a nonce."""
     if isinstance(event, Connected):
         return f"Connected(url={event.url!r}, version={event.server.version!r})"

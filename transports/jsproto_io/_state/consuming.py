@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=ConsumerMsg)
 
-TAKE_AHEAD: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
+MAX_PULL_POP: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
 
 
 def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> ConsumerConfig:
@@ -128,7 +128,7 @@ class PullMessagesBase(Generic[D]):
         self._pending_closes = subscription._connection._pending_closes
         self._taken = subscription._taken
         self._closed = False
-        self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
+        self._most = MAX_PULL_POP if max_msgs is None else max(min(MAX_PULL_POP, max_msgs // 4), 1)
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""

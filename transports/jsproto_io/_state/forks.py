@@ -22,17 +22,17 @@ class Forkable(Protocol):
         """This is the child's copy."""
 
 
-_known: WeakSet[Forkable] = WeakSet()
+_connections: WeakSet[Forkable] = WeakSet()
 
 
-def know(connection: Forkable) -> None:
+def register(connection: Forkable) -> None:
     """Have ``connection`` told of forks, as long as it lives."""
-    _known.add(connection)
+    _connections.add(connection)
 
 
 def _disown_all() -> None:
     error = ForkedError("this connection is the parent process's: connect again after a fork")
-    for connection in list(_known):
+    for connection in list(_connections):
         connection._disown(error)
 
 

@@ -17,7 +17,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_CHUNK, TAKE, OutgoingMessage
+from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -33,7 +33,7 @@ class PublishesSome(ABC):
 
     @property
     @abstractmethod
-    def _fitting(self) -> int:
+    def _chunk_limit(self) -> int:
         """How many messages find room at once: now, or else when there is room again. 1 or more; only a hint."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class PipelinedPublisherBase:
             return None
 
     @property
-    def _fitting(self) -> int:
+    def _chunk_limit(self) -> int:
         """How many messages find room at once."""
         return max(self._core.room, 0) or MAX_CHUNK
 
@@ -89,7 +89,7 @@ class PipelinedPublisherBase:
         except OutboundBufferLimitError:
             return 0
 
-    def _what_is_full(self, now: float) -> Ticket[None] | None:
+    def _room_ticket(self, now: float) -> Ticket[None] | None:
         """What to wait for before publishing again; None when there is room."""
         if self._core.error is None and self._connection._session.congested:
             return self._connection._session.sendable()
@@ -150,7 +150,7 @@ class BatchAdvisoriesBase:
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
-        self._taken.extend(self._core.pop_many(TAKE))
+        self._taken.extend(self._core.pop_many(MAX_POP))
         return None if self._taken else self._core.readable()
 
     @property

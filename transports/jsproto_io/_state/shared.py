@@ -29,8 +29,8 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-from jsproto_io._state.common import TAKE, EventCallback, EventDispatcher, OutgoingMessage
-from jsproto_io._state.forks import know
+from jsproto_io._state.common import MAX_POP, EventCallback, EventDispatcher, OutgoingMessage
+from jsproto_io._state.forks import register
 
 T = TypeVar("T")
 
@@ -45,9 +45,9 @@ class ConnectionBase(ABC):
         self._pending_closes: deque[Callable[[float], None]] = deque()  # ends what was dropped without being closed
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._closes_when_served = False  # drain() was called in a callback
-        self._ahead: dict[tuple[float, int], Any] = {}  # what publish_async() uses, by timeout and most pending
-        self._bug: BaseException | None = None  # the defect, or the fork, that made the state worthless
-        know(self)
+        self._pipelined: dict[tuple[float, int], Any] = {}  # what publish_async() uses, by timeout and most pending
+        self._failure: BaseException | None = None  # the defect, or the fork, that made the state worthless
+        register(self)
 
     @abstractmethod
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
@@ -61,7 +61,7 @@ class ConnectionBase(ABC):
         try:
             self._call(verb)
         except Exception:
-            if self._bug is None:
+            if self._failure is None:
                 raise
 
     def _run_pending_closes(self) -> None:
@@ -71,21 +71,21 @@ class ConnectionBase(ABC):
 
     def _disown(self, error: ForkedError) -> None:
         """This is a child process's copy: no verb does anything."""
-        self._bug = error
+        self._failure = error
         with suppress(Exception):  # another thread may have been within the session
             self._session.abort(str(error), self._now())
 
     @property
     def _is_disowned(self) -> bool:
-        return isinstance(self._bug, ForkedError)
+        return isinstance(self._failure, ForkedError)
 
     def _refuse(self) -> NoReturn:
-        if isinstance(self._bug, ForkedError):
-            raise self._bug.with_traceback(None)
-        raise ConnectionLostError(f"the connection failed: {self._bug!r}") from self._bug
+        if isinstance(self._failure, ForkedError):
+            raise self._failure.with_traceback(None)
+        raise ConnectionLostError(f"the connection failed: {self._failure!r}") from self._failure
 
     @property
-    def _abruptly(self) -> bool:
+    def _must_abort(self) -> bool:
         """How to close when the session wants it: gently after a close of our own, else without ceremony."""
         session = self._session
         return session.error is not None or session.connected.error is not None or not session.closed
@@ -167,7 +167,7 @@ class SubscriptionBase:
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing."""
-        self._taken.extend(self._core.pop_many(TAKE))
+        self._taken.extend(self._core.pop_many(MAX_POP))
         return None if self._taken else self._core.readable()
 
     @property
@@ -209,7 +209,7 @@ class FastPublisherBase:
             return None  # the window is closed, or the batch has ended: ready() knows
 
     @property
-    def _fitting(self) -> int:
+    def _chunk_limit(self) -> int:
         """How many messages find room at once: now, or else when the next acknowledgement comes."""
         return self._core.room or self._core.flow
 
@@ -221,7 +221,7 @@ class FastPublisherBase:
             return 0
 
     @property
-    def _commits(self) -> bool:
+    def _is_committing(self) -> bool:
         """Whether a commit was sent, perhaps acknowledged: there is no room any more to wait for."""
         return self._core.phase in (FastPhase.COMMITTING, FastPhase.COMMITTED)
 
@@ -306,7 +306,7 @@ class BatchReaderBase:
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing and more will come."""
-        messages = self._core.pop_many(TAKE, now)
+        messages = self._core.pop_many(MAX_POP, now)
         self._taken.extend(messages)
         if messages or self._taken:  # other threads may have had these already, and there may be more
             return None

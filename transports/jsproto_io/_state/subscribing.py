@@ -15,7 +15,7 @@ from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import TAKE
+from jsproto_io._state.common import MAX_POP
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=ConsumerMsg)
 Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]
 
-ENDED: Final = (ConnectionClosedError,)
+ORDERLY_ENDS: Final = (ConnectionClosedError,)
 """What a subscription, or its connection, ends with by a verb of the application."""
-_FOR_THE_PROGRAM: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
+_PROGRAM_EXITS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
-def is_for_the_program(error: BaseException) -> bool:
+def is_program_exit(error: BaseException) -> bool:
     """Whether ``error`` ends the whole program: GeneratorExit, KeyboardInterrupt or SystemExit, alone or in a group."""
     if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(_FOR_THE_PROGRAM) is not None
-    return isinstance(error, _FOR_THE_PROGRAM)
+        return error.subgroup(_PROGRAM_EXITS) is not None
+    return isinstance(error, _PROGRAM_EXITS)
 
 
 class PushSubscriptionBase:
@@ -49,23 +49,23 @@ class PushSubscriptionBase:
 
     def __del__(self) -> None:
         # One that nobody reads would fill its buffer for ever. See BatchReaderBase.
-        self._connection._pending_closes.append(partial(_leave, self._core))
+        self._connection._pending_closes.append(partial(_unsubscribe_and_keep_consumer, self._core))
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
-        self._taken.extend(self._core.pop_many(TAKE, now))
+        self._taken.extend(self._core.pop_many(MAX_POP, now))
         return None if self._taken else self._core.readable()
 
     def _begin_serving(self) -> None:
         self._served = Ticket()
         self._connection._serving.add(self)
 
-    def _check_free(self) -> None:
+    def _check_no_callback(self) -> None:
         if self._served is not None:
             raise LocalProtocolError("this subscription has a callback, which gets the messages")
 
-    def _fail(self, error: BaseException) -> None:
-        self._tell(CallbackFailed(self.subject, error))
+    def _report_callback_error(self, error: BaseException) -> None:
+        self._emit(CallbackFailed(self.subject, error))
 
     def _end_serving(self, error: BaseException | None) -> bool:
         """The callback gets no more; ``error`` is why, unless the application wanted it.
@@ -73,16 +73,16 @@ class PushSubscriptionBase:
         Returns whether the connection is to be closed now, because a callback has drained it.
         """
         connection = self._connection
-        wanted = isinstance(error, ENDED) or (connection._session.closed and not isinstance(error, Error))
+        wanted = isinstance(error, ORDERLY_ENDS) or (connection._session.closed and not isinstance(error, Error))
         if error is not None and not wanted:
-            self._tell(SubscriptionFailed(self.subject, error))
-        connection._release(self._serve_no_more)
+            self._emit(SubscriptionFailed(self.subject, error))
+        connection._release(self._finish_serving)
         return connection._closes_when_served and not connection._serving
 
-    def _tell(self, event: CallbackFailed | SubscriptionFailed) -> None:
+    def _emit(self, event: CallbackFailed | SubscriptionFailed) -> None:
         self._connection._release(lambda now: self._connection._session.emit(event))
 
-    def _serve_no_more(self, now: float) -> None:
+    def _finish_serving(self, now: float) -> None:
         self._connection._serving.discard(self)
         if self._core.error is None and not self._stopped:  # nobody would take what goes on coming
             self._core.unsubscribe(now)
@@ -126,7 +126,7 @@ class PushSubscriptionBase:
         return self._core.error
 
 
-def _leave(core: Pushed[Any], now: float) -> None:
+def _unsubscribe_and_keep_consumer(core: Pushed[Any], now: float) -> None:
     """End it, and leave its consumer to the server: nobody has said that it is not wanted any more."""
     if core.error is None:
         if isinstance(core, PushConsumer):

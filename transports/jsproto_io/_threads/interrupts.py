@@ -22,7 +22,7 @@ class DeferredSigint:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._struck = False
+        self._arrived = False
         self._before: Any = None  # what it stands in for; None: for nothing
 
     def __enter__(self) -> Self:
@@ -38,13 +38,13 @@ class DeferredSigint:
                 before = signal.getsignal(signal.SIGINT)
                 held = isinstance(getattr(before, "__self__", None), DeferredSigint)
                 if held or before is signal.default_int_handler:
-                    signal.signal(signal.SIGINT, self._strike)
+                    signal.signal(signal.SIGINT, self._on_sigint)
                     self._before = before
 
     def check(self) -> None:
         """KeyboardInterrupt if it has struck."""
-        if self._struck:
-            self._struck = False
+        if self._arrived:
+            self._arrived = False
             raise KeyboardInterrupt
 
     def end(self) -> None:
@@ -52,10 +52,10 @@ class DeferredSigint:
         if self._before is not None:
             handler = signal.signal(signal.SIGINT, self._before)
             self._before = None
-            if handler != self._strike:  # an event's callback has changed it
+            if handler != self._on_sigint:  # an event's callback has changed it
                 signal.signal(signal.SIGINT, handler)
         self.check()
 
-    def _strike(self, number: int, frame: FrameType | None) -> None:
-        self._struck = True
+    def _on_sigint(self, number: int, frame: FrameType | None) -> None:
+        self._arrived = True
         self._wakeup()

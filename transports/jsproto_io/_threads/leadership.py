@@ -30,23 +30,23 @@ class Leadership:
         self.parked: dict[int, threading.Event] = {}
         self.reader: int | None = None
         self.ended: Ticket[None] = Ticket()
-        self._waits = 0  # how often somebody who waits has become the leader
+        self._waiters_elected = 0  # how often somebody who waits has become the leader
         self._wakeup = threading.Lock()  # what the reader thread sleeps on while it is not: released to wake it
         self._wakeup.acquire()
         self._in_long_wait = False  # it sleeps for as long as somebody else is
-        self._called = False  # it is to be the leader at once
+        self._reader_requested = False  # it is to be the leader at once
 
-    def take(self, me: int, *, may: bool) -> bool:
+    def try_lead(self, me: int, *, linked: bool) -> bool:
         """Whether ``me``, which waits, is the leader now. When it is not to be (``may``), it is the reader's turn."""
-        may = may or self.reader in (None, me)
-        if self.leader is None and may:
+        linked = linked or self.reader in (None, me)
+        if self.leader is None and linked:
             self.leader = me
-            self._waits += 1
+            self._waiters_elected += 1
             self.parked.pop(me, None)
-        elif self.leader == me and not may:
+        elif self.leader == me and not linked:
             self.leader = None
         if self.leader is None:
-            self.call_reader()
+            self.request_reader()
         return self.leader == me
 
     def park(self, me: int, ticket: Ticket[Any]) -> threading.Event:
@@ -75,9 +75,9 @@ class Leadership:
             if any(ticket.event is event for ticket in completed):
                 self.leader = None
 
-    def call_reader(self) -> None:
+    def request_reader(self) -> None:
         """It is the reader thread's turn, as soon as it is nobody else's."""
-        self._called = True
+        self._reader_requested = True
         self._wake_reader()
         if self.reader in self.parked:  # an event's callback waits, which the reader has called
             self.parked[self.reader].set()
@@ -93,13 +93,13 @@ class Leadership:
     def wait_for_turn(self) -> bool:
         """The reader thread sleeps until it is the leader (True), or there is nothing to move any more."""
         while not self.ended.done:
-            waits = self._waits
-            relieved = self._wakeup.acquire(timeout=-1 if self._in_long_wait else GRACE)
+            elected = self._waiters_elected
+            woken = self._wakeup.acquire(timeout=-1 if self._in_long_wait else GRACE)
             with self._lock:
-                called, self._called = self._called, False
-                idle = waits == self._waits
+                requested, self._reader_requested = self._reader_requested, False
+                idle = elected == self._waiters_elected
                 self._in_long_wait = self.leader is not None and idle  # one long wait: its end is told
-                if self.leader is None and (called or (idle and not relieved)):
+                if self.leader is None and (requested or (idle and not woken)):
                     self.leader = self.reader
                     return True
         return False

@@ -33,7 +33,7 @@ def _read(found: ReferenceType[Connection], leadership: Leadership, poller: Poll
         while leadership.wait_for_turn():
             while leadership.leader == me and not leadership.ended.done and _plan(found):
                 poller.sleep()
-                _take_in(found)
+                _process_input(found)
     except BaseException as bug:  # a callback's SystemExit, too
         _crash(found, bug)
     finally:
@@ -48,10 +48,10 @@ def _plan(found: ReferenceType[Connection]) -> bool:
     return connection is not None
 
 
-def _take_in(found: ReferenceType[Connection]) -> None:
+def _process_input(found: ReferenceType[Connection]) -> None:
     connection = found()
     if connection is not None:
-        connection._take_in()
+        connection._process_input()
 
 
 def _crash(found: ReferenceType[Connection], bug: BaseException) -> None:

@@ -27,12 +27,12 @@ WAKEUP_SIZE: Final = 4_096
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
-Place: TypeAlias = tuple[Any, Any, int, str, Any]  # as ``socket.getaddrinfo`` has it
+AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]  # as ``socket.getaddrinfo`` has it
 
 _UNDER_WAY: Final = frozenset({0, EINPROGRESS, EWOULDBLOCK})
 
 
-def look_up(address: Address) -> list[Place] | Exception:
+def look_up(address: Address) -> list[AddressInfo] | Exception:
     """Where to dial; or why there is nothing. A name may take a while: call it without a lock."""
     try:
         return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
@@ -43,13 +43,13 @@ def look_up(address: Address) -> list[Place] | Exception:
 class Poller:
     """A sleep that ends when something comes, or when another thread wants it to.
 
-    Attributes: ``wire`` (the present link's, or one that is being dialled; None: neither); ``asleep_until`` (when the
+    Attributes: ``link`` (the present link's, or one that is being dialled; None: neither); ``asleep_until`` (when the
     present sleep ends by itself; without one it is long past); ``deadline`` (of the session, when that was planned);
     ``closed``.
     """
 
     def __init__(self) -> None:
-        self.wire: TcpSocket | None = None
+        self.link: TcpSocket | None = None
         self.asleep_until = -inf
         self.deadline = inf
         self.closed = False
@@ -59,20 +59,20 @@ class Poller:
         self.selector.register(self._wakeup_receive, _READ)
 
     def has_link(self, session: Session) -> bool:
-        """Whether there is a wire that is neither being dialled nor lost."""
-        return self.wire is not None and not self.wire.dialling and (session.closed or not session.wants_close)
+        """Whether there is a link that is neither being dialled nor lost."""
+        return self.link is not None and not self.link.dialling and (session.closed or not session.wants_close)
 
-    def plan(self, session: Session, until: float, *, over: bool) -> None:
+    def plan(self, session: Session, until: float, *, ended: bool) -> None:
         """Set ``asleep_until`` for the next sleep: ``until`` or earlier, and what is to end it."""
-        wire, deadline = self.wire, session.deadline()
+        link, deadline = self.link, session.deadline()
         self.deadline = inf if deadline is None else deadline
         until = min(until, self.deadline)
-        if wire is not None:
-            until = min(until, wire.dial_until)
-            wire.watch()
-            if wire.received:
+        if link is not None:
+            until = min(until, link.dial_until)
+            link.watch()
+            if link.received:
                 until = 0.0  # since a signal's handler has raised
-        if over or (session.connect_to is not None and (wire is None or not wire.dialling)):
+        if ended or (session.connect_to is not None and (link is None or not link.dialling)):
             until = 0.0  # there may be something to dial as soon as nobody sends: only look
         self.asleep_until = until
 
@@ -92,21 +92,21 @@ class Poller:
         with suppress(OSError):  # it sleeps no more, or is woken already
             self._wakeup_send.send(b"\0")
 
-    def dial(self, session: Session, places: list[Place] | Exception, now: float) -> None:
+    def dial(self, session: Session, addresses: list[AddressInfo] | Exception, now: float) -> None:
         """Begin to dial what was looked up for ``session``, or tell it that nothing was found."""
         try:
-            if isinstance(places, Exception):
-                raise places
+            if isinstance(addresses, Exception):
+                raise addresses
             if session.connect_to is not None:  # else it was closed meanwhile
-                self.wire = TcpSocket(self.selector, places, session.options.connect_timeout, now)
+                self.link = TcpSocket(self.selector, addresses, session.options.connect_timeout, now)
         except DIAL_ERRORS as error:
             session.connection_failed(reason(error), now)
 
-    def see_to_dialling(self, session: Session, now: float) -> None:
+    def finish_dialling(self, session: Session, now: float) -> None:
         """Tell ``session`` how it ended, if it has."""
-        wire = self.wire
+        link = self.link
         try:
-            if wire is not None and wire.dialling and wire.dialled(now) and session.connect_to is not None:
+            if link is not None and link.dialling and link.dialled(now) and session.connect_to is not None:
                 session.connection_made(now)
         except DIAL_ERRORS as error:
             self.drop()
@@ -114,15 +114,15 @@ class Poller:
 
     def hang_up(self) -> None:
         """End the link without ceremony, and the sleep."""
-        if self.wire is not None:
-            self.wire.hang_up(abruptly=True)
+        if self.link is not None:
+            self.link.hang_up(abruptly=True)
         self.wakeup()
 
     def drop(self) -> None:
-        """Be without a wire."""
-        if self.wire is not None:
-            self.wire.close()
-        self.wire = None
+        """Be without a link."""
+        if self.link is not None:
+            self.link.close()
+        self.link = None
 
     def close(self) -> None:
         """Nobody sleeps any more. No effect the second time."""
@@ -131,8 +131,8 @@ class Poller:
 
     def disown(self) -> None:
         """Be without what is a parent process's as well: nothing is told to its sockets, or to what it sleeps on."""
-        if self.wire is not None:
-            self.wire.disown()
+        if self.link is not None:
+            self.link.disown()
         self._close_own()
 
     def _close_own(self) -> None:
@@ -150,8 +150,10 @@ class TcpSocket:
     socket takes no more for now); ``watching`` (sleep ends when it does again).
     """
 
-    def __init__(self, selector: selectors.BaseSelector, places: list[Place], timeout: float, now: float) -> None:
-        """Begin to dial. OSError when that fails at once; ``timeout`` seconds for each of ``places``."""
+    def __init__(
+        self, selector: selectors.BaseSelector, addresses: list[AddressInfo], timeout: float, now: float
+    ) -> None:
+        """Begin to dial. OSError when that fails at once; ``timeout`` seconds for each of ``addresses``."""
         self._selector = selector
         self._timeout = timeout
         self._hung_up = False
@@ -163,19 +165,19 @@ class TcpSocket:
         self.blocked = True
         self.watching = True
         self.why = "the server closed the connection"
-        self._places = deque(places)
+        self._addresses = deque(addresses)
         self._socket = self._dial_next(now)
 
     def _dial_next(self, now: float) -> socket.socket:
         while True:
-            family, kind, protocol, _, place = self._places.popleft()
+            family, kind, protocol, _, place = self._addresses.popleft()
             attempt = socket.socket(family, kind, protocol)
             attempt.setblocking(False)
             failure = attempt.connect_ex(place)
             if failure in _UNDER_WAY:
                 break
             attempt.close()
-            if not self._places:
+            if not self._addresses:
                 raise OSError(failure, strerror(failure))
         self._selector.register(attempt, _WRITE, self)
         self.blocked = True
@@ -191,7 +193,7 @@ class TcpSocket:
             self.watch()
             return True
         if failure or now >= self.dial_until:
-            if not self._places:
+            if not self._addresses:
                 raise OSError(failure, strerror(failure)) if failure else TimeoutError
             self.close()
             self._socket = self._dial_next(now)

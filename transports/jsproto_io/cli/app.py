@@ -121,10 +121,10 @@ def demo_command(
                 url = servers
             on_event = demo.ingest.on_event
             nc = stack.enter_context(open_connection(url, name="jsproto demo", event_cb=on_event, **credentials))
-            tell_in, tell_out = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
+            on_ingested, on_read = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
             demo.server, demo.url = nc.server_info.version if nc.server_info else "", nc.connected_url or ""
             keep = keep or servers is None  # what the demo's own server holds goes with it
-            demos.run(nc, demo, flights, rows, keep=keep, tell_in=tell_in, tell_out=tell_out)
+            demos.run(nc, demo, flights, rows, keep=keep, on_ingested=on_ingested, on_read=on_read)
         if as_json:
             screen.dump(report.demo_json(demo))
         else:
@@ -139,14 +139,14 @@ def _demo_progress(screen: Screen, total: int) -> Iterator[tuple[Callable[[int],
         going_in = progress.add_task("in: fast ingest", total=total)
         coming_out = progress.add_task("out: Direct Get", total=total, start=False)
 
-        def tell_in(count: int) -> None:
+        def on_ingested(count: int) -> None:
             progress.update(going_in, completed=count)
 
-        def tell_out(count: int) -> None:
+        def on_read(count: int) -> None:
             progress.start_task(coming_out)
             progress.update(coming_out, completed=count)
 
-        yield tell_in, tell_out
+        yield on_ingested, on_read
 
 
 def _demo_note(demo: Demo) -> str:
@@ -155,7 +155,7 @@ def _demo_note(demo: Demo) -> str:
         note = f"; {demo.ingest.acked:,} of {records_text(demo.ingest.sent)} sent were acknowledged"
     if demo.came_out.count:
         note += f", {demo.came_out.count:,} read back"
-    if demo.left_behind:
+    if demo.stream_left:
         note += f"; stream {demo.stream} is left on the server"
     return note
 
@@ -254,13 +254,13 @@ def ingest_command(
                     password=password,
                     token=token,
                 ) as nc,
-                _ingest_progress(screen, source) as tell,
+                _ingest_progress(screen, source) as on_progress,
             ):
                 ingests.ingest(
                     nc,
                     records,
                     result,
-                    tell,
+                    on_progress,
                     pattern=template.pattern,
                     stream=stream,
                     create=create_stream,
@@ -303,7 +303,7 @@ def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int],
     with screen.progress(*columns) as progress:
         task = progress.add_task(one_line(os.path.basename(source.name)), total=source.size, acked=0)
 
-        def tell(acked: int) -> None:
+        def on_progress(acked: int) -> None:
             progress.update(task, completed=source.position(), acked=acked)
 
-        yield tell
+        yield on_progress

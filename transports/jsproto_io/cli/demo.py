@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import Error
-from jsproto_io.cli.ingest import LOOK_EVERY, Ingest, Meter, publish
+from jsproto_io.cli.ingest import SAMPLE_EVERY, Ingest, Meter, publish
 from jsproto_io.cli.records import BadInput, BadUsage, Record, Source, open_source, read_lines
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Demo:
     url: str = ""
     own_server: bool = False
     stream: str = ""
-    left_behind: bool = False  # the stream is on a server that is not ours and should be deleted
+    stream_left: bool = False  # the stream is on a server that is not ours and should be deleted
     ingest: Ingest = field(default_factory=Ingest)
     reading: Meter = field(default_factory=Meter)
     went_in: Digest = field(default_factory=Digest)
@@ -108,17 +108,17 @@ def _flights(lines: Iterator[bytes], carrier: int, origin: int, prefix: str, dig
         yield number, subject, line
 
 
-def read_back(js: JetStream, stream: str, demo: Demo, tell: Callable[[int], None]) -> None:
+def read_back(js: JetStream, stream: str, demo: Demo, on_progress: Callable[[int], None]) -> None:
     """Read the whole stream by Direct Get."""
     meter, digest = demo.reading, demo.came_out
     meter.start()
     for message in js.get_batch(stream):
         digest.add(message.subject, message.data)
         meter.bytes += len(message.data)
-        if not digest.count % LOOK_EVERY and meter.sample(digest.count):
-            tell(digest.count)
+        if not digest.count % SAMPLE_EVERY and meter.sample(digest.count):
+            on_progress(digest.count)
     meter.stop(digest.count)
-    tell(digest.count)
+    on_progress(digest.count)
 
 
 @contextmanager
@@ -139,7 +139,7 @@ def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator
         allow_batched=True,
         allow_direct=True,
     )
-    demo.left_behind = not keep
+    demo.stream_left = not keep
     try:
         yield
     except BaseException:
@@ -150,9 +150,9 @@ def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator
 
 
 def _delete(js: JetStream, demo: Demo) -> None:
-    if demo.left_behind:
+    if demo.stream_left:
         js.delete_stream(demo.stream)
-        demo.left_behind = False
+        demo.stream_left = False
 
 
 def run(
@@ -162,16 +162,16 @@ def run(
     rows: int,
     *,
     keep: bool,
-    tell_in: Callable[[int], None],
-    tell_out: Callable[[int], None],
+    on_ingested: Callable[[int], None],
+    on_read: Callable[[int], None],
 ) -> None:
     """Ingest up to ``rows`` flights over ``nc`` and read them back; ``demo`` is kept up to date all the way.
 
-    ``tell_in`` is called with how many are acknowledged, ``tell_out`` with how many were read.
+    ``on_ingested`` is called with how many are acknowledged, ``on_read`` with how many were read.
     """
     js = nc.jetstream()
     with open_source(os.fspath(path)) as source:
         header, records = flight_records(source, demo.stream.lower(), demo.went_in)
         with _own_stream(js, demo, header, keep):
-            publish(nc, islice(records, rows), demo.ingest, tell_in)
-            read_back(js, demo.stream, demo, tell_out)
+            publish(nc, islice(records, rows), demo.ingest, on_ingested)
+            read_back(js, demo.stream, demo, on_read)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamInfo
 
-LOOK_EVERY: Final = 250  # messages between two looks at the clock
+SAMPLE_EVERY: Final = 250  # messages between two looks at the clock
 MAX_SAMPLES: Final = 2_000
 
 
@@ -133,13 +133,13 @@ def publish(
     nc: Connection,
     records: Iterable[Record],
     result: Ingest,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
     *,
     live: bool = False,
     gap: Literal["fail", "ok"] = "fail",
     flow: int = 500,
 ) -> None:
-    """Publish ``records`` as one batch and commit it, keeping ``result`` up to date; ``tell(acked)`` on the
+    """Publish ``records`` as one batch and commit it, keeping ``result`` up to date; ``on_progress(acked)`` on the
     way.
 
     A ``live`` source's records leave one by one as they come. Raises what publishing raises; the BadInput of
@@ -154,8 +154,8 @@ def publish(
                     raise BadInput(f"line {line}: {len(payload):,} bytes, but the server takes at most {limit:,}")
                 meter.bytes += len(payload)
                 yield subject, payload
-                if (live or not count % LOOK_EVERY) and meter.sample(batch.acked):
-                    tell(batch.acked)
+                if (live or not count % SAMPLE_EVERY) and meter.sample(batch.acked):
+                    on_progress(batch.acked)
 
         meter.start()
         bad: BadInput | None = None
@@ -181,7 +181,7 @@ def publish(
                 batch.acks,
             )
             meter.stop(result.acked)
-            tell(result.acked)
+            on_progress(result.acked)
         if bad is not None:
             raise bad
 
@@ -209,7 +209,7 @@ def ingest(
     nc: Connection,
     records: Iterable[Record],
     result: Ingest,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
     *,
     pattern: str,
     stream: str | None,
@@ -227,7 +227,7 @@ def ingest(
     if stream is not None:
         info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)
         before = info.state.last_seq
-    publish(nc, records, result, tell, live=live, gap=gap, flow=flow)
+    publish(nc, records, result, on_progress, live=live, gap=gap, flow=flow)
     ack = result.ack
     if ack is None:
         return

@@ -180,10 +180,10 @@ class Template:
         field, value = next(
             pair for pair in zip(self.fields, values, strict=True) if not pair[1] or self._UNSAFE.search(pair[1])
         )
-        raise BadInput(f"column {field!r} holds {_shown(value)}, which cannot be part of a subject (--unsafe replace)")
+        raise BadInput(f"column {field!r} holds {_quoted(value)}, which cannot be part of a subject (--unsafe replace)")
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     return repr(value if len(value) <= 40 else value[:37] + "...")
 
 
@@ -191,7 +191,7 @@ def _shown(value: str) -> str:
 
 
 def guess_format(inner: str) -> Format:
-    """The format by a file's name: ``lines`` when the name does not tell, as for standard input."""
+    """The format by a file's name: ``lines`` when the name does not say, as for standard input."""
     return _FORMATS.get(os.path.splitext(inner)[1].lower(), Format.LINES)
 
 
@@ -315,7 +315,7 @@ def _columns(header: Sequence[str], template: Template) -> list[int]:
         if not name:
             raise BadInput(f"line 1: column {number} of the header has no name")
         if name in header[: number - 1]:
-            raise BadInput(f"line 1: the header has {_shown(name)} twice")
+            raise BadInput(f"line 1: the header has {_quoted(name)} twice")
     for field in template.fields:
         if field not in header:
             raise BadUsage(f"there is no column {field!r}; the columns are {', '.join(header)}")
