@@ -5,14 +5,16 @@
     async with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-Protocol callbacks, no streams: what arrives goes straight into the session, and what the session wants to send leaves
-in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless
-call is harmless. While the transport cannot take more, bytes stay in the session, where they are counted; now and then
-they do though it can: a task that publishes without end then waits, and others have their turn.
+How it works
+ * A protocol callback puts what was received straight into the session. There are no streams.
+ * What the session has to send leaves in one ``write``.
+ * One timer handle serves all deadlines. It only moves to an earlier time, since a late or needless call is harmless.
+ * While the transport is full, bytes stay in the session, which counts them: publishers wait.
+ * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
-A connection may be used only in the loop in which it was made, and after a fork only in the parent process: every verb
+A connection may be used only in the loop in which it was made, and after a fork only in the parent process. Every verb
 of the child raises ForkedError.
 
 Not here: protocol.
@@ -55,12 +57,22 @@ async def connect(
     event_cb: EventCallback | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AsyncIterator[Connection]:
-    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+    """Connect to the first server that answers.
 
-    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
-    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
-    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
+    Use it as a context manager: leaving it sends what is pending, then closes.
+
+    Args:
+        servers: a URL, several URLs separated by commas, or a sequence of URLs.
+        event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
+            soon: see EventsDropped.
+        options: those of ``jsproto_io.ConnectKeywords``.
+
+    Raises:
+        LocalProtocolError: an option is impossible.
+        NoServersError: no server could be reached. It lists each address and its failure.
+        AuthorizationError: the server refused the credentials.
+        TLSError: TLS failed.
+        ConnectionLostError: otherwise the handshake failed.
     """
     connection = Connection(new_session(servers, options), event_cb)
     try:
@@ -142,7 +154,7 @@ class Connection(facade.Connection):
         await self._wait(self._session.connected)
 
     async def _dial_all(self) -> None:
-        """Dial one address after the other, as long as the session says so."""
+        """Dial one address after the other, as long as the session has one to dial."""
         session = self._session
         try:
             while (address := session.connect_to) is not None:
@@ -182,7 +194,7 @@ class Connection(facade.Connection):
 
 
 class _Link(asyncio.Protocol):
-    """One TCP connection, as the loop's callbacks tell of it."""
+    """One TCP connection, by the loop's protocol callbacks."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -211,7 +223,7 @@ class _Link(asyncio.Protocol):
             self._connection._receive(lambda now: None)
 
     def hang_up(self, *, abruptly: bool) -> None:
-        """Send what is buffered and end; ``abruptly``: just end."""
+        """Send what is buffered and end. ``abruptly``: end without sending."""
         if self._transport is None:
             return
         if abruptly:

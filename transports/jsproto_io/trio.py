@@ -5,16 +5,16 @@
     async with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-The context manager holds a nursery with the tasks of the connection. One of them lets time pass: it receives, dials or
-waits until it is time to dial again, always within a cancel scope whose deadline others move. Whoever causes output
-sends what the socket takes at once, and the writer of the link the rest: no task of the application waits for the
-socket, so that cancelling it never cuts a message in half. Now and then the writer has its turn though the socket takes
-all: a task that publishes without end then waits for it, and others have theirs.
+How it works
+ * The context manager holds a nursery with the tasks of the connection.
+ * One task receives, dials, or waits for the next attempt. It does so within a cancel scope, whose deadline others
+   move.
+ * A task that causes output sends what the socket takes at once. The writer task sends the rest.
+ * No task of the application waits for the socket, so that cancelling it never cuts a message in half.
+ * After 1 MiB in one go the writer task has its turn too. So a task that publishes without end lets others run.
 
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
-the block as they are, not in a group.
-
-After a fork every verb of the child raises ForkedError.
+the block as they are, not in a group. After a fork every verb of the child raises ForkedError.
 
 Not here: protocol. Verbs that do not wait are no checkpoints.
 """
@@ -60,12 +60,22 @@ def connect(
     event_cb: EventCallback | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AbstractAsyncContextManager[Connection]:
-    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+    """Connect to the first server that answers.
 
-    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
-    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
-    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
+    Use it as a context manager: leaving it sends what is pending, then closes.
+
+    Args:
+        servers: a URL, several URLs separated by commas, or a sequence of URLs.
+        event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
+            soon: see EventsDropped.
+        options: those of ``jsproto_io.ConnectKeywords``.
+
+    Raises:
+        LocalProtocolError: an option is impossible.
+        NoServersError: no server could be reached. It lists each address and its failure.
+        AuthorizationError: the server refused the credentials.
+        TLSError: TLS failed.
+        ConnectionLostError: otherwise the handshake failed.
     """
     return _Connecting(new_session(servers, options), event_cb)
 
@@ -196,7 +206,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:
-        """One link after the other, as the session says."""
+        """Run one link after the other, as the session asks for them."""
         session = self._session
         # Shielded: when the application's block is cancelled, what is pending is still to be sent, and whole.
         with trio.CancelScope(shield=True):
@@ -211,7 +221,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _dial(self) -> trio.SocketStream | None:
-        """Wait until an address is due and dial it, unless the session ends meanwhile. None when that fails."""
+        """Wait until an address is due and dial it. None when that fails, or the session ends meanwhile."""
         session, stream = self._session, None
         with trio.CancelScope() as self._no_link_scope:
             while (address := session.connect_to) is None:
@@ -235,7 +245,7 @@ class Connection(facade.Connection):
             await self._tick()
 
     async def _tick(self) -> None:
-        """Let time pass until the deadline."""
+        """Sleep until the session's deadline, then report the time."""
         deadline = self._session.deadline()
         with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
             await trio.sleep_forever()
@@ -243,7 +253,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _run_link(self, stream: trio.SocketStream) -> None:
-        """Move the bytes of one link, until it ends."""
+        """Move the bytes of one link until it ends."""
         link = self._link = Link(stream)
         self._receive(self._session.connection_made)
         async with trio.open_nursery() as nursery:
@@ -255,7 +265,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _read(self, link: Link) -> None:
-        """One input after the other: bytes, the passing of time, the end of the stream."""
+        """Put in one input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
         while why is None:
@@ -276,7 +286,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _send(self, link: Link) -> None:
-        """Send what the socket did not take at once, or what has come when that was much."""
+        """The writer task: send what the socket did not take at once."""
         try:
             while True:
                 await link.due.wait()

@@ -1,9 +1,10 @@
-"""What the facade for event loops does in another way than that for threads, and is written by hand for each.
+"""The parts of the facade for event loops that differ from that for threads. Each facade has them written by hand.
 
-Rules: the names are those of ``_blocking.extras``. A callback runs in a task of its own, one message at a time, in
-order; it may be a coroutine function.
+Rules
+ * The names are those of ``_blocking.extras``.
+ * A callback runs in a task of its own, one message at a time, in order. It may be a coroutine function.
 
-Not here: what both do in the same way, from which the facade for threads is made.
+Not here: what both facades do in the same way. ``_blocking`` is generated from it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
 
 
 async def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
-    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+    """The messages as a sequence. Of an iterable, one more than ``most`` at the most: an excess shows."""
     if isinstance(messages, MessageColumns):
         return messages
     if not isinstance(messages, AsyncIterable):
@@ -69,13 +70,13 @@ class BatchIterator(BatchReaderBase):
 
 
 class PushIterator(PushSubscriptionBase):
-    """Iterates over the messages of a subscription, or calls back with them."""
+    """Iterates over the messages of a subscription, or calls a callback with them."""
 
     _connection: Connection
 
     @abstractmethod
     async def _next(self, limit: float | None) -> JSMsg:
-        """The next message, within ``limit`` seconds."""
+        """Wait up to ``limit`` seconds for the next message, and take it."""
 
     def __aiter__(self) -> AsyncIterator[JSMsg]:
         self._check_no_callback()
@@ -93,7 +94,7 @@ class PushIterator(PushSubscriptionBase):
 
     @property
     def _is_calling(self) -> bool:
-        """Whether this is called in its callback."""
+        """Whether the present task runs its callback."""
         return SERVING.get() is self
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:

@@ -1,6 +1,7 @@
-"""What the driver on trio moves bytes through: one TCP connection.
+"""One TCP connection of the driver on trio.
 
-Rules: ``receive`` and ``wait_writable`` alone wait, and ``close`` ends that. Nothing here decides who may send when.
+Rules: only ``receive`` and ``wait_writable`` wait, and ``close`` ends that. Nothing here decides which task may send
+when.
 
 Not here: what the bytes mean, tasks, deadlines (``trio``).
 """
@@ -18,9 +19,11 @@ from jsproto_io._threads.sockets import READ_SIZE
 class Link:
     """One TCP connection: a socket that never blocks.
 
-    Attributes: ``unsent`` (what the socket did not take yet); ``due`` (set while the writer has something to do, and
-    nobody else sends); ``ends`` (nothing follows what is unsent); ``at_once`` (bytes that others had sent since the
-    writer's last turn).
+    Attributes:
+        unsent: what the socket did not take yet.
+        due: set while the writer task has something to do. Nobody else sends then.
+        ends: nothing follows after ``unsent``.
+        burst: bytes that other tasks have sent since the writer task's last turn.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -37,7 +40,12 @@ class Link:
         self.burst = 0
 
     async def receive(self) -> bytes:
-        """What has come; empty at the end. OSError; ClosedResourceError after ``close``."""
+        """Wait for bytes. None are left at the end of the stream: the result is empty then.
+
+        Raises:
+            OSError: the connection broke.
+            ClosedResourceError: ``close`` was called.
+        """
         while True:
             await trio.lowlevel.wait_readable(self._open_socket())
             try:
@@ -46,7 +54,7 @@ class Link:
                 pass  # there was nothing after all
 
     def send(self) -> None:
-        """Write of ``unsent`` what the socket takes; when that fails, it ``ends``."""
+        """Send of ``unsent`` what the socket takes. A failure sets ``ends``."""
         try:
             self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
@@ -59,12 +67,12 @@ class Link:
         await trio.lowlevel.wait_writable(self._open_socket())
 
     def end(self) -> None:
-        """Tell the peer that nothing more comes."""
+        """Send FIN: the peer reads the end of the stream."""
         with suppress(OSError):  # it has ended already
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """No effect the second time. Whoever waits is told."""
+        """Close the socket and end the waits for it. No effect the second time."""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

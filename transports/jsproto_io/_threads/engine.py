@@ -1,10 +1,13 @@
-"""How the driver on threads moves bytes: one input in, then all that it causes out.
+"""The engine of the driver on threads: one input in, then all its outputs out.
 
-Rules: one lock guards the session. It is held for changes of state only: never in ``send``, never while the
-application's iterator or callback runs. Whoever causes output sends it, one thread at a time; what the socket does not
-take is left to the leader, the one thread that sleeps in ``select``.
+How it works
+ * One lock guards the session. It is held for changes of state, and released during ``send``, iterators and callbacks.
+ * ``_call`` puts one input in, and ``_drive`` drains: send, wake the waiting threads, dispatch events.
+ * The thread that causes output sends it, one thread at a time. The leader sends what the socket did not take.
+ * ``_lead`` is one turn of the leader: plan the sleep, sleep in ``select``, put in what came, drain.
+ * A drain that moves the deadline before the leader's wake-up time wakes the leader up.
 
-Not here: who waits, and on what; how a connection begins and ends (``sync``).
+Not here: which thread leads (``leadership``), how a thread waits, how a connection begins and ends (``sync``).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from jsproto_io._threads.sockets import Poller, TcpSocket, look_up
 
 
 class ThreadEngine(facade.Connection):
-    """The session of a connection, and the socket beneath it."""
+    """The session of a connection, and the socket below it."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, monotonic)
@@ -56,13 +59,13 @@ class ThreadEngine(facade.Connection):
         return result
 
     def _lead(self, until: float = inf) -> None:
-        """Sleep until there is something to do, put it in, drain."""
+        """One turn of the leader: sleep until there is input, put it in, drain."""
         self._plan(until)
         self._poller.sleep()
         self._process_input()
 
     def _plan(self, until: float = inf) -> None:
-        """Get ready to sleep. Without a link: dial when the session says so."""
+        """Prepare the sleep. Without a link, dial when the session asks for it."""
         session, poller = self._session, self._poller
         with self._lock:
             if poller.link is not None and not (poller.link.dialling or self._sender or poller.has_link(session)):
@@ -77,7 +80,7 @@ class ThreadEngine(facade.Connection):
                 raise
 
     def _process_input(self) -> None:
-        """Put in what the sleep has brought, and drain."""
+        """Put in what came during the sleep, and drain."""
         session, poller = self._session, self._poller
         try:
             with self._lock:
@@ -100,7 +103,7 @@ class ThreadEngine(facade.Connection):
             self._drive()
 
     def _drive(self) -> None:
-        """Drain: send, wake, tell, and wake the leader if it would sleep too long."""
+        """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
         interrupt: BaseException | None = None
         try:
             while (link := self._drain_outputs()) is not None:
@@ -122,7 +125,7 @@ class ThreadEngine(facade.Connection):
         self._dispatcher.dispatch()
 
     def _drain_outputs(self) -> TcpSocket | None:
-        """Drain all but the bytes; those this thread is to send now are ``unsent`` on the link that it returns."""
+        """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
         session, leadership, poller = self._session, self._leadership, self._poller
         if self._failure is not None:
             return None
@@ -160,7 +163,7 @@ class ThreadEngine(facade.Connection):
         return link if send else None
 
     def _crash(self, bug: BaseException) -> None:
-        """Nobody can tell how far the state got: fail those who wait, and all who come. The lock is held."""
+        """The state may be half changed: fail all waits, and all later calls. The lock is held."""
         if self._failure is None:
             self._failure = bug
             log_crash(bug)

@@ -1,10 +1,23 @@
-"""Whose turn it is to move the bytes of the driver on threads: one thread's at a time, which is called the leader.
+"""The leader/followers pattern for the driver on threads: which thread moves the bytes.
 
-Rules: best it is one that waits, because to be woken by another thread costs more than what comes with most reads. The
-reader thread, if there is one, leaves it at that while there are such waits, and is the leader within twice ``GRACE``
-of the last, or when it is called. Everything but ``wait_for_turn`` is called with the lock held.
+How it works
+ * One thread at a time is the leader. It sleeps in ``select``, receives, and wakes the followers whose tickets are
+   complete.
+ * A thread that waits becomes the leader when there is none (``try_lead``). Otherwise it is a follower, and sleeps on
+   an event (``park``).
+ * At the end of its wait the leader hands over to a follower, by waking it up (``leave``).
+ * The reader thread leads while no thread waits (``wait_for_turn``). Every ``GRACE`` seconds it checks whether a
+   waiting thread has become the leader since.
+ * While one wait lasts longer than that, the reader thread sleeps until the end of that wait.
+ * The reader thread gives up the lead when it completes the ticket of a single follower (``hand_over``). The next wait
+   of that thread leads at once.
 
-Not here: what the leader does (``_threads.engine``).
+A waiting thread is the better leader: to be woken by another thread costs more than most reads (benchmark row
+fetch-ack).
+
+Rules: all but ``wait_for_turn`` is called with the lock held. Threads are known by their idents.
+
+Not here: what the leader does (``engine``).
 """
 
 from __future__ import annotations
@@ -19,9 +32,13 @@ GRACE: Final = 0.01  # seconds between two looks in which nobody has begun to wa
 
 
 class Leadership:
-    """Attributes: ``leader`` (the thread whose turn it is; None: nobody's), ``parked`` (by thread: those who wait while
-    it is another one's), ``reader`` (the reader thread; None: there is none), ``ended`` (completed when nothing will be
-    received any more). Threads are known by their idents.
+    """Which thread leads, and which follow.
+
+    Attributes:
+        leader: the thread that moves the bytes. None: there is none.
+        parked: the followers' events, by thread.
+        reader: the reader thread. None: there is none.
+        ended: completed when nothing will be received any more.
     """
 
     def __init__(self, lock: threading.Lock) -> None:
@@ -37,7 +54,9 @@ class Leadership:
         self._reader_requested = False  # it is to be the leader at once
 
     def try_lead(self, me: int, *, linked: bool) -> bool:
-        """Whether ``me``, which waits, is the leader now. When it is not to be (``may``), it is the reader's turn."""
+        """Whether the waiting thread ``me`` leads now. Without a link (``linked``) the reader thread is to lead, if
+        there is one.
+        """
         linked = linked or self.reader in (None, me)
         if self.leader is None and linked:
             self.leader = me
@@ -50,7 +69,9 @@ class Leadership:
         return self.leader == me
 
     def park(self, me: int, ticket: Ticket[Any]) -> threading.Event:
-        """What ``me`` sleeps on until ``ticket`` is complete, or it may be its turn."""
+        """The event on which the follower ``me`` sleeps. It is set when ``ticket`` is complete, or to make it try to
+        lead.
+        """
         event = ticket.event
         if not isinstance(event, threading.Event) or event.is_set():  # set without an answer: it was only called
             ticket.event = event = threading.Event()
@@ -58,7 +79,9 @@ class Leadership:
         return event
 
     def leave(self, me: int) -> None:
-        """``me`` waits no more: if it was the leader, somebody else who waits is next, or before long the reader."""
+        """The wait of ``me`` has ended. If it was the leader, a follower is next, or else the reader thread before
+        long.
+        """
         self.parked.pop(me, None)
         if self.leader == me:
             self.leader = None
@@ -69,21 +92,21 @@ class Leadership:
                 self._wake_reader()
 
     def hand_over(self, completed: Iterable[Ticket[Any]]) -> None:
-        """The reader thread, if that is the leader, has completed these: who alone waits for one will be the next."""
+        """Give up the lead of the reader thread, if it has completed the ticket of the only follower."""
         if self.leader == self.reader == threading.get_ident() and len(self.parked) == 1:
             (event,) = self.parked.values()
             if any(ticket.event is event for ticket in completed):
                 self.leader = None
 
     def request_reader(self) -> None:
-        """It is the reader thread's turn, as soon as it is nobody else's."""
+        """The reader thread is to lead as soon as no other thread does."""
         self._reader_requested = True
         self._wake_reader()
         if self.reader in self.parked:  # an event's callback waits, which the reader has called
             self.parked[self.reader].set()
 
     def end(self) -> None:
-        """There is nothing to move any more: everybody looks up."""
+        """Nothing will be received any more: wake up all threads."""
         if not self.ended.done:
             self.ended.succeed(None)
         for event in self.parked.values():
@@ -91,7 +114,7 @@ class Leadership:
         self._wake_reader()
 
     def wait_for_turn(self) -> bool:
-        """The reader thread sleeps until it is the leader (True), or there is nothing to move any more."""
+        """The reader thread sleeps until it is the leader (True), or until the end (False)."""
         while not self.ended.done:
             elected = self._waiters_elected
             woken = self._wakeup.acquire(timeout=-1 if self._in_long_wait else GRACE)

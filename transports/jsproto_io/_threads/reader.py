@@ -1,9 +1,10 @@
-"""The reader thread of the driver on threads, which is the leader while nobody waits.
+"""The reader thread of the driver on threads: the leader while no thread waits.
 
-Rules: it keeps no connection alive: it has one only while something is to be done with it, and not while it sleeps. A
-connection that is dropped without being closed ends the sleep, and the thread closes what is left.
+Rules
+ * The thread keeps no connection alive. It holds a reference only while it works, and not while it sleeps.
+ * A connection that is dropped without ``close()`` ends the sleep. The thread closes what is left.
 
-Not here: what the leader does (``_threads.engine``), when it is this thread's turn (``_threads.leadership``).
+Not here: what the leader does (``engine``), when this thread leads (``leadership``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_reader(connection: Connection, leadership: Leadership, poller: Poller) -> threading.Thread:
-    """Start the thread of ``connection``."""
+    """Start the reader thread of ``connection``."""
     thread = threading.Thread(
         target=_read, args=(ref(connection), leadership, poller), name="jsproto-reader", daemon=True
     )
