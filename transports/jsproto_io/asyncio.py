@@ -111,7 +111,9 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is not None and session.wants_close:
             link.write(session.data_to_send())
-        while link is not None and not link.paused and session.wants_send(now):  # whoever waited for it queues more
+        while (
+            link is not None and not link.paused and session.wants_send(now)
+        ):  # a publisher that waited for room queues more
             link.write(session.data_to_send())
 
     def _rearm(self) -> None:
@@ -201,8 +203,8 @@ class _Link(asyncio.Protocol):
         self._session = connection._session
         self._transport: asyncio.Transport | None = None
         self._hung_up = False
-        self._transport_full = False  # the transport is
-        self._burst = 0  # bytes written since others had their turn
+        self._transport_full = False  # the transport's buffer is full
+        self._burst = 0  # bytes written since other tasks had their turn
         self.lost = asyncio.Event()
 
     @property

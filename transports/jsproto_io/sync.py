@@ -108,12 +108,12 @@ class Connection(ThreadEngine):
         warnings.warn(f"unclosed connection to {self._session.url}", ResourceWarning, source=self, stacklevel=2)
         self._leadership.end()
         if self._thread is not None and self._thread.is_alive():
-            poller.wakeup()  # that thread may be asleep in there: it closes it
+            poller.wakeup()  # the reader thread may sleep in it, and closes it
         else:
             poller.close()
 
     def _disown(self, error: ForkedError) -> None:
-        self._lock = threading.Lock()  # whoever held the other one is not here
+        self._lock = threading.Lock()  # the thread that held the other one is not in this process
         self._leadership, self._thread = Leadership(self._lock), None
         self._ended = self._leadership.ended
         self._leadership.end()
@@ -124,7 +124,7 @@ class Connection(ThreadEngine):
         """Wait as the leader, or as a follower on an event while another thread leads."""
         until = inf if timeout is None else monotonic() + timeout
         me, leadership = threading.get_ident(), self._leadership
-        nested = leadership.leader == me  # already: an event's callback waits, which the leader has called
+        nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
             try:
                 while True:
@@ -141,7 +141,7 @@ class Connection(ThreadEngine):
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)
                     if event is not None:
-                        deferred.end()  # only the leader can be woken
+                        deferred.end()  # only the leader sleeps in the poller
                         if not event.wait(clamp_sleep(due - monotonic())) and due < until:
                             self._call(self._session.handle_timeout)  # the leader may be looking up a name
                     else:
@@ -151,7 +151,7 @@ class Connection(ThreadEngine):
                     if monotonic() >= until and not ticket.done:
                         raise TimeoutError(f"nothing came within {timeout:g} s")
             finally:
-                if not nested or leadership.leader != me:  # else it goes on as the leader that it was
+                if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)
 
     def _leave(self, me: int) -> None:

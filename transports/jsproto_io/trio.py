@@ -100,8 +100,8 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
         await self._leave()
 
     async def _leave(self) -> None:
-        # The nursery never sees the exception that leaves the block, so it does not wrap it; and since its tasks have
-        # ended by then, it has nothing to wait for that could be cancelled.
+        # The nursery does not see the exception that leaves the block, so it does not wrap it in a group. Its tasks
+        # have ended by then: it waits for nothing that could be cancelled.
         with trio.CancelScope(shield=True):
             await self._connection._close()
         await self._nursery.__aexit__(None, None, None)
@@ -138,7 +138,7 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is None or link.due.is_set():
             return
-        while session.wants_close or session.wants_send(now):  # whoever waited for it queues more
+        while session.wants_close or session.wants_send(now):  # a publisher that waited for room queues more
             link.unsent = memoryview(b"".join(session.data_to_send()))
             link.ends = session.wants_close
             link.burst += len(link.unsent)
@@ -190,7 +190,7 @@ class Connection(facade.Connection):
         if self._is_disowned:
             return
         self._release(self._session.close)
-        self._no_link_scope.cancel()  # which a defect may have left open
+        self._no_link_scope.cancel()  # in case a defect has left it open
         for task, scope in self._tasks.items():
             if task is not trio.lowlevel.current_task():
                 scope.cancel()
@@ -299,6 +299,6 @@ class Connection(facade.Connection):
                 link.due, link.burst = trio.Event(), 0
                 self._call(lambda now: None)
         except trio.ClosedResourceError:
-            pass  # the reader finds out why
+            pass  # the reader reports the error
         except Exception as bug:
             self._crash(bug)

@@ -44,7 +44,7 @@ async def collect_messages(messages: Messages, most: int | None) -> Sequence[Out
         taken.append(message)
         if most is not None and len(taken) > most:
             if isinstance(messages, AsyncGenerator):
-                await messages.aclose()  # a loop wants to see the end of those it has begun
+                await messages.aclose()  # event loops complain about generators that are not closed
             break
     return taken
 
@@ -116,7 +116,7 @@ class PushIterator(PushSubscriptionBase):
                         await done
                     if acknowledge:
                         await message.ack()
-                except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
+                except BaseException as error:  # it may be the cancellation of another task, not of this one
                     if is_program_exit(error) or self._connection._is_cancelled(error):
                         raise
                     self._report_callback_error(error)

@@ -71,7 +71,7 @@ class PublishesMany(PublishesSome):
             wanted = min(size, self._chunk_limit)
             started = self._connection._now()
             try:
-                chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
+                chunk.extend(islice(pull, wanted))  # keeps the messages before an exception of the iterable
             except BaseException:
                 await self._publish_chunk(chunk)
                 raise
@@ -103,7 +103,7 @@ class PendingAck(PendingAckBase):
 
     def __init__(self, ticket: Ticket[PubAck], publisher: PipelinedPublisher) -> None:
         super().__init__(ticket)
-        self._publisher = publisher  # which is not dropped while anybody waits for its answers
+        self._publisher = publisher  # keeps the publisher alive
 
     # -- for event loops alone
     def __await__(self) -> Generator[Any, Any, PubAck]:

@@ -27,11 +27,13 @@ class Link:
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        # trio's own sockets take twice as long for each read, and let nobody send without waiting.
+        # trio's own sockets need twice the time for a read (benchmark row direct-get), and cannot send without waiting.
         own = stream.socket
-        self._socket = socket.socket(own.family, own.type, own.proto, own.detach())  # to ask it may fail
+        self._socket = socket.socket(
+            own.family, own.type, own.proto, own.detach()
+        )  # the arguments spare it system calls that may fail
         self._socket.setblocking(False)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio lets the system take little at once: most would have to wait
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio has set it low: most sends would have to wait
             with suppress(OSError):  # it has ended already
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.unsent = memoryview(b"")
@@ -60,7 +62,10 @@ class Link:
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent, self.ends = memoryview(b""), True  # nothing fits behind what is cut; the reader finds out why
+            self.unsent, self.ends = (
+                memoryview(b""),
+                True,
+            )  # nothing may follow a cut message; the reader reports the error
 
     async def wait_writable(self) -> None:
         """Wait until the socket may take more. ClosedResourceError after ``close``."""

@@ -73,7 +73,7 @@ class Connection(Engine):
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
-                pass  # others were quicker
+                pass  # other callers took the room first
 
     def _make_room(self, until: float | None = None) -> None:
         """Back-pressure: wait while too many bytes are queued. TimeoutError at the time ``until``."""

@@ -304,7 +304,7 @@ class PullMessages(PullMessagesBase[JSMsg]):
     def __init__(self, subscription: PullSubscription, max_msgs: int | None, started: int) -> None:
         super().__init__(subscription, max_msgs, started)
         self._connection = subscription._connection
-        self._subscription = subscription  # which is not dropped while it is read from
+        self._subscription = subscription  # keeps the subscription alive
 
     def __enter__(self) -> Self:
         return self

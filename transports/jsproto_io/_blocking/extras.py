@@ -131,12 +131,12 @@ class PushIterator(PushSubscriptionBase):
                     callback(message)
                     if acknowledge:
                         message.ack()
-                except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
+                except BaseException as error:  # threading is silent about SystemExit
                     self._report_callback_error(error)
             ended = self._core.error
         except Error as error:
             ended = error
-        except BaseException as error:  # of an event's callback, which this thread has called
+        except BaseException as error:  # raised by an event's callback, which this thread has called
             ended = error
             raise
         finally:

@@ -262,7 +262,7 @@ class BatchReader(BatchIterator):
     def __init__(self, core: StoredBatch, connection: Connection, session: ConsistentSessionBase | None = None) -> None:
         super().__init__(core, connection._pending_closes)
         self._connection = connection
-        self._session = session  # which is not dropped while it is read from
+        self._session = session  # keeps the session alive
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
-"""The half of subscribing to consumers that never waits: the same for threads and for event loops.
+"""The part of subscribing to consumers that never waits, for threads and for event loops.
 
-Rules: as of ``_state.shared``.
+Rules: those of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ D = TypeVar("D", bound=ConsumerMsg)
 Pushed: TypeAlias = PushConsumer[D] | OrderedConsumer[D]
 
 ORDERLY_ENDS: Final = (ConnectionClosedError,)
-"""What a subscription, or its connection, ends with by a verb of the application."""
+"""The errors of a subscription, or connection, that the application itself has ended."""
 _PROGRAM_EXITS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
@@ -36,7 +36,7 @@ def is_program_exit(error: BaseException) -> bool:
 
 
 class PushSubscriptionBase:
-    """What has come from a consumer."""
+    """The state of a push subscription."""
 
     _connection: ConnectionBase
 
@@ -44,15 +44,15 @@ class PushSubscriptionBase:
         self._core = core
         self._taken: deque[Any] = deque()
         self._served: Ticket[None] | None = None  # completed when the callback has had the last message
-        # The callback is to get no more; nor is it on a closed connection, where what it does would be done again.
+        # The callback gets no more messages. On a closed connection neither: its messages would be delivered again.
         self._stopped = False
 
     def __del__(self) -> None:
-        # One that nobody reads would fill its buffer for ever. See BatchReaderBase.
+        # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
         self._connection._pending_closes.append(partial(_unsubscribe_and_keep_consumer, self._core))
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing. What was taken before is dealt with."""
+        """Take the received messages. Without any, a ticket to wait for. Messages taken before count as consumed."""
         self._taken.extend(self._core.pop_many(MAX_POP, now))
         return None if self._taken else self._core.readable()
 
@@ -68,7 +68,7 @@ class PushSubscriptionBase:
         self._emit(CallbackFailed(self.subject, error))
 
     def _end_serving(self, error: BaseException | None) -> bool:
-        """The callback gets no more; ``error`` is why, unless the application wanted it.
+        """End the callback. ``error`` is why, unless the application wanted it.
 
         Returns whether the connection is to be closed now, because a callback has drained it.
         """
@@ -84,7 +84,7 @@ class PushSubscriptionBase:
 
     def _finish_serving(self, now: float) -> None:
         self._connection._serving.discard(self)
-        if self._core.error is None and not self._stopped:  # nobody would take what goes on coming
+        if self._core.error is None and not self._stopped:  # no caller would take the next messages
             self._core.unsubscribe(now)
         if self._served is not None:
             self._served.succeed(None)
@@ -92,7 +92,7 @@ class PushSubscriptionBase:
 
     @property
     def subject(self) -> str:
-        """What was subscribed to; the stream's name when that was all of it."""
+        """The subject of the subscription, or the stream's name if there was no subject."""
         return self._core.subject
 
     @property
@@ -102,32 +102,32 @@ class PushSubscriptionBase:
 
     @property
     def consumer(self) -> str:
-        """The consumer's name; an ordered subscription has another one whenever it is made anew."""
+        """The consumer's name. An ordered subscription changes it whenever it creates a new consumer."""
         return self._core.consumer
 
     @property
     def pending_msgs(self) -> int:
-        """Messages that have come and were not taken yet."""
+        """How many messages were received and not yet taken."""
         return self._core.pending_msgs + len(self._taken)
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that have come and were not taken yet, but for those of the next few messages."""
+        """The bytes of those messages, without up to 512 messages at the front."""
         return self._core.pending_bytes
 
     @property
     def dropped(self) -> int:
-        """Messages that found no room because the application was slow; an ordered subscription reads them again."""
+        """How many messages found no room: the application was slow. An ordered subscription reads them again."""
         return self._core.dropped
 
     @property
     def error(self) -> Error | None:
-        """Why it ended; None while it lives."""
+        """Why the subscription ended. None: it lives."""
         return self._core.error
 
 
 def _unsubscribe_and_keep_consumer(core: Pushed[Any], now: float) -> None:
-    """End it, and leave its consumer to the server: nobody has said that it is not wanted any more."""
+    """End the subscription of a dropped object. Its consumer stays, since nothing says that it is not wanted."""
     if core.error is None:
         if isinstance(core, PushConsumer):
             core.owned = False

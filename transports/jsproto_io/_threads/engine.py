@@ -34,7 +34,7 @@ class ThreadEngine(facade.Connection):
         super().__init__(session, event_cb, monotonic)
         self._lock = threading.Lock()  # guards the session and all that follows
         self._poller = Poller()
-        self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
+        self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
 
@@ -109,7 +109,7 @@ class ThreadEngine(facade.Connection):
             while (link := self._drain_outputs()) is not None:
                 try:
                     link.send()
-                except BaseException as error:  # a signal's handler's: how much has left is known all the same
+                except BaseException as error:  # a signal handler's: the count of sent bytes is known
                     if interrupt is not None:
                         raise
                     interrupt = error

@@ -26,7 +26,7 @@ class DeferredSigint:
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
         self._arrived = False
-        self._before: Any = None  # what it stands in for; None: for nothing
+        self._before: Any = None  # the handler that it replaces; None: it replaces none
 
     def __enter__(self) -> Self:
         return self
@@ -37,7 +37,7 @@ class DeferredSigint:
     def begin(self) -> None:
         """Defer Ctrl-C from now on. A handler of an outer wait is replaced as well."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
-            with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
+            with suppress(ValueError):  # a main thread of another interpreter gets no signals
                 before = signal.getsignal(signal.SIGINT)
                 held = isinstance(getattr(before, "__self__", None), DeferredSigint)
                 if held or before is signal.default_int_handler:

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from jsproto.ticket import Ticket
 
-GRACE: Final = 0.01  # seconds between two looks in which nobody has begun to wait: then it is the reader thread's turn
+GRACE: Final = 0.01  # seconds without a new leader among the waiting threads, after which the reader thread leads
 
 
 class Leadership:
@@ -47,11 +47,11 @@ class Leadership:
         self.parked: dict[int, threading.Event] = {}
         self.reader: int | None = None
         self.ended: Ticket[None] = Ticket()
-        self._waiters_elected = 0  # how often somebody who waits has become the leader
-        self._wakeup = threading.Lock()  # what the reader thread sleeps on while it is not: released to wake it
+        self._waiters_elected = 0  # how often a waiting thread has become the leader
+        self._wakeup = threading.Lock()  # the reader thread sleeps in acquire(): released to wake it up
         self._wakeup.acquire()
-        self._in_long_wait = False  # it sleeps for as long as somebody else is
-        self._reader_requested = False  # it is to be the leader at once
+        self._in_long_wait = False  # the reader thread sleeps until the end of one long wait
+        self._reader_requested = False  # the reader thread is to lead at once
 
     def try_lead(self, me: int, *, linked: bool) -> bool:
         """Whether the waiting thread ``me`` leads now. Without a link (``linked``) the reader thread is to lead, if
@@ -73,7 +73,7 @@ class Leadership:
         lead.
         """
         event = ticket.event
-        if not isinstance(event, threading.Event) or event.is_set():  # set without an answer: it was only called
+        if not isinstance(event, threading.Event) or event.is_set():  # it was set to make a thread try to lead
             ticket.event = event = threading.Event()
         self.parked[me] = event
         return event
@@ -102,7 +102,7 @@ class Leadership:
         """The reader thread is to lead as soon as no other thread does."""
         self._reader_requested = True
         self._wake_reader()
-        if self.reader in self.parked:  # an event's callback waits, which the reader has called
+        if self.reader in self.parked:  # an event's callback waits, which the reader thread has called
             self.parked[self.reader].set()
 
     def end(self) -> None:
@@ -121,7 +121,7 @@ class Leadership:
             with self._lock:
                 requested, self._reader_requested = self._reader_requested, False
                 idle = elected == self._waiters_elected
-                self._in_long_wait = self.leader is not None and idle  # one long wait: its end is told
+                self._in_long_wait = self.leader is not None and idle  # one long wait, whose end wakes this thread up
                 if self.leader is None and (requested or (idle and not woken)):
                     self.leader = self.reader
                     return True

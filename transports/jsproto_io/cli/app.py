@@ -115,7 +115,7 @@ def demo_command(
         flights = demos.find_flights()
         with ExitStack() as stack:
             if servers is None:
-                with stop.held():  # half a start would leave a process behind
+                with stop.held():  # an interrupted start would leave a process
                     url = stack.enter_context(NatsServer()).url
             else:
                 url = servers
@@ -123,7 +123,7 @@ def demo_command(
             nc = stack.enter_context(open_connection(url, name="jsproto demo", event_cb=on_event, **credentials))
             on_ingested, on_read = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
             demo.server, demo.url = nc.server_info.version if nc.server_info else "", nc.connected_url or ""
-            keep = keep or servers is None  # what the demo's own server holds goes with it
+            keep = keep or servers is None  # the demo's own server is removed with its store
             demos.run(nc, demo, flights, rows, keep=keep, on_ingested=on_ingested, on_read=on_read)
         if as_json:
             screen.dump(report.demo_json(demo))
@@ -243,7 +243,7 @@ def ingest_command(
             stream = template.stream_name()
         with open_source(file) as source:
             records: Iterable[Record] = islice(read_records(source, template, kind, delimiter), skip, None)
-            if not source.live:  # a header that does not fit is told before a stream is made
+            if not source.live:  # a wrong header is reported before a stream is created
                 records = chain(list(islice(records, 1)), records)
             with (
                 open_connection(

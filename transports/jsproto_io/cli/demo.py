@@ -59,7 +59,7 @@ class Demo:
     url: str = ""
     own_server: bool = False
     stream: str = ""
-    stream_left: bool = False  # the stream is on a server that is not ours and should be deleted
+    stream_left: bool = False  # the stream is still on a server of the user's, and should be deleted
     ingest: Ingest = field(default_factory=Ingest)
     reading: Meter = field(default_factory=Meter)
     went_in: Digest = field(default_factory=Digest)
@@ -143,7 +143,7 @@ def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator
     try:
         yield
     except BaseException:
-        with suppress(Error):  # the first error is the one to tell
+        with suppress(Error):  # the first error is the one to report
             _delete(js, demo)
         raise
     _delete(js, demo)

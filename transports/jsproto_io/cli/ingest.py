@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamInfo
 
-SAMPLE_EVERY: Final = 250  # messages between two looks at the clock
+SAMPLE_EVERY: Final = 250  # messages between two samples of the clock
 MAX_SAMPLES: Final = 2_000
 
 
@@ -171,7 +171,7 @@ def publish(
             if batch.sequence:
                 result.ack = batch.commit()
         except BatchError as error:
-            if error.ack is not None:  # the server's last word
+            if error.ack is not None:  # the server's final acknowledgement
                 result.acked = error.ack.count or 0
             raise
         finally:
@@ -222,7 +222,7 @@ def ingest(
     """Publish ``records`` to wherever their subjects lead; with ``stream``, look at that stream first."""
     before = None
     server = nc.server_info
-    if server is not None and server.is_before(NEEDED_VERSION):  # else the stream would be told to be at fault
+    if server is not None and server.is_before(NEEDED_VERSION):  # else the error would blame the stream
         raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
     if stream is not None:
         info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)

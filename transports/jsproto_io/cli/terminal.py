@@ -121,8 +121,8 @@ def running(
     try:
         yield stop
     except FAILURES as error:
-        # Stopping in the midst of something may break it in its own way: the line should be about the stop. And it may
-        # be somebody else's handler that raised it.
+        # After a signal the work may fail in its own way: the line reports the signal. And a handler of another
+        # module may have raised the KeyboardInterrupt.
         if isinstance(error, KeyboardInterrupt) and not stop.signum:
             stop.signum = signal.SIGINT
         line = one_line(("interrupted" if stop.signum else explain(error)) + note())
