@@ -1,7 +1,7 @@
 """A private nats-server for tests and for ``jsproto demo``.
 
-It listens on a free port of 127.0.0.1 and has JetStream. Its store is a temporary directory, unless one is given. It is
-removed at the end::
+It listens on a free port of 127.0.0.1 and has JetStream. Its store is a temporary directory, which is removed at the
+end, or a given one::
 
     with NatsServer() as server:
         connect(server.url)
@@ -10,8 +10,8 @@ Rules
  * The server chooses its port itself and writes it to a file: there is no race for a port.
  * It is ready when it greets a client.
  * It runs in a session of its own, so that Ctrl-C reaches the program and not the server.
- * When this process ends, even by SIGKILL, server and store are removed. A shell does that: it waits at the other end
-   of a pipe until the pipe closes. Without ``/bin/sh`` only ``close`` removes them.
+ * When this process ends, even by SIGKILL, server and temporary store are removed. A shell does that: it waits at the
+   other end of a pipe until the pipe closes. Without ``/bin/sh`` only ``close`` removes them.
 
 Not here: NATS. Nothing is understood of the protocol but the greeting.
 """

@@ -1,7 +1,7 @@
-"""The commands ``jsproto demo`` and ``jsproto ingest``: their options, and what they show.
+"""The commands ``jsproto demo`` and ``jsproto ingest``: their options and what they show.
 
-Not here: what the commands do (``demo``, ``ingest``, ``records``), tables and JSON (``report``), how things
-are said, exit codes and signals (``terminal``).
+Not here: what the commands do (``demo``, ``ingest``, ``records``), tables and JSON (``report``), texts of errors, exit
+codes and signals (``terminal``).
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def ingest_command(
 
 
 def acknowledged(result: Ingest, skipped: int) -> str:
-    """What an error line says about what the server has, and where to go on; empty if the batch did not begin."""
+    """The part of an error line about stored records, and where to continue. Empty if the batch did not begin."""
     if not result.acks and result.ack is None:
         return ""
     done = skipped + result.acked
@@ -296,7 +296,7 @@ def records_text(number: int) -> str:
 
 @contextmanager
 def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int], None]]:
-    """Shows how much of ``source`` was read when that is known, and how many records are acknowledged."""
+    """Show how many bytes of ``source`` were read, if its size is known, and how many records are acknowledged."""
     columns: list[ProgressColumn] = [TextColumn("{task.fields[acked]:,} acknowledged")]
     if source.size is not None:
         columns = [BarColumn(BAR_WIDTH), DownloadColumn(), *columns]
