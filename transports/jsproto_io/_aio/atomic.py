@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from jsproto.client.publish.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._state.atomic import AtomicBatchBase
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
 
-class AtomicBatch(AtomicBatchBase):
+class AtomicBatch(AtomicBatchBase, Managed):
     """One atomic batch (ADR-50): stored whole, or not at all. Made by ``JetStream.atomic_batch()``.
 
     As a context manager it discards the batch when the block is left without a commit: nothing is stored. Tasks may
@@ -38,12 +38,7 @@ class AtomicBatch(AtomicBatchBase):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.discard()
 
     async def add(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:

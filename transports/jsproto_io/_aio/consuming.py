@@ -5,11 +5,11 @@ Rules: those of ``_aio.connection``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
@@ -19,8 +19,10 @@ from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import Fetch, PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
+from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
 
@@ -116,7 +118,7 @@ class Working:
             acker.facade._release(lambda now: acker.stop_working(self._message))
 
 
-class PullSubscription(PullSubscriptionBase[JSMsg]):
+class PullSubscription(PullSubscriptionBase[JSMsg], Managed):
     """A pull consumer. Made by ``JetStream.pull_subscribe()``.
 
     Call ``fetch()``, or iterate over ``messages()``. As a context manager it unsubscribes at the end. Messages of a
@@ -133,12 +135,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         self._owned = owned
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         try:
             await self.unsubscribe()
         except Error:
@@ -284,7 +281,7 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         return self._core.take(fetch)
 
 
-class PullMessages(PullMessagesBase[JSMsg]):
+class PullMessages(PullMessagesBase[JSMsg], Iterates[JSMsg], Managed):
     """Messages of a consumer as they come. Made by ``PullSubscription.messages()``.
 
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription ends or this is closed. Several of
@@ -306,26 +303,8 @@ class PullMessages(PullMessagesBase[JSMsg]):
         self._connection = subscription._connection
         self._subscription = subscription  # keeps the subscription alive
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
-
-    def __aiter__(self) -> AsyncIterator[JSMsg]:
-        return self
-
-    async def __anext__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()
-        except IndexError:
-            pass
-        try:
-            return await self.next_msg()
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
 
     async def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
         """Wait for the next message and take it.
@@ -338,17 +317,7 @@ class PullMessages(PullMessagesBase[JSMsg]):
             ConnectionClosedError: this, or the subscription, was closed.
             Error: otherwise as in the iteration.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                await self._connection._wait(
-                    readable, None if until is None else max(until - self._connection._now(), 0)
-                )
+        return await self._next(seconds(timeout))
 
     async def close(self) -> None:
         """Request no more messages. No effect the second time."""

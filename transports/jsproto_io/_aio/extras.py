@@ -10,16 +10,16 @@ Not here: what both facades do in the same way. ``_blocking`` is generated from 
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
 from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
@@ -69,28 +69,14 @@ class BatchIterator(BatchReaderBase):
                 raise StopAsyncIteration
 
 
-class PushIterator(PushSubscriptionBase):
+class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
     """Iterates over the messages of a subscription, or calls a callback with them."""
 
     _connection: Connection
 
-    @abstractmethod
-    async def _next(self, limit: float | None) -> JSMsg:
-        """Wait up to ``limit`` seconds for the next message, and take it."""
-
     def __aiter__(self) -> AsyncIterator[JSMsg]:
         self._check_no_callback()
         return self
-
-    async def __anext__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()  # type: ignore[no-any-return]
-        except IndexError:
-            pass
-        try:
-            return await self._next(None)
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
 
     @property
     def _is_calling(self) -> bool:

@@ -6,22 +6,22 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterable, Generator, Sequence
 from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from jsproto.client.jetstream import publish_headers
 from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
 from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPublisher
-from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
@@ -131,7 +131,7 @@ class PendingAck(PendingAckBase):
         return await connection._wait(self._ticket, limit)
 
 
-class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
+class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
     A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
@@ -144,12 +144,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
         super().__init__(core, connection)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         try:
             if error is None:
                 await self.flush()
@@ -224,7 +219,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
             await connection._wait(ticket, limit)
 
 
-class BatchAdvisories(BatchAdvisoriesBase):
+class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):
     """Reports of abandoned batches (ADR-50). Made by ``JetStream.batch_advisories()``.
 
     Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed, and raises when the connection
@@ -235,22 +230,8 @@ class BatchAdvisories(BatchAdvisoriesBase):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
-
-    def __aiter__(self) -> AsyncIterator[BatchAbandoned]:
-        return self
-
-    async def __anext__(self) -> BatchAbandoned:
-        try:
-            return await self.next_advisory()
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
 
     async def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
         """Wait for the next advisory and take it.
@@ -263,17 +244,7 @@ class BatchAdvisories(BatchAdvisoriesBase):
             ConnectionClosedError: it was closed and the last advisory was taken.
             ConnectionLostError: the connection has failed.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                await self._connection._wait(
-                    readable, None if until is None else max(until - self._connection._now(), 0)
-                )
+        return await self._next(seconds(timeout))
 
     async def close(self) -> None:
         """Watch no more. What was received can still be taken."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.direct import IfDropped
@@ -16,6 +15,7 @@ from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import BatchIterator
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.sessions import ConsistentSessionBase
@@ -248,7 +248,7 @@ class Reads:
         return BatchReader(core, self._connection)
 
 
-class BatchReader(BatchIterator):
+class BatchReader(BatchIterator, Managed):
     """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
 
     Iterate over it once. As a context manager it stops reading at the end.
@@ -264,12 +264,7 @@ class BatchReader(BatchIterator):
         self._connection = connection
         self._session = session  # keeps the session alive
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
     async def columns(self, most: int = 10_000) -> AsyncIterator[StoredColumns]:

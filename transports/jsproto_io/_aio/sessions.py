@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistency import ConsistentSession as CoreConsistentSession
@@ -18,6 +17,7 @@ from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.sessions import ConsistentSessionBase
@@ -58,7 +58,7 @@ class Sessions:
         return ConsistentSession(core, self._connection, limit)
 
 
-class ConsistentSession(ConsistentSessionBase):
+class ConsistentSession(ConsistentSessionBase, Managed):
     """Reads and writes of one session. Made by ``JetStream.consistent_session()``.
 
     A read shows its stream as it was at ``token`` or later: all that this session has written, and nothing older than
@@ -76,12 +76,7 @@ class ConsistentSession(ConsistentSessionBase):
         super().__init__(core, timeout)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
     async def publish(

@@ -6,8 +6,7 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
@@ -16,6 +15,7 @@ from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jsproto.ticket import Ticket
 from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import MessageCallback, PushIterator
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.subscribing import Pushed
@@ -103,7 +103,7 @@ class Subscribes:
         return subscription
 
 
-class PushSubscription(PushIterator):
+class PushSubscription(PushIterator, Managed):
     """Messages of a push consumer, in the order of their arrival. Made by ``JetStream.subscribe()``.
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does. It
@@ -115,12 +115,7 @@ class PushSubscription(PushIterator):
         self._js = js
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         try:
             await self.unsubscribe()
         except Error:
@@ -146,17 +141,6 @@ class PushSubscription(PushIterator):
             return self._taken.popleft()  # type: ignore[no-any-return]
         except IndexError:
             return await self._next(seconds(timeout))
-
-    async def _next(self, limit: float | None) -> JSMsg:
-        connection = self._connection
-        until = None if limit is None else connection._now() + limit
-        while True:
-            try:
-                return self._taken.popleft()  # type: ignore[no-any-return]
-            except IndexError:
-                readable = connection._call(self._take_ready)
-            if readable is not None:
-                await connection._wait(readable, None if until is None else max(until - connection._now(), 0))
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -31,12 +30,14 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.consuming import Consuming
+from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.engine import Engine
 from jsproto_io._blocking.extras import Messages, collect_messages
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._blocking.reading import Reads
 from jsproto_io._blocking.sessions import Sessions
 from jsproto_io._blocking.subscribing import Subscribes
+from jsproto_io._blocking.taking import Takes
 from jsproto_io._state.common import (
     Timeout,
     seconds,
@@ -280,7 +281,7 @@ class Message(MessageBase):
         self._connection.publish(self.reply, payload, headers=headers)
 
 
-class Subscription(SubscriptionBase):
+class Subscription(SubscriptionBase, Takes[Msg], Managed):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
     Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, and raises when the
@@ -291,12 +292,7 @@ class Subscription(SubscriptionBase):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def _leave_block(self, error: BaseException | None) -> None:
         self.unsubscribe()
 
     def __iter__(self) -> Iterator[Message]:
@@ -319,15 +315,7 @@ class Subscription(SubscriptionBase):
             ConnectionClosedError: the subscription has ended and its last message was taken.
             ConnectionLostError: the connection has failed.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return Message(self._taken.popleft(), self._connection)
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                self._connection._wait(readable, None if until is None else max(until - self._connection._now(), 0))
+        return Message(self._next(seconds(timeout)), self._connection)
 
     def unsubscribe(self, max_msgs: int | None = None) -> None:
         """End the subscription. What was received can still be taken.
@@ -674,7 +662,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         )
 
 
-class FastPublisher(FastPublisherBase, PublishesMany):
+class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     """One fast-ingest batch (ADR-50). Made by ``JetStream.fast_publisher()``.
 
     Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is closed. As
@@ -692,12 +680,7 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def _leave_block(self, error: BaseException | None) -> None:
         self.abandon()
 
     def publish(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:

@@ -11,7 +11,6 @@ Not here: the rest of the facade, which is generated from ``_aio``.
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +19,7 @@ from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._blocking.consuming import JSMsg
+from jsproto_io._blocking.taking import Iterates
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
 from jsproto_io._state.subscribing import PushSubscriptionBase
@@ -71,15 +71,11 @@ class BatchIterator(BatchReaderBase):
         return not self._finished
 
 
-class PushIterator(PushSubscriptionBase):
+class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
     """Iterates over the messages of a subscription, or calls a callback with them."""
 
     _connection: Connection
     _thread: threading.Thread | None = None
-
-    @abstractmethod
-    def _next(self, limit: float | None) -> JSMsg:
-        """Wait up to ``limit`` seconds for the next message, and take it."""
 
     def __iter__(self) -> Iterator[JSMsg]:
         self._check_no_callback()
@@ -98,16 +94,6 @@ class PushIterator(PushSubscriptionBase):
                 except ConnectionClosedError:
                     return
             yield message
-
-    def __next__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()  # type: ignore[no-any-return]
-        except IndexError:
-            pass
-        try:
-            return self._next(None)
-        except ConnectionClosedError:
-            raise StopIteration from None
 
     @property
     def _is_calling(self) -> bool:
