@@ -9,20 +9,19 @@ from abc import abstractmethod
 from collections.abc import AsyncIterable, Generator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from jsproto.client.jetstream import publish_headers
 from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
 from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPublisher
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
-from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._state.keywords import PublishOptions, merged_headers
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -156,12 +155,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         wait_stall: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PendingAck:
         """Publish a message without waiting for its acknowledgement.
 
@@ -179,8 +174,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
             BadHeaderError: a header cannot be sent.
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
         """
-        merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
-        verb = partial(self._publish_one, subject, payload, merged)
+        verb = partial(self._publish_one, subject, payload, merged_headers(options))
         ticket = self._connection._call(verb, coalesce=True)
         if ticket is None:
             limit = seconds(wait_stall, "wait_stall")

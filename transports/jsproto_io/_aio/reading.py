@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.direct import IfDropped
@@ -18,6 +18,7 @@ from jsproto.grammar.times import Instant, Point
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import BatchIterator
 from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.keywords import ReadOptions
 from jsproto_io._state.sessions import ConsistentSessionBase
 from jsproto_io._state.shared import StoredBatch
 
@@ -36,11 +37,9 @@ class Reads:
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         level: ReadLevel = "direct",
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> StoredMsg:
         """Read one message of a stream.
 
@@ -65,16 +64,7 @@ class Reads:
             NoRespondersError: nobody answers such requests.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.get_msg,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            level=level,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(
@@ -91,10 +81,8 @@ class Reads:
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> bytes:
         """Read the payload of one message alone by Direct Get (ADR-31). The message is chosen as in ``get_msg``.
 
@@ -102,15 +90,7 @@ class Reads:
         known.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.get_data,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_data, stream, seq, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_batch(

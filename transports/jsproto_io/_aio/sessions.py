@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistency import ConsistentSession as CoreConsistentSession
 from jsproto.client.read.consistency import SessionLevel
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.times import Instant
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.keywords import PublishOptions, ReadOptions
 from jsproto_io._state.sessions import ConsistentSessionBase
 
 if TYPE_CHECKING:
@@ -84,26 +83,12 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
         """As ``JetStream.publish``. Reads of this session show the message from then on."""
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(
-            self._core.publish,
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            timeout=limit,
-        )
+        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_msg(
@@ -111,11 +96,9 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> StoredMsg:
         """Read one message, chosen as in ``JetStream.get_msg``.
 
@@ -128,16 +111,7 @@ class ConsistentSession(ConsistentSessionBase, Managed):
             TimeoutError: no answer came in time.
         """
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(
-            self._core.get_msg,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            level=level,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(

@@ -44,6 +44,7 @@ from jsproto_io._state.common import (
     stream_config,
     warn_of_async_persistence,
 )
+from jsproto_io._state.keywords import AtomicOptions, PublishOptions, atomic_options
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
@@ -426,12 +427,8 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
 
@@ -451,17 +448,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             TimeoutError: no acknowledgement came in time. The message may be stored, or be stored later.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.publish,
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            timeout=limit,
-        )
+        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
         return self._connection._ask(lambda now: verb(now=now), limit)
 
     def publish_async(
@@ -469,12 +456,8 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         wait_stall: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PendingAck:
         """Publish a message without waiting for its acknowledgement.
 
@@ -491,16 +474,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return self._pipelined.publish(
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            wait_stall=wait_stall,
-        )
+        return self._pipelined.publish(subject, payload, wait_stall=wait_stall, **options)
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
@@ -586,16 +560,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         )
         return FastPublisher(core, self._connection)
 
-    def atomic_batch(
-        self,
-        *,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: Timeout | None = None,
-    ) -> AtomicBatch:
+    def atomic_batch(self, **options: Unpack[AtomicOptions]) -> AtomicBatch:
         """A new atomic batch (ADR-50). The stream needs ``allow_atomic``, the server must be 2.12 or later.
 
         Args:
@@ -606,29 +571,14 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             required_api_level: the API level that the server must have, or refuse the batch.
             ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
-        limit = seconds(ack_timeout, "ack_timeout")
-        core = self._connection._call(
-            lambda now: self._core.atomic_batch(
-                batch_id=batch_id,
-                max_messages=max_messages,
-                ack_first=ack_first,
-                ack_every=ack_every,
-                required_api_level=required_api_level,
-                ack_timeout=limit,
-            )
-        )
+        wanted = atomic_options(options)
+        core = self._connection._call(lambda now: self._core.atomic_batch(**wanted))
         return AtomicBatch(core, self._connection)
 
     def publish_batch(
         self,
         messages: Messages,
-        *,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: Timeout | None = None,
+        **options: Unpack[AtomicOptions],
     ) -> PubAck:
         """Store all of ``messages`` in one atomic batch, or none of them (ADR-50).
 
@@ -646,20 +596,9 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             LocalProtocolError: the messages cannot be a batch. Nothing is stored.
             Error: otherwise as in ``AtomicBatch.commit``.
         """
-        limit = seconds(ack_timeout, "ack_timeout")
-        wanted = collect_messages(messages, max_messages)
-        return self._connection._ask(
-            lambda now: self._core.publish_batch(
-                wanted,
-                now=now,
-                batch_id=batch_id,
-                max_messages=max_messages,
-                ack_first=ack_first,
-                ack_every=ack_every,
-                required_api_level=required_api_level,
-                ack_timeout=limit,
-            )
-        )
+        wanted = atomic_options(options)
+        collected = collect_messages(messages, options.get("max_messages", MAX_MESSAGES))
+        return self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **wanted))
 
 
 class FastPublisher(FastPublisherBase, PublishesMany, Managed):

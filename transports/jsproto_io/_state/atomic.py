@@ -12,14 +12,17 @@ from collections import deque
 from collections.abc import Callable
 
 from jsproto.client.publish.atomic import AtomicBatch
-from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.errors import LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
+from jsproto_io._state.batch import BatchBase
 
 
-class AtomicBatchBase:
+class AtomicBatchBase(BatchBase):
     """The state of an atomic batch."""
+
+    _core: AtomicBatch
 
     def __init__(self, core: AtomicBatch, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
@@ -57,16 +60,6 @@ class AtomicBatchBase:
             return None
 
     @property
-    def batch_id(self) -> str:
-        """The batch's name on the server."""
-        return self._core.batch_id
-
-    @property
-    def sequence(self) -> int:
-        """The batch sequence of the last message added. 0: none was."""
-        return self._core.sequence
-
-    @property
     def acked(self) -> int:
         """The highest batch sequence that the server has answered. Up to it messages are staged, not yet stored."""
         return self._core.acked
@@ -75,13 +68,3 @@ class AtomicBatchBase:
     def sequences(self) -> range:
         """The stream sequences of the messages, in the order of ``add``, once they are stored. Empty before."""
         return self._core.sequences
-
-    @property
-    def ack(self) -> PubAck | None:
-        """The acknowledgement of the commit, once all is stored. None before."""
-        return self._core.ack
-
-    @property
-    def error(self) -> Error | None:
-        """Why the batch failed. None: it has not."""
-        return self._core.error

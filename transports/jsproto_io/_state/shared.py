@@ -22,8 +22,7 @@ from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.snapshot import Snapshot
-from jsproto.errors import ConnectionLostError, Error, ForkedError, LocalProtocolError, OutboundBufferLimitError
-from jsproto.grammar.acks import PubAck
+from jsproto.errors import ConnectionLostError, ForkedError, LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
@@ -31,6 +30,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
+from jsproto_io._state.batch import BatchBase
 from jsproto_io._state.common import MAX_POP, EventCallback, EventDispatcher, OutgoingMessage
 from jsproto_io._state.forks import register
 
@@ -196,8 +196,10 @@ class SubscriptionBase:
         return self._core.dropped
 
 
-class FastPublisherBase:
+class FastPublisherBase(BatchBase):
     """The state of a fast-ingest batch."""
+
+    _core: FastPublisher
 
     def __init__(self, core: FastPublisher, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
@@ -236,16 +238,6 @@ class FastPublisherBase:
         return self._core.phase in (FastPhase.COMMITTING, FastPhase.COMMITTED)
 
     @property
-    def batch_id(self) -> str:
-        """The batch's name on the server."""
-        return self._core.batch_id
-
-    @property
-    def sequence(self) -> int:
-        """The batch sequence of the last message published. 0: none was."""
-        return self._core.sequence
-
-    @property
     def acked(self) -> int:
         """The highest acknowledged batch sequence. With the gap mode "fail" all messages up to it are stored. With "ok"
         they are stored, or were reported as refused or lost.
@@ -270,16 +262,6 @@ class FastPublisherBase:
         "ok", messages that events reported as refused or lost are not among them.
         """
         return self._core.unacknowledged
-
-    @property
-    def ack(self) -> PubAck | None:
-        """The acknowledgement of the commit. None: there is none yet."""
-        return self._core.ack
-
-    @property
-    def error(self) -> Error | None:
-        """Why the batch failed. None: it has not."""
-        return self._core.error
 
 
 StoredBatch: TypeAlias = DirectBatch | SessionBatch | SessionLastMsgs | Snapshot
