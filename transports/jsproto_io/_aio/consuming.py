@@ -5,6 +5,7 @@ Rules: those of ``_aio.connection``.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -24,7 +25,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptio
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
-from jsproto_io._state.consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
+from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -118,7 +119,36 @@ class Working:
             acker.facade._release(lambda now: acker.stop_working(self._message))
 
 
-class PullSubscription(PullSubscriptionBase[JSMsg], Managed):
+class ConsumerSubscription(ConsumerNames, Managed):
+    """What subscriptions to consumers have in common, pulled or pushed."""
+
+    _js: CoreJetStream
+    _connection: Connection
+
+    @abstractmethod
+    async def unsubscribe(self) -> None:
+        """End it, and delete its consumer if the subscription owns it."""
+
+    async def _leave_block(self, error: BaseException | None) -> None:
+        try:
+            await self.unsubscribe()
+        except Error:
+            if error is None and not self._connection.is_closed:
+                raise
+
+    async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
+        """The configuration and state of the consumer.
+
+        Raises:
+            ConsumerNotFoundError: the consumer is gone.
+        """
+        limit = seconds(timeout, default=self._js.timeout)
+        return await self._connection._ask(
+            lambda now: self._js.consumer_info(self.stream, self.consumer, now=now, timeout=limit), limit
+        )
+
+
+class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
     """A pull consumer. Made by ``JetStream.pull_subscribe()``.
 
     Call ``fetch()``, or iterate over ``messages()``. As a context manager it unsubscribes at the end. Messages of a
@@ -134,13 +164,6 @@ class PullSubscription(PullSubscriptionBase[JSMsg], Managed):
         self._js = js
         self._owned = owned
         self._connection = connection
-
-    async def _leave_block(self, error: BaseException | None) -> None:
-        try:
-            await self.unsubscribe()
-        except Error:
-            if error is None and not self._connection.is_closed:
-                raise
 
     async def fetch(
         self,
@@ -226,17 +249,6 @@ class PullSubscription(PullSubscriptionBase[JSMsg], Managed):
             How many of them were not settled before.
         """
         return await self._connection._call_with_room(self._acknowledge(messages))
-
-    async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """The configuration and state of the consumer.
-
-        Raises:
-            ConsumerNotFoundError: the consumer is gone.
-        """
-        limit, core = seconds(timeout, default=self._js.timeout), self._core
-        return await self._connection._ask(
-            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
-        )
 
     async def unsubscribe(self) -> None:
         """End the subscription, and delete its consumer if the subscription owns it.

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.subscribe import SubscriptionSpec
-from jsproto.errors import Error, LocalProtocolError
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions
+from jsproto.errors import LocalProtocolError
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
-from jsproto_io._aio.consuming import JSMsg
-from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.extras import MessageCallback, PushIterator
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.subscribing import Pushed
@@ -103,7 +102,7 @@ class Subscribes:
         return subscription
 
 
-class PushSubscription(PushIterator, Managed):
+class PushSubscription(PushIterator, ConsumerSubscription):
     """Messages of a push consumer, in the order of their arrival. Made by ``JetStream.subscribe()``.
 
     Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does. It
@@ -114,13 +113,6 @@ class PushSubscription(PushIterator, Managed):
         super().__init__(core)
         self._js = js
         self._connection = connection
-
-    async def _leave_block(self, error: BaseException | None) -> None:
-        try:
-            await self.unsubscribe()
-        except Error:
-            if error is None and not self._connection.is_closed:
-                raise
 
     async def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
         """Wait for the next message and take it.
@@ -150,17 +142,6 @@ class PushSubscription(PushIterator, Managed):
         """
         wanted = list(messages)
         return await self._connection._call_with_room(lambda now: self._core.acker.ack_many(wanted))
-
-    async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """The configuration and state of the consumer.
-
-        Raises:
-            ConsumerNotFoundError: the consumer is gone.
-        """
-        limit, core = seconds(timeout, default=self._js.timeout), self._core
-        return await self._connection._ask(
-            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
-        )
 
     async def unsubscribe(self) -> None:
         """End the subscription at once, and delete its consumer if the subscription owns it.

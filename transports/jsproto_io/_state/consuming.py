@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from jsproto.client.consume.message import ConsumerMsg
+from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.pull import Fetch, PullConsumer
+from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
@@ -33,9 +35,26 @@ def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> 
     return config.updated(**options) if options else config
 
 
-class PullSubscriptionBase(Generic[D]):
+class ConsumerNames:
+    """The names of a subscription's consumer and stream."""
+
+    _core: PullConsumer[Any] | PushConsumer[Any] | OrderedConsumer[Any]
+
+    @property
+    def stream(self) -> str:
+        """The name of the consumer's stream."""
+        return self._core.stream
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name. An ordered subscription changes it whenever it creates a new consumer."""
+        return self._core.consumer
+
+
+class PullSubscriptionBase(ConsumerNames, Generic[D]):
     """The state of a pull subscription."""
 
+    _core: PullConsumer[D]
     _connection: ConnectionBase
 
     def __init__(self, core: PullConsumer[D], timeout: float) -> None:
@@ -92,16 +111,6 @@ class PullSubscriptionBase(Generic[D]):
         """The input that acknowledges all of ``messages``."""
         listed = list(messages)
         return lambda now: self._core.acker.ack_many(listed)
-
-    @property
-    def stream(self) -> str:
-        """The name of the consumer's stream."""
-        return self._core.stream
-
-    @property
-    def consumer(self) -> str:
-        """The consumer's name."""
-        return self._core.consumer
 
     @property
     def pending_msgs(self) -> int:

@@ -16,6 +16,7 @@ from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
 from jsproto_io._state.common import MAX_POP
+from jsproto_io._state.consuming import ConsumerNames
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -35,9 +36,10 @@ def is_program_exit(error: BaseException) -> bool:
     return isinstance(error, _PROGRAM_EXITS)
 
 
-class PushSubscriptionBase:
+class PushSubscriptionBase(ConsumerNames):
     """The state of a push subscription."""
 
+    _core: Pushed[Any]
     _connection: ConnectionBase
 
     def __init__(self, core: Pushed[Any]) -> None:
@@ -94,16 +96,6 @@ class PushSubscriptionBase:
     def subject(self) -> str:
         """The subject of the subscription, or the stream's name if there was no subject."""
         return self._core.subject
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._core.stream
-
-    @property
-    def consumer(self) -> str:
-        """The consumer's name. An ordered subscription changes it whenever it creates a new consumer."""
-        return self._core.consumer
 
     @property
     def pending_msgs(self) -> int:
