@@ -12,7 +12,7 @@ import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
 
-NEEDED = ("typer", "rich", "plotille")
+NEEDED = ("attrs", "typer", "rich", "plotille")
 
 
 def main() -> None:

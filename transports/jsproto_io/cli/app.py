@@ -1,7 +1,7 @@
 """The commands ``jsproto demo`` and ``jsproto ingest``: their options and what they show.
 
-Not here: what the commands do (``demo``, ``ingest``, ``records``), tables and JSON (``report``), texts of errors, exit
-codes and signals (``terminal``).
+Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``), tables and JSON (``report``),
+error lines, exit codes and signals (``terminal``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jsproto_io.cli import ingest as ingests
 from jsproto_io.cli import report
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import Ingest, open_connection
+from jsproto_io.cli.plan import IngestPlan
 from jsproto_io.cli.records import (
     BadUsage,
     Format,
@@ -189,7 +190,7 @@ def ingest_command(
     ],
     stream: Annotated[
         str | None,
-        typer.Option(help="The stream behind it, to be looked at before anything is sent.", metavar="NAME"),
+        typer.Option(help="The stream that stores it, looked at before anything is sent.", metavar="NAME"),
     ] = None,
     create_stream: Annotated[
         bool,
@@ -238,11 +239,13 @@ def ingest_command(
         return report.ingest_json(result, skip)
 
     with running(screen, lambda: result.sent, lambda: acknowledged(result, skip), data):
-        template = Template(subject, unsafe)
-        if stream is None and (create_stream or allow_batched):
-            stream = template.stream_name()
+        plan = IngestPlan(
+            template=Template(subject, unsafe), stream=stream, create=create_stream, allow_batched=allow_batched,
+            kind=kind, delimiter=delimiter, skip=skip, gap=gap.value, flow=flow,
+        )  # fmt: skip
         with open_source(file) as source:
-            records: Iterable[Record] = islice(read_records(source, template, kind, delimiter), skip, None)
+            found = read_records(source, plan.template, plan.kind, plan.delimiter)
+            records: Iterable[Record] = islice(found, plan.skip, None)
             if not source.live:  # a wrong header is reported before a stream is created
                 records = chain(list(islice(records, 1)), records)
             with (
@@ -256,19 +259,7 @@ def ingest_command(
                 ) as nc,
                 _ingest_progress(screen, source) as on_progress,
             ):
-                ingests.ingest(
-                    nc,
-                    records,
-                    result,
-                    on_progress,
-                    pattern=template.pattern,
-                    stream=stream,
-                    create=create_stream,
-                    allow_batched=allow_batched,
-                    live=source.live,
-                    gap=gap.value,
-                    flow=flow,
-                )
+                ingests.ingest(nc, records, result, on_progress, plan, live=source.live)
         if as_json:
             screen.dump({"ok": True, **data()})
         elif result.sent:
@@ -286,7 +277,7 @@ def acknowledged(result: Ingest, skipped: int) -> str:
         last = f"{result.ack.seq:,} of stream {result.ack.stream}"
         return f"; {records_text(result.acked)} stored, the last as {last}; go on with --skip {done}"
     sent = f"{result.acked:,} of {records_text(result.sent)} sent were acknowledged"
-    return f"; {sent}; go on with --skip {done} (some behind it may be stored too)"
+    return f"; {sent}; go on with --skip {done} (some after it may be stored too)"
 
 
 def records_text(number: int) -> str:

@@ -34,6 +34,7 @@ from jsproto_io.sync import Connection, JetStream, connect
 if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamInfo
+    from jsproto_io.cli.plan import IngestPlan
 
 SAMPLE_EVERY: Final = 250  # messages between two samples of the clock
 MAX_SAMPLES: Final = 2_000
@@ -222,24 +223,27 @@ def ingest(
     records: Iterable[Record],
     result: Ingest,
     on_progress: Callable[[int], None],
+    plan: IngestPlan,
     *,
-    pattern: str,
-    stream: str | None,
-    create: bool,
-    allow_batched: bool,
     live: bool,
-    gap: Literal["fail", "ok"],
-    flow: int,
 ) -> None:
-    """Publish ``records`` to wherever their subjects lead; with ``stream``, look at that stream first."""
-    before = None
+    """Publish ``records`` to the streams of their subjects. With ``plan.stream``, look at that stream first.
+
+    The other arguments are those of ``publish``.
+
+    Raises:
+        UnsupportedByServerError: the server has no fast ingest.
+        BadUsage: the stream is not ready, or the records were stored in another stream.
+        Error: otherwise as in ``publish``.
+    """
+    before, stream, pattern = None, plan.stream, plan.template.pattern
     server = nc.server_info
     if server is not None and server.is_before(NEEDED_VERSION):  # else the error would blame the stream
         raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
     if stream is not None:
-        info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)
+        info = prepare_stream(nc.jetstream(), stream, pattern, create=plan.create, allow_batched=plan.allow_batched)
         before = info.state.last_seq
-    publish(nc, records, result, on_progress, live=live, gap=gap, flow=flow)
+    publish(nc, records, result, on_progress, live=live, gap=plan.gap, flow=plan.flow)
     ack = result.ack
     if ack is None:
         return

@@ -285,10 +285,7 @@ _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')  # what JSON does not allow insi
 
 def _csv_records(source: Source, template: Template, delimiter: str) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE)  # 128 KiB otherwise
-    try:
-        rows = csv.reader(_text_lines(source), delimiter=delimiter, strict=True)
-    except TypeError:
-        raise BadUsage(f"the delimiter is one character, not {delimiter!r}") from None
+    rows = csv.reader(_text_lines(source), delimiter=delimiter, strict=True)
     try:
         header = next(rows, None)
         if header is None:
