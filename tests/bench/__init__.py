@@ -1,6 +1,6 @@
 """The benchmark: this library, its peers and a hand-written loop side by side, against one real server.
 
-Run it as ``python -m tests.bench [--quick] [--rounds N] [--json FILE]``; the extra ``bench`` installs the peers.
+Run it as ``python -m tests.bench [--quick] [--rounds N] [--json FILE]``. The extra ``bench`` installs the peers.
 
 How it measures
  * Each run of a client is a process of its own.

@@ -1,9 +1,11 @@
 """Other clients doing the same jobs, as an application would write it.
 
-nats-py: no fast ingest; atomic batches by headers, written by hand; no Direct Get in batches, so those are requested by
-hand, as pages on a subscription: iterated over, as with all other clients, or taken by a callback, which costs it less
-and has no back-pressure. Its ordered consumer is iterated over, or has a callback.
-nats-jetstream-extra (with nats-jetstream and nats-core): both; publishing without waiting is many tasks that wait.
+What they lack is written by hand:
+ * nats-py has no fast ingest. Its atomic batches are made of headers.
+ * nats-py has no Direct Get in batches: pages are requested by hand, on a subscription. That is iterated over, as with
+   all other clients, or has a callback, which costs it less and has no back-pressure.
+ * nats-py's ordered consumer is iterated over, or has a callback.
+ * nats-jetstream-extra (with nats-jetstream and nats-core) has both. Publishing without waiting is many tasks that wait.
 
 Peers need not be installed, so they are imported by name and are untyped here.
 """
@@ -167,7 +169,7 @@ def nats_py_fetch_ack(task: Task) -> None:
 
 
 def page_request(run: Run) -> bytes:
-    """The next page; sequences have no holes here."""
+    """The next page. Sequences have no holes here."""
     return json.dumps({"seq": run.received + 1, "batch": min(run.count - run.received, PAGE)}).encode()
 
 

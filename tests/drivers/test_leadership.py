@@ -102,7 +102,7 @@ def test_the_reader_takes_over_when_nobody_has_waited(leadership: Leadership) ->
 def test_the_reader_s_turn_does_not_come_while_others_wait(
     leadership: Leadership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time it looks somebody has waited since, or waits; then all is over."""
+    """Each time it looks a thread has waited since, or waits. Then all is over."""
     looks: list[float] = []
     calls: list[int] = []  # behind which of them it was woken
 
@@ -237,7 +237,7 @@ def test_the_reader_dials_though_its_callback_waits() -> None:
 
 
 def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader thread is held up; who waits for an answer is told when it is late."""
+    """The reader thread is held up. A thread that waits for an answer gets its TimeoutError in time."""
     looking, found = threading.Event(), threading.Event()
 
     def slowly(address: Address) -> list[AddressInfo] | Exception:

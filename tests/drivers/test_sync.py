@@ -107,7 +107,7 @@ def test_threads_share_a_batch(server: Any, reader_thread: bool) -> None:
 
 
 def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
-    """Two threads wait, one of them moves the bytes; when it has its answer the other must go on by itself."""
+    """Two threads wait, and one of them leads. When it has its answer the other must go on by itself."""
     parked = threading.Event()
 
     def script(peer: Peer) -> None:

@@ -50,7 +50,7 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
-        """Wait until ``event`` is set; False after ``timeout`` seconds."""
+        """Wait until ``event`` is set. False after ``timeout`` seconds."""
 
     @abstractmethod
     def _write(self, now: float) -> None:

@@ -108,7 +108,7 @@ class AtomicBatch(AtomicBatchBase, Managed):
         self._connection._release(self._core.discard)
 
     def _make_room(self) -> None:
-        """Wait for the answer to another caller's message, who gets its error, and for room in the connection."""
+        """Wait for room in the connection, and for the answer to another caller's message, without its error."""
         self._connection._make_room()
         with suppress(BatchMessageError):
             self._connection._wait(self._connection._call(lambda now: self._core.ready()))

@@ -101,8 +101,8 @@ def demo_command(
     """Send 336,776 real flight records into JetStream, read them all back, and compare.
 
     Starts a nats-server of its own on a free port of this machine, with a temporary store, and removes it at
-    the end; NATS_URL is not looked at. With --servers it makes a stream on a running server, and deletes it
-    at the end.
+    the end. NATS_URL is ignored. With --servers it makes a stream on a running server, and deletes it at the
+    end.
     """
     screen = Screen(as_json)
     demo = Demo(stream=stream, own_server=servers is None)
