@@ -5,7 +5,7 @@ What they lack is written by hand:
  * nats-py has no Direct Get in batches: pages are requested by hand, on a subscription. That is iterated over, as with
    all other clients, or has a callback, which costs it less and has no back-pressure.
  * nats-py's ordered consumer is iterated over, or has a callback.
- * nats-jetstream-extra (with nats-jetstream and nats-core) has both. Publishing without waiting is many tasks that wait.
+ * nats-jetstream-extra (with nats-jetstream and nats-core) has both. To publish ahead it needs many tasks.
 
 Peers need not be installed, so they are imported by name and are untyped here.
 """
