@@ -314,7 +314,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
 
     async def __anext__(self) -> Message:
         try:
-            return await self.next_msg()
+            return Message(await self._next(None), self._connection)
         except ConnectionClosedError:
             raise StopAsyncIteration from None
 

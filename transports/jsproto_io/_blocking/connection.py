@@ -301,7 +301,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
 
     def __next__(self) -> Message:
         try:
-            return self.next_msg()
+            return Message(self._next(None), self._connection)
         except ConnectionClosedError:
             raise StopIteration from None
 
