@@ -69,12 +69,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SHARING + "many_publish_by_one_publisher",
         ),
         promise(
-            "TimeoutError, with nothing sent, when there is none by then",
+            "Raises, with nothing sent: TimeoutError: there was no room within ``wait_stall``.",
             DRIVERS_PUBLISHING + "no_room_and_no_answers",
             DRIVERS_TIMEOUTS + "without_a_link",
         ),
         promise(
-            "LocalProtocolError with nothing sent:",
+            "Raises, with nothing sent:",
             CLIENT_PUBLISHER + "a_bad_message_leaves_those_before_it_taken",
             DRIVERS_BAD_INPUT + "what_cannot_be_sent_spends_no_sequence",
             DRIVERS_BAD_INPUT + "what_is_no_str_is_no_subject",
@@ -82,7 +82,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto_io.sync:AtomicBatch": (
         promise(
-            "One atomic batch: stored whole, or not at all.",
+            "One atomic batch (ADR-50): stored whole, or not at all.",
             "stateful/test_pair_stateful.py::TestAtomicFaults",
             SERVER_ATOMIC + "a_batch_is_stored_whole_or_not_at_all",
             INTEGRATION_ATOMIC_RELEASES + "a_server_that_is_killed_stores_all_or_nothing",
@@ -94,7 +94,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_CANCELLING + "a_batch_whose_task_is_cancelled_commits_nothing",
         ),
         promise(
-            "With nothing sent and no sequence spent:",
+            "nothing sent and no sequence spent:",
             CLIENT_ATOMIC + "what_cannot_be_sent_spends_no_sequence",
             CLIENT_ATOMIC + "a_full_outbox_spends_no_sequence",
             CLIENT_ATOMIC + "expected_last_sequence_is_only_for_the_first_message",
@@ -108,13 +108,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SHARING + "many_end_what_one_has_ended",
         ),
         promise(
-            "then it is not known whether all of it is stored or nothing",
+            "It is not known whether all of it is stored or nothing.",
             CLIENT_ATOMIC_ENDS + "no_answer_to_a_commit_leaves_open_whether_it_is_stored",
             CLIENT_ATOMIC_ENDS + "a_lost_link_with_the_commit_under_way_leaves_open_whether_it_is_stored",
             DRIVERS_ATOMIC_FACADE + "a_commit_without_an_answer",
         ),
         promise(
-            "Walk away without commit: nothing is stored.",
+            "End the batch without a commit: nothing is stored.",
             CLIENT_ATOMIC_ENDS + "a_discarded_batch_says_nothing_to_the_server",
             DRIVERS_ATOMIC_FACADE + "a_batch_without_commit_stores_nothing",
         ),
@@ -135,7 +135,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_ENDS + "every_end_comes_in_time_when_the_server_stands_still",
         ),
         promise(
-            "LocalProtocolError with nothing sent:",
+            "Raises, with nothing sent:",
             DRIVERS_FACADE + "a_bad_message_is_refused_and_changes_nothing",
             DRIVERS_BAD_INPUT + "what_is_no_str_is_no_subject",
             CLIENT_SESSION + "a_users_mistake_changes_nothing",
@@ -143,20 +143,21 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto_io.sync:FastPublisher": (
         promise(
-            "Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed.",
+            "Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is "
+            "closed.",
             RULES_WINDOWS + "monotone_and_bounded",
             RULES_WINDOWS + "sender_and_receiver_never_wait_for_each_other",
             CLIENT_FAST + "a_server_cannot_raise_the_rate_above_what_was_asked",
             "stateful/test_pair_stateful.py::TestFastFaults",
         ),
         promise(
-            "without, nothing more is stored, and asking again (after a wait that was given up) gives the same answer",
+            "None: nothing more is stored, and asking again (after a wait that was given up) gives the same answer",
             CLIENT_FAST + "committing_again_gives_the_same_answer",
             DRIVERS_FAULTS + "a_commit_can_be_asked_for_again",
             DRIVERS_SHARING + "many_end_what_one_has_ended",
         ),
         promise(
-            "LocalProtocolError with nothing sent and no sequence spent:",
+            "nothing sent and no sequence spent:",
             CLIENT_FAST + "a_refused_message_spends_no_sequence",
             DRIVERS_BAD_INPUT + "what_cannot_be_sent_spends_no_sequence",
         ),
@@ -168,14 +169,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto_io.sync:JSMsg": (
         promise(
-            "The first of ``ack``, ``nak`` and ``term`` settles it: whatever is asked of it afterwards is passed "
-            "over silently",
+            "The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently.",
             CLIENT_JSMSG + "terminal_acknowledgements_are_sent_once",
             DRIVERS_SHARING + "one_of_many_settles_a_message",
             CLIENT_JSMSG + "under_the_policy_none_nothing_is_sent",
         ),
         promise(
-            "It is not to be delivered again, though it is not done. A server that is killed may forget that.",
+            "End the deliveries of the message, though it is not processed. A server that is killed may forget that.",
             INTEGRATION_PULL_RELEASES + "each_acknowledgement_means_what_it_says",
             SERVER_DELIVER + "termination",
             INTEGRATION_CRASHES + "what_was_terminated_comes_again_after_a_crash",
@@ -183,8 +183,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto_io.sync:JetStream": (
         promise(
-            "Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass "
-            "that fits) when the server says no",
+            "Every verb raises, besides what it lists itself: TimeoutError: no answer came in time. "
+            "ConnectionLostError: the connection was lost. ConnectionClosedError: the connection was closed. APIError: "
+            "the server refused the request.",
             DRIVERS_TIMEOUTS + "without_a_link",
             DRIVERS_TIMEOUTS + "a_server_that_takes_nothing",
             DRIVERS_FACADE + "after_close_every_verb_refuses",
@@ -219,13 +220,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_READING + "a_snapshot_while_somebody_writes_is_the_state_at_its_sequence",
         ),
         promise(
-            "``wait_stall``: for so long at most, seconds or a timedelta, then TimeoutError with nothing sent",
+            "TimeoutError: there was no room within ``wait_stall``. Nothing was sent.",
             DRIVERS_PUBLISHING + "no_room_and_no_answers",
             DRIVERS_TIMEOUTS + "without_a_link",
         ),
         promise(
-            "Wait until every message of ``publish_async()`` is acknowledged or has failed, as its ``PendingAck`` "
-            "knows.",
+            "Wait until every message of ``publish_async()`` is acknowledged or has failed. Each ``PendingAck`` has "
+            "the result.",
             DRIVERS_OUTAGE + "promises",
             DRIVERS_PUBLISHING + "promises_end_with_the_connection",
         ),
@@ -236,12 +237,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PUBLISH_BATCH + "a_list_under_way_when_the_link_ends",
         ),
         promise(
-            "BatchFullError and LocalProtocolError, with nothing stored, for what cannot be a batch",
+            "BatchFullError: there are more than ``max_messages``. Nothing was sent. LocalProtocolError: the messages "
+            "cannot be a batch. Nothing is stored.",
             CLIENT_PUBLISH_BATCH + "a_list_that_cannot_be_a_batch_is_refused_before_anything_is_sent",
             CLIENT_PUBLISH_BATCH + "a_bad_message_in_a_list_stores_nothing",
         ),
         promise(
-            "``ordered``: every message once and in order, whatever happens, without acknowledgements",
+            "ordered: every message once and in order, whatever happens, without acknowledgements.",
             "stateful/test_ordered_stateful.py::TestOrderedReading",
             "stateful/test_consuming_stateful.py::TestOrderedFaults",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
@@ -249,7 +251,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto_io.sync:PullSubscription": (
         promise(
-            "With 0 for never, a request that was lost is missed, and made again, a second after it must have expired.",
+            "0: no heartbeats, and a request that was lost is made again a second after it must have expired.",
             CLIENT_PULL + "a_request_that_was_lost_is_made_again_when_it_must_have_ended",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The server runner: it starts, tells, stops, starts again, and leaves nothing behind."""
+"""The server runner: it starts, reports, stops and starts again, and leaves no process and no file."""
 
 from __future__ import annotations
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import attrs
 
 from jsproto_io.nats_server import NatsServerError
 from tests.bench import report
@@ -41,14 +43,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this client; may be repeated")
     options = parser.parse_args(arguments)
     effort = QUICK if options.quick else FULL
-    plan = Plan(
-        jobs=options.job or list(JOBS),
-        clients=[client for client in options.client or CLIENTS if installed(client)],
-        rounds=options.rounds or effort.rounds,
-        scale=effort.scale,
-        size=SIZE,
-        budget=effort.budget,
-    )
+    try:
+        plan = Plan(
+            jobs=options.job or list(JOBS),
+            clients=[client for client in options.client or CLIENTS if installed(client)],
+            rounds=effort.rounds if options.rounds is None else options.rounds,
+            scale=effort.scale,
+            size=SIZE,
+            budget=effort.budget,
+        )
+    except ValueError as error:
+        parser.error(str(error.args[0]))
     try:
         rows = rows_of(plan, lambda text: print(text, file=sys.stderr))
     except (BenchError, NatsServerError) as error:
@@ -57,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows += core_rows(effort.core_count, SIZE, effort.core_repeats)
     print("\n".join(report.lines(rows)))
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        options.json.write_text(json.dumps([attrs.asdict(row) for row in rows], indent=1) + "\n")
     return 0
 
 

@@ -73,8 +73,8 @@ def sync_atomic(task: Task) -> None:
     with connect(task.url) as nc:
         js = nc.jetstream()
         for run in task.runs():
-            for lot in batches(run):
-                js.publish_batch((run.subject, run.payload) for _ in lot)
+            for chunk in batches(run):
+                js.publish_batch((run.subject, run.payload) for _ in chunk)
 
 
 def sync_atomic_single(task: Task) -> None:
@@ -83,9 +83,9 @@ def sync_atomic_single(task: Task) -> None:
     with connect(task.url) as nc:
         js = nc.jetstream()
         for run in task.runs():
-            for lot in batches(run):
+            for chunk in batches(run):
                 with js.atomic_batch() as batch:
-                    for _ in lot[:-1]:
+                    for _ in chunk[:-1]:
                         batch.add(run.subject, run.payload)
                     batch.commit(run.subject, run.payload)
 
@@ -246,17 +246,17 @@ async def atomic(connect: Connect, task: Task) -> None:
     async with connect(task.url) as nc:
         js = nc.jetstream()
         for run in task.runs():
-            for lot in batches(run):
-                await js.publish_batch((run.subject, run.payload) for _ in lot)
+            for chunk in batches(run):
+                await js.publish_batch((run.subject, run.payload) for _ in chunk)
 
 
 async def atomic_single(connect: Connect, task: Task) -> None:
     async with connect(task.url) as nc:
         js = nc.jetstream()
         for run in task.runs():
-            for lot in batches(run):
+            for chunk in batches(run):
                 async with js.atomic_batch() as batch:
-                    for _ in lot[:-1]:
+                    for _ in chunk[:-1]:
                         await batch.add(run.subject, run.payload)
                     await batch.commit(run.subject, run.payload)
 

@@ -1,9 +1,11 @@
 """Other clients doing the same jobs, as an application would write it.
 
-nats-py: no fast ingest; atomic batches by headers, written by hand; no Direct Get in batches, so those are requested by
-hand, as pages on a subscription: iterated over, as with all other clients, or taken by a callback, which costs it less
-and has no back-pressure. Its ordered consumer is iterated over, or has a callback.
-nats-jetstream-extra (with nats-jetstream and nats-core): both; publishing without waiting is many tasks that wait.
+What they lack is written by hand:
+ * nats-py has no fast ingest. Its atomic batches are made of headers.
+ * nats-py has no Direct Get in batches: pages are requested by hand, on a subscription. That is iterated over, as with
+   all other clients, or has a callback, which costs it less and has no back-pressure.
+ * nats-py's ordered consumer is iterated over, or has a callback.
+ * nats-jetstream-extra (with nats-jetstream and nats-core) has both. To publish ahead it needs many tasks.
 
 Peers need not be installed, so they are imported by name and are untyped here.
 """
@@ -39,8 +41,8 @@ def nats_py_atomic(task: Task) -> None:
     async def main() -> None:
         nc = await import_module("nats").connect(task.url)
         for run in task.runs():
-            for lot in batches(run):
-                await nats_py_batch(nc, run, f"{run.stream}-{lot.start}", len(lot))
+            for chunk in batches(run):
+                await nats_py_batch(nc, run, f"{run.stream}-{chunk.start}", len(chunk))
         await nc.close()
 
     asyncio.run(main())
@@ -167,7 +169,7 @@ def nats_py_fetch_ack(task: Task) -> None:
 
 
 def page_request(run: Run) -> bytes:
-    """The next page; sequences have no holes here."""
+    """The next page. Sequences have no holes here."""
     return json.dumps({"seq": run.received + 1, "batch": min(run.count - run.received, PAGE)}).encode()
 
 
@@ -227,9 +229,9 @@ def extra_atomic(task: Task) -> None:
         nc, js = await connect_extra(task.url)
         batch_publish = import_module("nats.jetstream_extra").batch_publish
         for run in task.runs():
-            for lot in batches(run):
+            for chunk in batches(run):
                 batch = batch_publish(js)
-                for _ in lot[:-1]:
+                for _ in chunk[:-1]:
                     await batch.add(run.subject, run.payload)
                 await batch.commit(run.subject, run.payload)
         await nc.close()

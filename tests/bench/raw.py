@@ -53,7 +53,7 @@ class Wire:
             data += self.receive()
 
     def payloads(self) -> list[bytes]:
-        """Payloads of the messages without headers that have come; at least one."""
+        """Payloads of the messages without headers that were received, at least one."""
         found: list[bytes] = []
         while not found:
             data, at = self.buffer + self.receive(), 0
@@ -121,8 +121,8 @@ def async_publish(task: Task) -> None:
 def atomic(task: Task) -> None:
     with Wire(task.url) as wire:
         for run in task.runs():
-            for lot in batches(run):
-                batch(wire, run, b"%b-%d" % (run.stream.encode(), lot.start), len(lot))
+            for chunk in batches(run):
+                batch(wire, run, b"%b-%d" % (run.stream.encode(), chunk.start), len(chunk))
 
 
 def batch(wire: Wire, run: Run, batch_id: bytes, count: int) -> None:
@@ -212,7 +212,7 @@ def ask(wire: Wire, subject: bytes, body: dict[str, object]) -> None:
 
 
 def read_fetch(wire: Wire, run: Run, wanted: int) -> list[bytes]:
-    """Read so many messages; their reply subjects."""
+    """Read so many messages. Returns their reply subjects."""
     replies: list[bytes] = []
     data = wire.buffer
     while len(replies) < wanted:

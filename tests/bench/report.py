@@ -37,7 +37,7 @@ def lines(rows: Sequence[ResultRow]) -> Iterator[str]:
 
 
 def job_lines(job: str, found: dict[tuple[str, str], ResultRow]) -> Iterator[str]:
-    """One job as a table; each ratio is how many times less CPU, and how many times the rate."""
+    """One job as a table. Each ratio is how many times less CPU, and how many times the rate."""
     mine = [row for row in found.values() if row.job == job]
     others = [*JOBS[job].against, *((job, peer) for peer in PEERS)]
     columns = [found[key] for key in others if key in found]

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import Final
+
+import attrs
+from attrs.validators import and_, deep_iterable, ge, gt, in_, le
 
 from jsproto_io import sync
 from jsproto_io.nats_server import NatsServer
@@ -30,27 +32,38 @@ class BenchError(Exception):
     """A run failed, or lost messages."""
 
 
-@dataclass(frozen=True)
+def _to_nanoseconds(microseconds: float) -> float:
+    return round(microseconds, 3)
+
+
+def _whole(rate: float) -> int:
+    return round(rate)
+
+
+@attrs.frozen
 class ResultRow:
-    """Medians of one client at one job."""
+    """Medians of one client at one job, rounded to what can be measured."""
 
     job: str
     client: str
     size: int
-    cpu_us_per_msg: float
-    msgs_per_s: float
+    cpu_us_per_msg: float = attrs.field(converter=_to_nanoseconds)
+    msgs_per_s: int = attrs.field(converter=_whole)
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Plan:
-    """What to run. ``scale``: the share of each job's messages. ``budget``: seconds after which no round is begun."""
+    """What to run. ValueError for a plan that cannot be run.
 
-    jobs: Sequence[str]
+    ``scale``: the share of each job's messages. ``budget``: seconds after which no round is begun.
+    """
+
+    jobs: Sequence[str] = attrs.field(validator=deep_iterable(in_(JOBS)))
     clients: Sequence[str]
-    rounds: int
-    scale: float
-    size: int
-    budget: float
+    rounds: int = attrs.field(validator=ge(1))
+    scale: float = attrs.field(validator=and_(gt(0), le(1)))
+    size: int = attrs.field(validator=ge(1))
+    budget: float = attrs.field(validator=ge(0))
 
     def count(self, job: str) -> int:
         return int(JOBS[job].count * self.scale) // 2 * 2  # that messages of mixed sizes come in pairs
@@ -64,7 +77,7 @@ class Plan:
         return f"{'MIXED' if JOBS[job].mixed else 'STORED'}{self.bytes_of(job)}"
 
     def runs(self, number: int) -> Iterator[tuple[str, str]]:
-        """(job, client) of a round; who begins changes from round to round."""
+        """(job, client) of a round. Each round begins with another client."""
         for job in self.jobs:
             clients = [client for client in JOBS[job].clients if client in self.clients]
             yield from ((job, client) for client in rotated(clients, number))
@@ -88,10 +101,10 @@ def row(job: str, client: str, size: int, count: int, samples: Sequence[Sample])
     """The medians of ``samples``, each of ``count`` messages."""
     cpu = median(sample.cpu for sample in samples)
     elapsed = median(sample.elapsed for sample in samples)
-    return ResultRow(job, client, size, round(cpu / count * 1e6, 3), round(count / elapsed))
+    return ResultRow(job, client, size, cpu / count * 1e6, count / elapsed)
 
 
-def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[ResultRow]:
+def rows_of(plan: Plan, log: Callable[[str], None]) -> list[ResultRow]:
     """Run the plan against a server of its own."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     until = time.monotonic() + plan.budget
@@ -107,9 +120,9 @@ def rows_of(plan: Plan, tell: Callable[[str], None]) -> list[ResultRow]:
             fill(js, stream, count, plan.bytes_of(readers[0]), mixed=JOBS[readers[0]].mixed)
         for number in range(plan.rounds):
             if number and time.monotonic() > until:
-                tell(f"no time for more rounds: {number} of {plan.rounds}")
+                log(f"no time for more rounds: {number} of {plan.rounds}")
                 break
-            tell(f"round {number + 1} of {plan.rounds}")
+            log(f"round {number + 1} of {plan.rounds}")
             for job, client in plan.runs(number):
                 sample = measure(server.url, js, job, client, plan)
                 samples.setdefault((job, client), []).append(sample)

@@ -1,9 +1,11 @@
-"""The jobs, who does them, and what this library promises. A new job or client is one function and one line here."""
+"""The jobs, their clients, and what this library promises. A new job or client is one function and one line here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import attrs
+from attrs.validators import gt, in_, min_len, optional
 
 from tests.bench import core, ours, peers, raw
 from tests.bench.task import Runner
@@ -11,7 +13,7 @@ from tests.bench.task import Runner
 SIZE: Final = 128  # bytes in each message
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Job:
     """One job and its runners by client. ``against``: the (job, client) to compare with, besides its own peers.
 
@@ -19,30 +21,30 @@ class Job:
     """
 
     title: str
-    count: int  # messages in a measured run
-    clients: dict[str, Runner]
+    count: int = attrs.field(validator=gt(0))  # messages in a measured run
+    clients: dict[str, Runner] = attrs.field(validator=min_len(1))
     reads: bool = False
-    size: int | None = None  # bytes in each message, where it is not SIZE
+    size: int | None = attrs.field(default=None, validator=optional(gt(0)))  # bytes in each message; None: SIZE
     mixed: bool = False
     against: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Goal:
     """``ours`` is at least ``factor`` times better than ``theirs`` (both (job, client)) in ``measure``."""
 
-    measure: str  # "cpu" or "rate"
-    factor: float
+    measure: str = attrs.field(validator=in_(("cpu", "rate")))
+    factor: float = attrs.field(validator=gt(0))
     ours: tuple[str, str]
     theirs: tuple[str, str]
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class CoreGoal:
     """A job of the core alone takes less than ``limit`` microseconds for each message."""
 
     job: str
-    limit: float
+    limit: float = attrs.field(validator=gt(0))
 
 
 DISTRIBUTIONS: Final = {
@@ -51,7 +53,7 @@ DISTRIBUTIONS: Final = {
     "nats-py-callback": "nats-py",
     "nats-jetstream-extra": "nats-jetstream-extra",
 }
-"""What a client needs to be installed; the others need nothing."""
+"""The package that a client needs. The other clients need none."""
 
 PEERS: Final = ("nats-py", "nats-py-callback", "nats-jetstream-extra", "raw-socket")
 

@@ -1,7 +1,7 @@
 """What a client is asked to do, and the stopwatch around it.
 
 A runner is a function that takes a ``Task``, connects, does the job once for each ``Run`` of ``task.runs()`` and
-disconnects. The first run is the warm-up, long enough for caches and memory to be as they will stay; the second is
+disconnects. The first run is the warm-up, long enough for caches and memory to be as they will stay. The second run is
 measured, from the moment it is handed out to the moment the runner asks for the next.
 """
 
@@ -71,7 +71,7 @@ class Task:
 
 
 def batches(run: Run) -> Iterator[range]:
-    """The messages of a run in lots of BATCH."""
+    """The messages of a run in batches of BATCH."""
     for start in range(0, run.count, BATCH):
         yield range(start, min(start + BATCH, run.count))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from tests.bench import __main__ as bench
@@ -24,7 +26,6 @@ def test_the_table_names_only_what_it_has() -> None:
     assert {key for job in JOBS.values() for key in job.against} <= keys
     assert {key for goal in GOALS for key in (goal.ours, goal.theirs)} <= keys
     assert {goal.job for goal in CORE_GOALS} <= set(CORE)
-    assert all(goal.measure in ("cpu", "rate") for goal in GOALS)
 
 
 def test_every_client_begins_in_turn() -> None:
@@ -34,6 +35,27 @@ def test_every_client_begins_in_turn() -> None:
     assert list(plan.runs(0)) == [("direct-get", "jsproto-sync"), ("direct-get", "raw-socket")]
     assert list(plan.runs(1)) == [("direct-get", "raw-socket"), ("direct-get", "jsproto-sync")]
     assert plan.count("direct-get") == JOBS["direct-get"].count // 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"jobs": ["sleep"]}, "jobs"), ({"rounds": 0}, "rounds"), ({"scale": 2.0}, "scale"), ({"size": 0}, "size")],
+)
+def test_a_plan_that_cannot_be_run_is_refused(wrong: dict[str, Any], why: str) -> None:
+    plan = Plan(["direct-get"], ["raw-socket"], rounds=1, scale=1.0, size=128, budget=0.0)
+    with pytest.raises(ValueError, match=why):
+        attrs.evolve(plan, **wrong)
+
+
+def test_a_wrong_number_of_rounds_is_a_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        bench.main(["--rounds", "-1"])
+    assert "'rounds' must be >= 1: -1" in capsys.readouterr().err
+
+
+def test_a_goal_is_about_cpu_or_rate() -> None:
+    with pytest.raises(ValueError, match="measure"):
+        attrs.evolve(GOALS[0], measure="memory")
 
 
 def test_a_row_holds_medians_for_each_message() -> None:

@@ -46,7 +46,7 @@ def js(server: NatsServer) -> Iterator[JetStream]:
 
 @pytest.fixture
 def new_stream(js: JetStream) -> Iterator[Callable[..., str]]:
-    """Makes streams and removes them; ``new_stream("s")`` is S on s.>, ready for fast ingest."""
+    """Makes streams and removes them: ``new_stream("s")`` is S on s.>, ready for fast ingest."""
     names = []
 
     def make(prefix: str, **options: Any) -> str:
@@ -117,7 +117,7 @@ def test_the_demo_cleans_up_on_a_running_server(server: NatsServer, js: JetStrea
 
 
 def test_the_demo_tells_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(js: JetStream, stream: str, demo: demos.Demo, tell: Callable[[int], None]) -> None:
+    def forgetful(js: JetStream, stream: str, demo: demos.Demo, on_progress: Callable[[int], None]) -> None:
         demo.reading.start()
         for message in js.get_batch(stream, seq=2):
             demo.came_out.add(message.subject, message.data)
@@ -281,7 +281,7 @@ def test_what_a_full_stream_refuses_is_told(server: NatsServer, new_stream: Call
 
 @contextmanager
 def peer(greeting: bytes) -> Iterator[str]:
-    """Something that listens, greets and answers PING; yields its URL."""
+    """Something that listens, greets and answers PING. It yields its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

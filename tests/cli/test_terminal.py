@@ -153,8 +153,7 @@ def test_a_defect_of_our_own_is_not_hidden() -> None:
         (Ingest(sent=1), ""),
         (
             Ingest(sent=1500, acked=1000, acks=2),
-            "; 1,000 of 1,500 records sent were acknowledged; go on with --skip 1100"
-            " (some behind it may be stored too)",
+            "; 1,000 of 1,500 records sent were acknowledged; go on with --skip 1100 (some after it may be stored too)",
         ),
         (
             Ingest(sent=1, acked=1, ack=PubAck("S", 1234, batch="b", count=1)),
@@ -191,6 +190,8 @@ def test_help(arguments: list[str]) -> None:
         (["ingest", "missing.csv", "--subject", "a"], "cannot read missing.csv: No such file or directory"),
         (["ingest", os.devnull, "--subject", "a b"], "a subject must not contain"),
         (["ingest", os.devnull, "--subject", "{a}.b", "--create-stream"], "--stream NAME"),
+        (["ingest", os.devnull, "--subject", "a", "--delimiter", ";;"], "one character"),
+        (["ingest", os.devnull, "--subject", "a", "--delimiter", '"'], "no quote"),
         (["ingest", os.devnull, "--subject", "a.{x}"], "plain lines have no column 'x'"),
         (["ingest", os.devnull, "--subject", "a", "--servers", "http://x"], "nats://host:port"),
         (["demo", "--keep"], "--keep needs --servers"),
@@ -224,7 +225,7 @@ def test_a_closed_port_names_the_address_and_hides_the_password(free_port: int) 
     assert "secret" not in err
 
 
-@pytest.mark.parametrize("name", ["typer", "rich", "plotille"])
+@pytest.mark.parametrize("name", ["attrs", "typer", "rich", "plotille"])
 def test_without_the_extra_one_line_says_what_to_install(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,6 @@
 """A scripted server on loopback sockets, for what a real one does not do on request.
 
-A test hands over one script for each connection it expects; a script runs in a thread of its own and says what the
+A test hands over one script for each connection it expects. A script runs in a thread of its own and says what the
 server does: ``peer.handshake()``, ``peer.expect(Pub)``, ``peer.send(...)``. What goes wrong in a script fails the
 test.
 """
@@ -72,7 +72,7 @@ class Peer:
         return frame
 
     def expect(self, kind: type[F]) -> F:
-        """The next frame of this kind; others before it are passed over."""
+        """The next frame of this kind. Others before it are ignored."""
         while True:
             frame = self.next()
             if isinstance(frame, kind):

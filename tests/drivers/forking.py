@@ -1,6 +1,6 @@
 """A program that forks with an open connection: run as ``forking.py DRIVER URL``. It prints what both sides saw.
 
-The child tries every verb, reports and goes; then the parent shows that its connection is as good as before.
+The child tries every verb, reports and goes. Then the parent shows that its connection is as good as before.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def attempt(verb: Callable[[], Any]) -> str:
 
 
 def fork(nc: Any, js: Any, sub: Any, batch: Any) -> tuple[int, int]:
-    """Fork; the child never comes back. Returns its id, and where its report comes."""
+    """Fork. The child does not return. Returns its id, and where its report comes."""
     reports, report = os.pipe()
     child = os.fork()
     if child == 0:

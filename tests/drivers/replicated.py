@@ -1,6 +1,6 @@
 """A scripted server whose stream has replicas that lag as a test says (``tests.client.lagging``).
 
-Not here: publishing; several connections.
+Not here: publishing, several connections.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ async def test_a_batch_without_commit_stores_nothing(server: Any, connect: Conne
 
 
 async def test_a_thousand_messages(server: Any, connect: Connect) -> None:
-    """All that a server takes at once; the marker that commits is not one of them (FACTS.md F1.7)."""
+    """All that a server takes at once. The marker that commits is not one of them (FACTS.md F1.7)."""
     async with connect(server.url) as nc:
         js, stream = await make_stream(nc)
         async with js.atomic_batch(ack_every=300) as batch:
@@ -266,7 +266,7 @@ async def test_a_message_that_is_not_taken_leaves_the_batch_open(server: Any, co
 
 
 async def test_many_use_one_batch(server: Any, connect: Connect) -> None:
-    """Each message is in the batch once, with a sequence of its own; the order is that of the calls."""
+    """Each message is in the batch once, with a sequence of its own, in the order of the calls."""
     async with connect(server.url) as nc:
         js, stream = await make_stream(nc)
         given: dict[int, bytes] = {}

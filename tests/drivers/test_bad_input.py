@@ -38,7 +38,7 @@ async def stored(js: Any, name: str) -> list[bytes]:
 async def test_a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_stored(
     server: Any, connect: Connect
 ) -> None:
-    """The server keeps the batch open and would report a gap behind the message; so what was stored is asked for."""
+    """The server keeps the batch open, and would report a gap after the message. So the test asks what was stored."""
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, max_msg_size=500)
         batch = js.fast_publisher()
@@ -202,7 +202,7 @@ async def test_behind_a_commit_nothing_is_taken(server: Any, connect: Connect, k
 async def test_a_commit_amid_what_others_add_counts_all_that_was_taken(
     server: Any, connect: Connect, kind: str
 ) -> None:
-    """Threads or tasks share a batch: what a verb has returned is in it, what comes behind the commit is refused."""
+    """Threads or tasks share a batch: what a verb has returned is in it, what comes after the commit is refused."""
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
         batch = js.fast_publisher(flow=50) if kind == "fast_publisher" else js.atomic_batch(ack_every=10)

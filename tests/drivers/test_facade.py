@@ -38,7 +38,7 @@ def unique(prefix: str = "t") -> str:
 
 
 async def read_all(reader: Any) -> list[Any]:
-    """All of a reader; for threads in one go, not in one hop for each message."""
+    """All messages of a reader. Threads take them in one go, not in one hop for each message."""
     if isinstance(reader, Awaitable):
         everything: list[Any] = await to_thread.run_sync(list, reader._target)
         return everything

@@ -80,7 +80,7 @@ async def test_credentials_that_are_refused(connect: Connect) -> None:
 
 
 async def test_a_handshake_that_fails_is_passed_over(connect: Connect) -> None:
-    """Silent, talking nonsense, refusing: the next address is tried; when none is left the error lists them all."""
+    """Silent, talking nonsense, refusing: the next address is tried. After the last one the error lists them all."""
 
     def refuse(peer: Peer) -> None:
         peer.info()
@@ -264,7 +264,7 @@ async def test_many_who_flush_end_no_healthy_link(server: Any, connect: Connect)
 
 
 async def test_a_ping_while_much_waits_behind_a_flush_loses_nothing(connect: Connect) -> None:
-    """The socket is full; the server asks, and reads only afterwards."""
+    """The socket is full. The server asks, and reads only afterwards."""
     blocked = threading.Event()
     got: list[int] = []
 

@@ -1,7 +1,7 @@
 """What every driver must do with a batch that is left alone for longer than a real server keeps one.
 
-The server's patience is cut short; that it is over is told by the advisory about an atomic batch that was begun later
-and left alone as well.
+The server's patience is cut short. Its end shows by the advisory about an atomic batch, which was begun later and
+left alone as well.
 """
 
 from __future__ import annotations

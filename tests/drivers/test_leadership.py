@@ -17,7 +17,7 @@ from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io._threads.leadership import GRACE, Leadership
-from jsproto_io._threads.sockets import Place, Poller, look_up
+from jsproto_io._threads.sockets import AddressInfo, Poller, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import serve, unique, until
@@ -36,18 +36,18 @@ def leadership() -> Leadership:
 
 
 def test_who_comes_first_is_the_pump_and_the_others_park(leadership: Leadership) -> None:
-    assert leadership.take(A, may=True)
-    assert not leadership.take(B, may=True)
-    assert leadership.take(A, may=True)
+    assert leadership.try_lead(A, linked=True)
+    assert not leadership.try_lead(B, linked=True)
+    assert leadership.try_lead(A, linked=True)
     assert leadership.leader == A
 
 
 def test_who_leaves_wakes_one_who_is_parked(leadership: Leadership) -> None:
-    leadership.take(A, may=True)
+    leadership.try_lead(A, linked=True)
     event = leadership.park(B, Ticket[None]())
     leadership.leave(A)
     assert event.is_set()
-    assert leadership.take(B, may=True)
+    assert leadership.try_lead(B, linked=True)
     leadership.leave(B)
     assert leadership.leader is None
     assert not leadership.parked
@@ -63,37 +63,37 @@ def test_who_was_only_called_sleeps_on_another_event(leadership: Leadership) -> 
 
 
 def test_without_a_link_it_is_the_reader_s_turn(leadership: Leadership) -> None:
-    assert not leadership.take(A, may=False)
+    assert not leadership.try_lead(A, linked=False)
     assert leadership.wait_for_turn()
     assert leadership.leader == READER
 
 
 def test_a_pump_that_lost_its_link_leaves_it_to_the_reader(leadership: Leadership) -> None:
-    assert leadership.take(A, may=True)
-    assert not leadership.take(A, may=False)
+    assert leadership.try_lead(A, linked=True)
+    assert not leadership.try_lead(A, linked=False)
     assert leadership.wait_for_turn()
     assert leadership.leader == READER
 
 
 def test_the_reader_that_waits_itself_dials(leadership: Leadership) -> None:
     """An event's callback waits, which it has called while it was not the leader."""
-    assert leadership.take(A, may=True)
-    assert not leadership.take(READER, may=True)
+    assert leadership.try_lead(A, linked=True)
+    assert not leadership.try_lead(READER, linked=True)
     event = leadership.park(READER, Ticket[None]())
-    assert not leadership.take(A, may=False)
+    assert not leadership.try_lead(A, linked=False)
     assert event.is_set()
-    assert leadership.take(READER, may=False)
+    assert leadership.try_lead(READER, linked=False)
     assert not leadership.parked
 
 
 def test_without_a_reader_whoever_waits_dials() -> None:
     leadership = Leadership(threading.Lock())
-    assert leadership.take(A, may=False)
-    assert leadership.take(A, may=False)
+    assert leadership.try_lead(A, linked=False)
+    assert leadership.try_lead(A, linked=False)
 
 
 def test_the_reader_takes_over_when_nobody_has_waited(leadership: Leadership) -> None:
-    leadership.take(A, may=True)
+    leadership.try_lead(A, linked=True)
     leadership.leave(A)
     assert leadership.wait_for_turn()
     assert leadership.leader == READER
@@ -102,7 +102,7 @@ def test_the_reader_takes_over_when_nobody_has_waited(leadership: Leadership) ->
 def test_the_reader_s_turn_does_not_come_while_others_wait(
     leadership: Leadership, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time it looks somebody has waited since, or waits; then all is over."""
+    """Each time it looks a thread has waited since, or waits. Then all is over."""
     looks: list[float] = []
     calls: list[int] = []  # behind which of them it was woken
 
@@ -110,10 +110,10 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(
         def acquire(self, timeout: float) -> bool:
             looks.append(timeout)
             if len(looks) == 1:  # somebody came and went
-                leadership.take(A, may=True)
+                leadership.try_lead(A, linked=True)
                 leadership.leave(A)
             elif len(looks) == 2:  # somebody comes, and is still there in the third
-                leadership.take(A, may=True)
+                leadership.try_lead(A, linked=True)
             elif len(looks) == 4:  # until now, and calls
                 leadership.leave(A)
             elif len(looks) > 4:
@@ -133,8 +133,8 @@ def test_the_reader_s_turn_does_not_come_while_others_wait(
 
 
 def test_the_reader_is_woken_once_however_often_it_is_called(leadership: Leadership) -> None:
-    leadership.call_reader()
-    leadership.call_reader()
+    leadership.request_reader()
+    leadership.request_reader()
     assert leadership.wait_for_turn()
     leadership.leave(READER)
     leadership.end()
@@ -162,7 +162,7 @@ def test_the_reader_stays_while_others_wait_besides(leadership: Leadership) -> N
 
 
 def test_at_the_end_everybody_looks_up(leadership: Leadership) -> None:
-    leadership.take(A, may=True)
+    leadership.try_lead(A, linked=True)
     event = leadership.park(B, Ticket[None]())
     leadership.end()
     leadership.end()
@@ -185,7 +185,7 @@ def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jsproto_io._threads.leadership.GRACE", 30.0)  # it is its turn only when it is called
     dialling: list[str] = []
 
-    def noted(address: Address) -> list[Place] | Exception:
+    def noted(address: Address) -> list[AddressInfo] | Exception:
         dialling.append(threading.current_thread().name)
         return look_up(address)
 
@@ -237,10 +237,10 @@ def test_the_reader_dials_though_its_callback_waits() -> None:
 
 
 def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader thread is held up; who waits for an answer is told when it is late."""
+    """The reader thread is held up. A thread that waits for an answer gets its TimeoutError in time."""
     looking, found = threading.Event(), threading.Event()
 
-    def slowly(address: Address) -> list[Place] | Exception:
+    def slowly(address: Address) -> list[AddressInfo] | Exception:
         looking.set()
         found.wait(30)
         return look_up(address)

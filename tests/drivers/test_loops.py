@@ -40,7 +40,7 @@ def serve(peer: Peer) -> None:
 
 
 async def test_cancelled_waits_lose_no_message(server: Any, connect: Any) -> None:
-    """Waits are given up at every turn while messages come in; each message is taken exactly once."""
+    """Waits are given up at every turn while messages come in. Each message is taken exactly once."""
     async with connect(server.url) as nc, connect(server.url) as other:
         subject = f"t{uuid4().hex}"
         sub = await nc.subscribe(subject)
@@ -91,7 +91,7 @@ async def test_a_cancelled_request_hurts_nobody(connect: Any) -> None:
 
 
 async def test_cancelling_a_publisher_cuts_no_message(connect: Any) -> None:
-    """A task is cancelled while the socket takes nothing; what the server then reads is whole messages."""
+    """A task is cancelled while the socket takes nothing. The server then reads whole messages."""
     go = threading.Event()
     got: list[int] = []
 
@@ -134,7 +134,7 @@ class Socket:
 
 @pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)  # asyncio has a transport of its own
 async def test_nothing_follows_a_message_that_was_cut(connect: Any) -> None:
-    """The system fails for a moment behind the first bytes; the next message leaves with the next link."""
+    """The system fails for a moment after the first bytes. The next message leaves with the next link."""
     sends = 0
     rest: list[bytes] = []
 
@@ -196,7 +196,7 @@ async def test_others_have_their_turn_while_a_task_publishes_without_end(connect
 
 
 async def test_a_batch_survives_a_wait_that_was_given_up(connect: Any) -> None:
-    """The window is closed, the task gives up; the next one goes on where it was."""
+    """The window is closed and the task gives up. The next one continues there."""
     go = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -359,7 +359,7 @@ async def test_a_defect_found_by_close_leaves_nothing_open(
         async with connect(server.url, linger=60) as nc:
             await nc.publish("a")
             monkeypatch.setattr(nc._session, "data_to_send", bug)
-        assert nc._over.is_set() if anyio_backend == "trio" else nc._link.lost.is_set()
+        assert nc._receive_ended.is_set() if anyio_backend == "trio" else nc._link.lost.is_set()
     assert caplog.text.count("ZeroDivisionError: a defect") == 1
 
 
@@ -422,7 +422,7 @@ async def test_a_dial_that_fails_as_the_connection_is_closed(
                 tasks.start_soon(flush)
                 await anyio.lowlevel.checkpoint()
                 await nc.close()
-            assert nc._bug is None
+            assert nc._failure is None
             monkeypatch.undo()
 
 

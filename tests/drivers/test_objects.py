@@ -1,7 +1,7 @@
 """What an object store needs of every driver: the verbs carry one, as ADR-20 lays it out, on a real server.
 
 The library has no object store. A put sends its chunks by fast ingest where the bucket's stream allows it, else by
-publishes with acknowledgements under way, and the meta message only when all chunks are stored.
+publishes with acknowledgements under way. It sends the meta message when all chunks are stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def digest(data: bytes) -> str:
 
 
 async def send_chunks(js: Any, bucket: str, subject: str, chunks: Sequence[bytes]) -> int:
-    """Returns how many are stored, all of them; raises what went wrong."""
+    """Returns how many are stored, all of them. Raises what went wrong."""
     if (await js.stream_info(f"OBJ_{bucket}")).config.allow_batched:
         async with js.fast_publisher(gap="fail") as batch:
             await batch.publish_many((subject, chunk) for chunk in chunks)

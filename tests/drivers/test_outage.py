@@ -1,7 +1,7 @@
 """What every driver must do with what is published while its server is killed and started again.
 
-Every publish that has an answer ends in exactly one of its acknowledgement or a typed error; what was acknowledged is
-in the stream, once. A plain publish has no answer: it is kept for the next link while there is room.
+Every publish that has an answer ends in exactly one of its acknowledgement or a typed error. What was acknowledged
+is in the stream, once. A plain publish has no answer: it is kept for the next link while there is room.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SILENT = "silent"  # who listens there never answers, so that a message is under
 
 @asynccontextmanager
 async def outage(server: NatsServer) -> AsyncIterator[Callable[[], bool]]:
-    """The server is killed and started again behind the block, which is told when that is done."""
+    """The server is killed and started again while the block runs. The block can ask whether that is done."""
     over: list[bool] = []
 
     async def kill_and_start() -> None:
@@ -53,7 +53,7 @@ async def outage(server: NatsServer) -> AsyncIterator[Callable[[], bool]]:
 
 
 async def outcome(result: Awaitable[Any]) -> Any:
-    """The answer, or the error; nothing but what an outage does."""
+    """The answer, or the error, which must be one that an outage explains."""
     try:
         return await result
     except OUTAGE as error:

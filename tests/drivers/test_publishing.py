@@ -221,7 +221,7 @@ async def test_promises_end_with_the_connection(server: Any, connect: Connect) -
 
 
 async def test_a_publish_that_is_given_up_hurts_nobody(connect: Connect) -> None:
-    """It may be stored all the same; its late answer is nobody else's."""
+    """It may be stored all the same. No other message takes its late answer."""
     given_up = [threading.Event() for _ in range(20)]
     stored: list[bytes] = []
 
@@ -253,7 +253,7 @@ async def test_a_publish_that_is_given_up_hurts_nobody(connect: Connect) -> None
 
 
 async def test_a_ping_goes_where_the_batch_began(server: Any, connect: Connect) -> None:
-    """Any subject of the stream would do; it carries the highest sequence and is not stored."""
+    """Any subject of the stream would do. It carries the highest sequence and is not stored."""
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)
         spy = await nc.subscribe(f"{name}.>")

@@ -406,7 +406,7 @@ async def test_a_dead_link_is_replaced(connect: Connect) -> None:
 
 
 async def test_a_handshake_on_the_new_link_that_does_not_end(connect: Connect) -> None:
-    """It counts as an attempt; closing meanwhile does not wait for it."""
+    """It counts as an attempt. Closing meanwhile does not wait for it."""
 
     def first(peer: Peer) -> None:
         peer.handshake()

@@ -107,7 +107,7 @@ def test_threads_share_a_batch(server: Any, reader_thread: bool) -> None:
 
 
 def test_without_a_reader_whoever_waits_longer_takes_over() -> None:
-    """Two threads wait, one of them moves the bytes; when it has its answer the other must go on by itself."""
+    """Two threads wait, and one of them leads. When it has its answer the other must go on by itself."""
     parked = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -420,8 +420,8 @@ def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
         subject = unique()
         sub = nc.subscribe(subject)
         nc.flush()
-        wire = nc._poller.wire
-        assert wire is not None
+        link = nc._poller.link
+        assert link is not None
 
         def publish_on() -> None:
             while True:  # until it is not the reader thread that sends it
@@ -429,7 +429,7 @@ def test_what_a_signal_s_handler_raises_while_bytes_leave_loses_none(
                 nc.flush()
 
         with monkeypatch.context() as patched:
-            patched.setattr(wire, "_sent", Struck())
+            patched.setattr(link, "_sent", Struck())
             signal.signal(signal.SIGINT, handler)
             with pytest.raises(raised):
                 publish_on()
@@ -471,15 +471,15 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
         def extend(self, pieces: Iterable[bytes]) -> None:
             super().extend(pieces)
             if self and threading.current_thread() is threading.main_thread():
-                wire.received = [*self]
+                link.received = [*self]
                 raise raised
 
     count = 0
     with connect(server.url, reader_thread=reader_thread) as nc:
         sub = nc.subscribe(subject := unique())
         nc.flush()
-        wire: Any = nc._poller.wire
-        wire.received = Struck()
+        link: Any = nc._poller.link
+        link.received = Struck()
 
         def publish_on() -> None:
             nonlocal count
@@ -496,8 +496,8 @@ def test_what_a_signal_s_handler_raises_while_bytes_come_loses_none(
 def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def struck(wire: TcpSocket) -> None:
-        wire._selector.unregister(wire._socket)  # as modify() does then
+    def struck(link: TcpSocket) -> None:
+        link._selector.unregister(link._socket)  # as modify() does then
         raise OfAHandler
 
     with connect(server.url, reader_thread=False) as nc:
@@ -511,7 +511,7 @@ def test_a_handler_that_raises_while_a_sleep_is_prepared_ends_the_connection(
 def test_a_handler_that_raises_again_and_again_ends_the_connection(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def struck(wire: TcpSocket) -> None:
+    def struck(link: TcpSocket) -> None:
         raise OfAHandler
 
     with connect(server.url, reader_thread=False) as nc:
@@ -676,7 +676,7 @@ def test_a_defect_found_by_close_leaves_nothing_open(
 
         monkeypatch.setattr(nc._session, "data_to_send", bug)
         nc.close()
-        assert nc._poller.wire is None
+        assert nc._poller.link is None
         nc.close()
     assert caplog.text.count("ZeroDivisionError: a defect") == 1
 

@@ -35,7 +35,7 @@ class Peer:
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
 
     def greet(self, **fields: Any) -> None:
-        """Send INFO in the open; TLS begins."""
+        """Send INFO in the open, then begin TLS."""
         self.send(encode_info(json.dumps({**INFO, "tls_required": True, **fields}).encode()))
         self.carry()
 

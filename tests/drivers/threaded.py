@@ -80,7 +80,7 @@ class Awaitable:
 async def connect(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
     """``jsproto_io.sync.connect`` as an asynchronous context manager.
 
-    A test that is cancelled leaves its threads behind: the connection is closed under them, so that they end.
+    A test that is cancelled leaves its threads running: the connection is closed under them, so that they end.
     """
     target = await _run(partial(sync.connect, *args, **keywords))
     try:

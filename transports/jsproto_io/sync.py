@@ -5,22 +5,27 @@
     with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-A connection and everything made from it may be used from any thread. Whoever waits moves the bytes. By default a reader
-thread does, as soon as nobody has waited for a moment: it serves the server's PINGs and timers, and dials again after a
-lost link, while the application is busy elsewhere. With ``reader_thread=False`` there is none: while nobody waits
-nothing is read then, so an application that stays away for minutes is cut off by the server. Small messages leave at
-once, unless ``linger`` is given; what the socket does not take at once leaves with the next wait, such as ``flush()``.
+How an application uses it
+ * A connection and all its objects may be used from any thread.
+ * By default a reader thread serves PINGs and timers, and dials again after a lost link, while no thread waits.
+ * With ``reader_thread=False`` nothing is read while no thread waits. A server cuts off a client that stays away for
+   minutes. Small messages leave at once then, unless ``linger`` is given.
+ * What the socket does not take leaves with the next wait, such as ``flush()``, or from the reader thread.
 
-How it works. The leader (``_threads.engine``) is the one thread that sleeps in ``select``: one that waits, or the
-reader thread, a moment after the last wait (``_threads.leadership``). Until then, what lingers may linger as long as
-that. The reader thread alone dials: to look up a name may take longer than anybody wants to wait.
+How it works: the leader/followers pattern (``_threads.leadership``)
+ * The leader is the one thread that sleeps in ``select`` and receives. The other waiting threads are followers, and
+   sleep on an event each.
+ * A waiting thread is preferred as the leader. The reader thread takes over a moment after the last wait.
+ * With a reader thread, only that one dials: the look-up of a name may take longer than a caller wants to wait.
+ * Lingering bytes may linger up to that moment longer.
 
-Ctrl-C while waiting, or in the application's own code, changes nothing (``_threads.interrupts``); nor does what any
-signal's handler raises while bytes leave or come. If it strikes in the instant in which a verb changes the state,
-nobody can tell how far that got: the connection then ends with an error.
+Signals
+ * Ctrl-C during a wait, or in the application's own code, leaves the connection usable (``_threads.interrupts``).
+ * So does any exception of a signal handler while bytes are sent or received.
+ * An exception that interrupts a change of the state ends the connection with an error.
 
-Dropped without being closed, a connection ends with a ResourceWarning, and what was pending is lost. After a fork it
-is the parent's: every verb of the child raises ForkedError.
+A connection that is dropped without ``close()`` ends with a ResourceWarning, and pending bytes are lost. After a fork
+it belongs to the parent process: every verb of the child raises ForkedError.
 
 Not here: protocol.
 """
@@ -66,12 +71,23 @@ def connect(
     reader_thread: bool = True,
     **options: Unpack[ConnectKeywords],
 ) -> Connection:
-    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+    """Connect to the first server that answers.
 
-    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
-    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
-    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
+    Use it as a context manager: leaving it sends what is pending, then closes.
+
+    Args:
+        servers: a URL, several URLs separated by commas, or a sequence of URLs.
+        event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
+            soon: see EventsDropped.
+        reader_thread: False for no reader thread. See the module's text.
+        options: those of ``jsproto_io.ConnectKeywords``.
+
+    Raises:
+        LocalProtocolError: an option is impossible.
+        NoServersError: no server could be reached. It lists each address and its failure.
+        AuthorizationError: the server refused the credentials.
+        TLSError: TLS failed.
+        ConnectionLostError: otherwise the handshake failed.
     """
     if not reader_thread:
         options.setdefault("linger", 0.0)
@@ -92,12 +108,12 @@ class Connection(ThreadEngine):
         warnings.warn(f"unclosed connection to {self._session.url}", ResourceWarning, source=self, stacklevel=2)
         self._leadership.end()
         if self._thread is not None and self._thread.is_alive():
-            poller.wakeup()  # that thread may be asleep in there: it closes it
+            poller.wakeup()  # the reader thread may sleep in it, and closes it
         else:
             poller.close()
 
     def _disown(self, error: ForkedError) -> None:
-        self._lock = threading.Lock()  # whoever held the other one is not here
+        self._lock = threading.Lock()  # the thread that held the other one is not in this process
         self._leadership, self._thread = Leadership(self._lock), None
         self._ended = self._leadership.ended
         self._leadership.end()
@@ -105,10 +121,10 @@ class Connection(ThreadEngine):
         super()._disown(error)
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park: asleep on an event, or as the leader when nobody else is."""
+        """Wait as the leader, or as a follower on an event while another thread leads."""
         until = inf if timeout is None else monotonic() + timeout
         me, leadership = threading.get_ident(), self._leadership
-        nested = leadership.leader == me  # already: an event's callback waits, which the leader has called
+        nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
             try:
                 while True:
@@ -120,12 +136,12 @@ class Connection(ThreadEngine):
                         if self._ended.done:
                             self._refuse()
                         linked = self._poller.has_link(self._session)
-                        if not leadership.take(me, may=linked):
+                        if not leadership.try_lead(me, linked=linked):
                             event = leadership.park(me, ticket)
                             if not linked and (deadline := self._session.deadline()) is not None:
                                 due = min(until, deadline)
                     if event is not None:
-                        deferred.end()  # only the leader can be woken
+                        deferred.end()  # only the leader sleeps in the poller
                         if not event.wait(clamp_sleep(due - monotonic())) and due < until:
                             self._call(self._session.handle_timeout)  # the leader may be looking up a name
                     else:
@@ -135,7 +151,7 @@ class Connection(ThreadEngine):
                     if monotonic() >= until and not ticket.done:
                         raise TimeoutError(f"nothing came within {timeout:g} s")
             finally:
-                if not nested or leadership.leader != me:  # else it goes on as the leader that it was
+                if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader
                     self._leave(me)
 
     def _leave(self, me: int) -> None:

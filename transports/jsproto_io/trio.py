@@ -5,16 +5,16 @@
     async with connect("nats://localhost:4222") as nc:
         js = nc.jetstream()
 
-The context manager holds a nursery with the tasks of the connection. One of them lets time pass: it receives, dials or
-waits until it is time to dial again, always within a cancel scope whose deadline others move. Whoever causes output
-sends what the socket takes at once, and the writer of the link the rest: no task of the application waits for the
-socket, so that cancelling it never cuts a message in half. Now and then the writer has its turn though the socket takes
-all: a task that publishes without end then waits for it, and others have theirs.
+How it works
+ * The context manager holds a nursery with the tasks of the connection.
+ * One task receives, dials, or waits for the next attempt. It does so within a cancel scope, whose deadline others
+   move.
+ * A task that causes output sends what the socket takes at once. The writer task sends the rest.
+ * No task of the application waits for the socket, so that cancelling it never cuts a message in half.
+ * After 1 MiB in one go the writer task has its turn too. So a task that publishes without end lets others run.
 
 Cancelling a task that waits has no effect on the protocol and loses no message. The application's own exceptions leave
-the block as they are, not in a group.
-
-After a fork every verb of the child raises ForkedError.
+the block as they are, not in a group. After a fork every verb of the child raises ForkedError.
 
 Not here: protocol. Verbs that do not wait are no checkpoints.
 """
@@ -43,7 +43,7 @@ from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.trio_link import Link
-from jsproto_io._state.common import DIAL_ERRORS, MOST_AT_ONCE, EventCallback, new_session, reason
+from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -60,12 +60,22 @@ def connect(
     event_cb: EventCallback | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AbstractAsyncContextManager[Connection]:
-    """Connect to the first of ``servers`` that answers: a URL, several separated by commas, or a sequence of URLs.
+    """Connect to the first server that answers.
 
-    Use it as a context manager: leaving it sends what is pending, then closes. ``event_cb`` is called with each event
-    (``jsproto.events``) by whoever notices it, and should return soon (see EventsDropped). The options are those of
-    ``jsproto_io.ConnectKeywords``. LocalProtocolError for impossible options; NoServersError, with each address tried
-    and why, when none can be reached; otherwise the error of the handshake, such as AuthorizationError or TLSError.
+    Use it as a context manager: leaving it sends what is pending, then closes.
+
+    Args:
+        servers: a URL, several URLs separated by commas, or a sequence of URLs.
+        event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
+            soon: see EventsDropped.
+        options: those of ``jsproto_io.ConnectKeywords``.
+
+    Raises:
+        LocalProtocolError: an option is impossible.
+        NoServersError: no server could be reached. It lists each address and its failure.
+        AuthorizationError: the server refused the credentials.
+        TLSError: TLS failed.
+        ConnectionLostError: otherwise the handshake failed.
     """
     return _Connecting(new_session(servers, options), event_cb)
 
@@ -90,8 +100,8 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
         await self._leave()
 
     async def _leave(self) -> None:
-        # The nursery never sees the exception that leaves the block, so it does not wrap it; and since its tasks have
-        # ended by then, it has nothing to wait for that could be cancelled.
+        # The nursery does not see the exception that leaves the block, so it does not wrap it in a group. Its tasks
+        # have ended by then: it waits for nothing that could be cancelled.
         with trio.CancelScope(shield=True):
             await self._connection._close()
         await self._nursery.__aexit__(None, None, None)
@@ -103,8 +113,8 @@ class Connection(facade.Connection):
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, trio.current_time)
         self._link: Link | None = None
-        self._scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
-        self._gap = trio.CancelScope()  # the time in which there is no link
+        self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
+        self._no_link_scope = trio.CancelScope()  # the time in which there is no link
         self._nursery: trio.Nursery | None = None
         self._tasks: dict[trio.lowlevel.Task, trio.CancelScope] = {}
         self._receive_ended = trio.Event()  # nothing will be received any more
@@ -128,30 +138,30 @@ class Connection(facade.Connection):
         session, link = self._session, self._link
         if link is None or link.due.is_set():
             return
-        while session.wants_close or session.wants_send(now):  # whoever waited for it queues more
+        while session.wants_close or session.wants_send(now):  # a publisher that waited for room queues more
             link.unsent = memoryview(b"".join(session.data_to_send()))
             link.ends = session.wants_close
-            link.at_once += len(link.unsent)
+            link.burst += len(link.unsent)
             link.send()
-            if link.unsent or link.ends or link.at_once > MOST_AT_ONCE:
+            if link.unsent or link.ends or link.burst > MAX_BURST:
                 link.due.set()
                 return
 
     def _rearm(self) -> None:
         session = self._session
         deadline = session.deadline()
-        if deadline is not None and deadline < self._scope.deadline:
-            self._scope.deadline = deadline
-        if session.wants_close and self._abruptly:
+        if deadline is not None and deadline < self._sleep_scope.deadline:
+            self._sleep_scope.deadline = deadline
+        if session.wants_close and self._must_abort:
             self._abort()
         if session.closed:
-            self._gap.cancel()
+            self._no_link_scope.cancel()
 
     def _is_due(self, now: float) -> bool:
         link, session = self._link, self._session
         if link is not None and link.due.is_set():
             return False  # the writer will run, and then drain
-        return session.wants_send(now) or self._scope.deadline > now + session.options.linger
+        return session.wants_send(now) or self._sleep_scope.deadline > now + session.options.linger
 
     def _abort(self) -> None:
         if self._link is not None:
@@ -180,7 +190,7 @@ class Connection(facade.Connection):
         if self._is_disowned:
             return
         self._release(self._session.close)
-        self._gap.cancel()  # which a defect may have left open
+        self._no_link_scope.cancel()  # in case a defect has left it open
         for task, scope in self._tasks.items():
             if task is not trio.lowlevel.current_task():
                 scope.cancel()
@@ -196,28 +206,28 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:
-        """One link after the other, as the session says."""
+        """Run one link after the other, as the session asks for them."""
         session = self._session
         # Shielded: when the application's block is cancelled, what is pending is still to be sent, and whole.
         with trio.CancelScope(shield=True):
             try:
-                while not session.closed and self._bug is None:
+                while not session.closed and self._failure is None:
                     stream = await self._dial()
                     if stream is not None:
-                        await self._carry(stream)
+                        await self._run_link(stream)
             except Exception as bug:
                 self._crash(bug)
         self._receive_ended.set()
 
     @trio.lowlevel.enable_ki_protection
     async def _dial(self) -> trio.SocketStream | None:
-        """Wait until an address is due and dial it, unless the session ends meanwhile. None when that fails."""
+        """Wait until an address is due and dial it. None when that fails, or the session ends meanwhile."""
         session, stream = self._session, None
-        with trio.CancelScope() as self._gap:
+        with trio.CancelScope() as self._no_link_scope:
             while (address := session.connect_to) is None:
                 await self._tick()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tick_on)
+                nursery.start_soon(self._tick_forever)
                 try:
                     with trio.fail_after(session.options.connect_timeout):
                         stream = await trio.open_tcp_stream(address.host, address.port)
@@ -230,20 +240,20 @@ class Connection(facade.Connection):
             return None
         return stream
 
-    async def _tick_on(self) -> None:
+    async def _tick_forever(self) -> None:
         while True:
             await self._tick()
 
     async def _tick(self) -> None:
-        """Let time pass until the deadline."""
+        """Sleep until the session's deadline, then report the time."""
         deadline = self._session.deadline()
-        with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
+        with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
             await trio.sleep_forever()
-        self._receive(partial(self._time_out, self._scope.deadline))
+        self._receive(partial(self._time_out, self._sleep_scope.deadline))
 
     @trio.lowlevel.enable_ki_protection
-    async def _carry(self, stream: trio.SocketStream) -> None:
-        """Move the bytes of one link, until it ends."""
+    async def _run_link(self, stream: trio.SocketStream) -> None:
+        """Move the bytes of one link until it ends."""
         link = self._link = Link(stream)
         self._receive(self._session.connection_made)
         async with trio.open_nursery() as nursery:
@@ -255,20 +265,20 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _read(self, link: Link) -> None:
-        """One input after the other: bytes, the passing of time, the end of the stream."""
+        """Put in one input after the other: bytes, the passing of time, the end of the stream."""
         session = self._session
         why: str | None = None
         while why is None:
             deadline = session.deadline()
-            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._scope:
+            with trio.CancelScope(deadline=inf if deadline is None else deadline) as self._sleep_scope:
                 try:
                     while data := await link.receive():
                         self._receive(partial(session.receive_data, data))
                     why = "the server closed the connection"
                 except (OSError, trio.ClosedResourceError) as error:
                     why = reason(error)
-            if self._scope.cancelled_caught:
-                self._receive(partial(self._time_out, self._scope.deadline))
+            if self._sleep_scope.cancelled_caught:
+                self._receive(partial(self._time_out, self._sleep_scope.deadline))
         self._receive(lambda now: session.receive_eof(now, why))
 
     def _time_out(self, deadline: float, now: float) -> None:
@@ -276,7 +286,7 @@ class Connection(facade.Connection):
 
     @trio.lowlevel.enable_ki_protection
     async def _send(self, link: Link) -> None:
-        """Send what the socket did not take at once, or what has come when that was much."""
+        """The writer task: send what the socket did not take at once."""
         try:
             while True:
                 await link.due.wait()
@@ -286,9 +296,9 @@ class Connection(facade.Connection):
                 if link.ends:
                     link.end()
                     return
-                link.due, link.at_once = trio.Event(), 0
+                link.due, link.burst = trio.Event(), 0
                 self._call(lambda now: None)
         except trio.ClosedResourceError:
-            pass  # the reader finds out why
+            pass  # the reader reports the error
         except Exception as bug:
             self._crash(bug)

@@ -1,1 +1,1 @@
-"""The facade for event loops: what an application awaits, under asyncio and under trio alike."""
+"""The facade for event loops: what an application awaits under asyncio and trio."""

@@ -1,20 +1,22 @@
-"""The facade for event loops: what an application calls, and awaits, under asyncio and under trio alike.
+"""The facade for event loops: what an application awaits under asyncio and trio.
 
-Rules: ``_blocking``, the facade for threads, is made from this folder by ``python -m tests.tools.generate_blocking``.
-A verb puts one input into the core and waits for a ticket; it knows nothing of loops or sockets. What is taken from a
-buffer of the core is stored without an ``await`` in between, so that a cancelled wait loses no message. Verbs that do
-not wait do not yield to the loop. A connection belongs to the loop, and so to the thread, in which it was made.
+Rules
+ * ``_blocking``, the facade for threads, is generated from this folder: ``python -m tests.tools.generate_blocking``.
+ * A verb puts one input into the core and waits for its ticket. It knows neither loops nor sockets.
+ * What is taken from a buffer of the core is stored without an ``await`` in between. So a cancelled wait loses no
+   message.
+ * Verbs that do not wait do not yield to the loop.
+ * A connection belongs to the loop, and so to the thread, in which it was made.
 
-Not here: how a task waits (``engine``), what is not made but written for both (``extras``), moving bytes (``asyncio``
-and ``trio``), protocol.
+Not here: how a task waits (``engine``), what is written by hand for both facades (``extras``), moving bytes
+(``asyncio`` and ``trio``), protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
@@ -37,18 +39,21 @@ from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.consuming import Consuming
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.engine import Engine
-from jsproto_io._aio.extras import Messages, collected
+from jsproto_io._aio.extras import Messages, collect_messages
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
 from jsproto_io._aio.subscribing import Subscribes
+from jsproto_io._aio.taking import Takes
 from jsproto_io._state.common import (
     Timeout,
     seconds,
     stream_config,
-    warn_of_loss,
+    warn_of_async_persistence,
 )
+from jsproto_io._state.keywords import AtomicOptions, PublishOptions, atomic_options
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
@@ -60,7 +65,7 @@ class Connection(Engine):
     # -- inputs and waits ----------------------------------------------------------------------------------------------
 
     async def _ask(self, verb: Callable[[float], Ticket[T]], limit: float | None = None) -> T:
-        """The answer; ``limit`` as of ``_call_with_room``, for who tells ``verb`` the same."""
+        """Put ``verb`` in as soon as there is room, and wait for its answer. ``limit``: see ``_call_with_room``."""
         return await self._wait(await self._call_with_room(verb, limit=limit))
 
     async def _call_with_room(
@@ -68,7 +73,11 @@ class Connection(Engine):
     ) -> T:
         """``_call``, as soon as there is room for what it queues.
 
-        TimeoutError when there is none for ``limit`` seconds. They begin now, and so does what ``verb`` is to take.
+        With a ``limit`` in seconds, ``verb`` gets the time at which this was called: waiting for room is a part of its
+        time.
+
+        Raises:
+            TimeoutError: there was no room for ``limit`` seconds.
         """
         began = self._now()
         until = None if limit is None else began + limit
@@ -77,10 +86,10 @@ class Connection(Engine):
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
-                pass  # others were quicker
+                pass  # other callers took the room first
 
     async def _make_room(self, until: float | None = None) -> None:
-        """Back-pressure: wait while too much waits to be written. TimeoutError when it still does ``until`` then."""
+        """Back-pressure: wait while too many bytes are queued. TimeoutError at the time ``until``."""
         if self._session.congested:
             left = None if until is None else max(until - self._now(), 0)
             try:
@@ -93,13 +102,23 @@ class Connection(Engine):
     async def publish(
         self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: HeadersLike | None = None
     ) -> None:
-        """Publish a message; nobody acknowledges it.
+        """Publish a message without an acknowledgement.
 
-        It leaves within ``linger`` seconds, on threads perhaps 0.02 s later, or with the next link while there is none;
-        what was under way on a link that broke is lost. Waits while more than half of ``pending_size`` bytes wait to be
-        written.
-        ``reply``: the subject where answers are expected. LocalProtocolError with nothing sent: BadSubjectError,
-        BadHeaderError, MaxPayloadError, ConnectionClosedError.
+        The bytes leave within ``linger`` seconds, with ``jsproto_io.sync`` up to 0.02 s later. Without a link they
+        leave with the next link. What was under way on a link that broke is lost. The call waits while more than half
+        of ``pending_size`` bytes are queued.
+
+        Args:
+            subject: where to publish, without wildcards.
+            payload: the bytes of the message.
+            reply: the subject on which answers are expected.
+            headers: a mapping of names to a value, or to several.
+
+        Raises, with nothing sent:
+            BadSubjectError: ``subject`` or ``reply`` cannot be published to.
+            BadHeaderError: a header cannot be sent.
+            MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
+            ConnectionClosedError: the connection has ended.
         """
         await self._call_with_room(
             lambda now: self._session.publish_message(subject, payload, reply=reply, headers=headers), coalesce=True
@@ -110,9 +129,18 @@ class Connection(Engine):
     ) -> Message:
         """Publish a message and wait for the first answer.
 
-        ``timeout``: seconds, or a timedelta; the connection's default when None. NoRespondersError when nobody listens
-        to ``subject``, PermissionsViolationError when this user may not ask there, TimeoutError, ConnectionLostError;
-        LocalProtocolError as of ``publish``.
+        Args:
+            subject: where to publish, without wildcards.
+            payload: the bytes of the message.
+            timeout: seconds, or a timedelta. None: the connection's ``timeout``.
+            headers: a mapping of names to a value, or to several.
+
+        Raises:
+            NoRespondersError: nobody subscribes to ``subject``.
+            PermissionsViolationError: this user may not publish to ``subject``.
+            TimeoutError: no answer came in time.
+            ConnectionLostError: the link broke before the answer came.
+            LocalProtocolError: as in ``publish``.
         """
         limit = seconds(timeout, default=self._session.options.timeout)
         return Message(
@@ -130,11 +158,20 @@ class Connection(Engine):
         pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> Subscription:
-        """Subscribe to ``subject``; wildcards are allowed. With ``queue`` each message goes to one of the group.
+        """Subscribe to the messages of a subject.
 
-        Messages that arrive while ``pending_msgs_limit`` messages, or ``pending_bytes_limit`` bytes, wait to be taken
-        are dropped and counted; the event SlowConsumer says so. Keep what is returned: a subscription that nobody
-        holds ends. BadSubjectError, ConnectionClosedError.
+        Messages that find the buffer full are dropped and counted, and the event SlowConsumer reports them. Keep the
+        returned object: a subscription without references ends.
+
+        Args:
+            subject: what to receive. Wildcards are allowed.
+            queue: the name of a queue group. Each message goes to one of its members.
+            pending_msgs_limit: messages that may wait to be taken.
+            pending_bytes_limit: bytes that may wait to be taken.
+
+        Raises:
+            BadSubjectError: ``subject`` or ``queue`` cannot be sent.
+            ConnectionClosedError: the connection has ended.
         """
         return Subscription(
             self._call(
@@ -150,10 +187,18 @@ class Connection(Engine):
         )
 
     async def flush(self, *, timeout: Timeout | None = None) -> float:
-        """Wait until the server has processed all that was published before; returns the round trip in seconds.
+        """Wait until the server has processed all that was published before.
 
-        ``timeout``: seconds, or a timedelta; the connection's default when None. TimeoutError, ConnectionLostError,
-        ConnectionClosedError.
+        Args:
+            timeout: seconds, or a timedelta. None: the connection's ``timeout``.
+
+        Returns:
+            The round trip of a PING, in seconds.
+
+        Raises:
+            TimeoutError: no PONG came in time.
+            ConnectionLostError: the link broke before the PONG came.
+            ConnectionClosedError: the connection has ended.
         """
         limit = seconds(timeout)
         return await self._wait(
@@ -161,12 +206,16 @@ class Connection(Engine):
         )
 
     async def drain(self) -> None:
-        """End all subscriptions, wait until what was under way has been taken in, then close.
+        """End all subscriptions, wait for what was under way, then close.
 
-        What was received can still be taken afterwards; callbacks have had it all by then. Called in a callback it does
-        not wait for callbacks: the connection closes when they have had it all. Without a link it waits for the next
-        one. TimeoutError after the ``timeout`` of the connection, which stays open then, to be drained again
-        or closed; ConnectionLostError.
+        What was received can still be taken afterwards. Callbacks have had all of it by then. A callback may call this
+        too: it does not wait for callbacks then, and the connection closes after their last message. Without a link it
+        waits for the next one.
+
+        Raises:
+            TimeoutError: the connection's ``timeout`` has passed. The connection stays open, to be drained again or
+                closed.
+            ConnectionLostError: the link broke meanwhile.
         """
         await self._wait(self._call(self._session.drain), self._session.options.timeout)
         serving = tuple(self._serving)
@@ -178,10 +227,10 @@ class Connection(Engine):
         await self.close()
 
     async def close(self) -> None:
-        """Send what is pending and close. Nothing happens when it is closed already.
+        """Send what is pending and close. No effect the second time.
 
-        Whoever waits gets ConnectionClosedError. A server that takes no more bytes delays it by no more than twice the
-        ``timeout`` of the connection.
+        Waits that are under way end with ConnectionClosedError. A server that takes no more bytes delays it by no more
+        than twice the ``timeout`` of the connection.
         """
         await self._close()
 
@@ -195,29 +244,35 @@ class Connection(Engine):
     ) -> JetStream:
         """JetStream on this connection.
 
-        ``domain`` or ``prefix`` choose another API subject than ``$JS.API``. ``timeout``: for each of its requests,
-        seconds or a timedelta; the connection's default when None. ``publish_async_max_pending``: how many messages of
-        ``publish_async()`` may be without an acknowledgement; whoever has the same ``timeout`` and the same bound on
-        this connection shares them, and waits for all of them in ``publish_async_completed()``.
+        All JetStreams of a connection with the same ``timeout`` and the same ``publish_async_max_pending`` share that
+        window. So ``publish_async_completed()`` waits for the messages of all of them.
+
+        Args:
+            domain: the JetStream domain, whose API subject is ``$JS.<domain>.API``.
+            prefix: another API subject than ``$JS.API``.
+            timeout: of each request, in seconds or as a timedelta. None: the connection's ``timeout``.
+            publish_async_max_pending: messages of ``publish_async()`` that may be without an acknowledgement.
         """
         core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
-        return JetStream(core, self, self._publisher_ahead(core, publish_async_max_pending))
+        return JetStream(core, self, self._shared_publisher(core, publish_async_max_pending))
 
-    def _publisher_ahead(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
-        """What ``publish_async()`` uses: one inbox for all that is set up alike, however many JetStreams are made."""
+    def _shared_publisher(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
+        """What ``publish_async()`` uses: one inbox for all JetStreams with the same options."""
 
         def publisher(now: float) -> PipelinedPublisher:
             key = core.timeout, max_pending
-            ahead: PipelinedPublisher | None = self._ahead.get(key)
-            if ahead is None:
-                ahead = self._ahead[key] = PipelinedPublisher(core.async_publisher(max_pending=max_pending), self)
-            return ahead
+            pipelined: PipelinedPublisher | None = self._pipelined.get(key)
+            if pipelined is None:
+                pipelined = self._pipelined[key] = PipelinedPublisher(
+                    core.async_publisher(max_pending=max_pending), self
+                )
+            return pipelined
 
         return self._call(publisher)
 
 
 class Message(MessageBase):
-    """A received message, decoded when asked."""
+    """A received message, decoded on demand."""
 
     __slots__ = ("_connection",)
 
@@ -226,16 +281,24 @@ class Message(MessageBase):
         self._connection = connection
 
     async def respond(self, payload: bytes = b"", *, headers: HeadersLike | None = None) -> None:
-        """Publish an answer to ``reply``. LocalProtocolError when the sender expects none."""
+        """Publish an answer to ``reply``.
+
+        Args:
+            payload: the bytes of the answer.
+            headers: a mapping of names to a value, or to several.
+
+        Raises:
+            LocalProtocolError: the message has no ``reply``, or as in ``Connection.publish``.
+        """
         if self.reply is None:
             raise LocalProtocolError("the sender of this message expects no answer")
         await self._connection.publish(self.reply, payload, headers=headers)
 
 
-class Subscription(SubscriptionBase):
+class Subscription(SubscriptionBase, Takes[Msg], Managed):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
-    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does; it raises when the
+    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, and raises when the
     connection was lost. As a context manager it unsubscribes at the end.
     """
 
@@ -243,12 +306,7 @@ class Subscription(SubscriptionBase):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.unsubscribe()
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -256,63 +314,80 @@ class Subscription(SubscriptionBase):
 
     async def __anext__(self) -> Message:
         try:
-            return await self.next_msg()
+            return Message(await self._next(None), self._connection)
         except ConnectionClosedError:
             raise StopAsyncIteration from None
 
     async def next_msg(self, *, timeout: Timeout | None = None) -> Message:
-        """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+        """Wait for the next message and take it.
 
-        TimeoutError. ConnectionClosedError when the subscription has ended and all is taken, ConnectionLostError when
-        the connection has failed.
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ConnectionClosedError: the subscription has ended and its last message was taken.
+            ConnectionLostError: the connection has failed.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return Message(self._taken.popleft(), self._connection)
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                await self._connection._wait(
-                    readable, None if until is None else max(until - self._connection._now(), 0)
-                )
+        return Message(await self._next(seconds(timeout)), self._connection)
 
     async def unsubscribe(self, max_msgs: int | None = None) -> None:
-        """End it: at once, or when ``max_msgs`` messages have come in all. What has come can still be taken."""
+        """End the subscription. What was received can still be taken.
+
+        Args:
+            max_msgs: messages, counted from the first one, after which it ends. None: it ends at once.
+        """
         self._connection._release(lambda now: self._core.unsubscribe(max_msgs))
 
     async def drain(self) -> None:
-        """End it so that all that is under way is still delivered. TimeoutError, ConnectionLostError."""
+        """End the subscription after all that is under way was received. It can still be taken.
+
+        Raises:
+            TimeoutError: the connection's ``timeout`` has passed.
+            ConnectionLostError: the link broke meanwhile.
+        """
         connection = self._connection
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
 class JetStream(Reads, Sessions, Consuming, Subscribes):
-    """Streams and what is in them. Made by ``Connection.jetstream()``.
+    """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
-    Every verb raises TimeoutError, ConnectionLostError, ConnectionClosedError, APIError (or the subclass that fits)
-    when the server says no, JetStreamNotAvailableError when it has no JetStream, PermissionsViolationError when this
-    user may not, and LocalProtocolError, with nothing sent, for arguments that cannot be. ``timeout``: seconds, or a
-    timedelta; the default of ``jetstream()`` when None.
+    Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
+
+    Every verb raises, besides what it lists itself:
+        TimeoutError: no answer came in time.
+        ConnectionLostError: the connection was lost.
+        ConnectionClosedError: the connection was closed.
+        APIError: the server refused the request. Most of its codes have a subclass.
+        JetStreamNotAvailableError: nobody answers the JetStream API.
+        PermissionsViolationError: this user may not use the API subject.
+        LocalProtocolError: the arguments are impossible. Nothing was sent.
     """
 
-    def __init__(self, core: CoreJetStream, connection: Connection, ahead: PipelinedPublisher) -> None:
+    def __init__(self, core: CoreJetStream, connection: Connection, pipelined: PipelinedPublisher) -> None:
         self._core = core
         self._connection = connection
-        self._ahead = ahead
+        self._pipelined = pipelined
 
     async def create_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
-        """Create a stream, or find it there with the same configuration.
+        """Create a stream, or find it with the same configuration.
 
-        ``config``: a configuration, or a name; ``options`` are fields of StreamConfig, with durations in seconds or
-        timedelta. StreamNameExistError when it is there with another configuration. With ``persist_mode="async"``
-        messages are acknowledged before they are on disk, so a crash can lose them: DurabilityWarning says so.
+        With ``persist_mode="async"`` the server acknowledges messages before they are on disk, and a crash can lose
+        them. DurabilityWarning says so.
+
+        Args:
+            config: the whole configuration, or the stream's name.
+            timeout: seconds, or a timedelta.
+            options: fields of StreamConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            StreamNameExistError: the stream exists with another configuration.
         """
         limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
-        warn_of_loss(wanted)
+        warn_of_async_persistence(wanted)
         return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit), limit)
 
     async def update_stream(
@@ -320,8 +395,14 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
     ) -> StreamInfo:
         """Change a stream's configuration.
 
-        With a name the configuration is fetched and the fields named in ``options`` are changed; a StreamConfig
-        replaces all of it. StreamNotFoundError.
+        Args:
+            config: the whole new configuration. Or the stream's name: the present configuration is fetched then, and
+                ``options`` change it.
+            timeout: seconds, or a timedelta.
+            options: fields of StreamConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
         """
         limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
@@ -332,17 +413,25 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         return await self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit), limit)
 
     async def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
-        """Configuration and state of a stream. StreamNotFoundError."""
+        """The configuration and state of a stream.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit), limit)
 
     async def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
-        """Delete a stream and all its messages. StreamNotFoundError."""
+        """Delete a stream and all its messages. Returns the server's ``success``.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit), limit)
 
     async def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
-        """Limits and use of the account."""
+        """The limits of the account, and how much of them it uses."""
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit), limit)
 
@@ -351,31 +440,28 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
 
-        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refuse it
-        (WrongLastSequenceError and kin) unless the stream stands there. NoStreamResponseError when no stream listens
-        to ``subject``. TimeoutError when no acknowledgement came in time: the message may be stored, or be so later.
+        Args:
+            subject: where to publish, without wildcards.
+            payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
+            msg_id: the ``Nats-Msg-Id``. The stream stores it once within its duplicate window.
+            expected_stream: the name of the stream that must store it.
+            expected_last_seq: the stream's last sequence, or else it is refused.
+            expected_last_subject_seq: the last sequence of ``subject``, or else it is refused. 0: there is none.
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            WrongLastSequenceError: an expected sequence is another one. Other checks have errors of their own.
+            NoStreamResponseError: no stream listens to ``subject``.
+            TimeoutError: no acknowledgement came in time. The message may be stored, or be stored later.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.publish,
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            timeout=limit,
-        )
+        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def publish_async(
@@ -383,41 +469,41 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         wait_stall: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PendingAck:
-        """Publish a message without waiting for its acknowledgement, which is promised.
+        """Publish a message without waiting for its acknowledgement.
 
-        The keywords are those of ``publish``; the acknowledgement has the ``timeout`` of ``jetstream()`` to come.
-        Waits while ``publish_async_max_pending`` messages are without one; ``wait_stall``: for so long at most,
-        seconds or a timedelta, then TimeoutError with nothing sent. A stream of messages is cheaper with
-        ``async_publisher()``, cheapest with ``fast_publisher()``.
+        The other keywords are those of ``publish``. The acknowledgement counts as missing after the ``timeout`` of
+        ``jetstream()``. The call waits while ``publish_async_max_pending`` messages are without an acknowledgement. For
+        many messages ``async_publisher()`` is cheaper, and ``fast_publisher()`` cheapest.
+
+        Args:
+            wait_stall: how long to wait for room, in seconds or as a timedelta. None: for ever.
+
+        Returns:
+            The promise of the acknowledgement.
+
+        Raises:
+            TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return await self._ahead.publish(
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            wait_stall=wait_stall,
-        )
+        return await self._pipelined.publish(subject, payload, wait_stall=wait_stall, **options)
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
-        return self._ahead.pending
+        return self._pipelined.pending
 
     async def publish_async_completed(self, *, timeout: Timeout | None = None) -> None:
-        """Wait until every message of ``publish_async()`` is acknowledged or has failed, as its ``PendingAck`` knows.
+        """Wait until every message of ``publish_async()`` is acknowledged or has failed. Each ``PendingAck`` has the
+        result.
 
-        TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
+        Args:
+            timeout: of this wait, in seconds or as a timedelta. None: until the messages' own timeouts.
+
+        Raises:
+            TimeoutError: messages were without an answer after ``timeout``.
         """
-        await self._ahead.flush(timeout=timeout)
+        await self._pipelined.flush(timeout=timeout)
 
     def async_publisher(
         self,
@@ -426,11 +512,15 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
     ) -> PipelinedPublisher:
-        """Publish with an acknowledgement for each message, many on the way at a time.
+        """Publish with an acknowledgement for each message, many of them under way.
 
-        ``timeout``: seconds, or a timedelta, after which an acknowledgement counts as missing. ``max_pending``,
-        ``max_pending_bytes``: how much may be without one. For any stream and server; where there is ``allow_batched``
-        ``fast_publisher()`` is cheaper for both sides.
+        It works with any stream and server. With ``allow_batched`` streams, ``fast_publisher()`` is cheaper for both
+        sides.
+
+        Args:
+            timeout: seconds, or a timedelta, after which an acknowledgement counts as missing.
+            max_pending: messages that may be without an acknowledgement.
+            max_pending_bytes: payload bytes that may be without an acknowledgement.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -441,10 +531,18 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         return PipelinedPublisher(core, self._connection)
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
-        """Watch ``stream`` for batches that the server gives up, or for one of them, from now on (ADR-50).
+        """Watch a stream for atomic batches that the server abandons, from now on (ADR-50).
 
-        Servers tell why an atomic batch was abandoned ("timeout", "incomplete", "unsupported", "large") to whoever
-        watches, and its publisher may never hear of it. BadSubjectError, ConnectionClosedError.
+        The server publishes why it abandoned a batch: "timeout", "incomplete", "unsupported" or "large". Nobody else
+        reports it: its publisher may never hear of it.
+
+        Args:
+            stream: the stream's name.
+            batch_id: one batch alone. None: all of the stream.
+
+        Raises:
+            BadSubjectError: a name cannot be sent.
+            ConnectionClosedError: the connection has ended.
         """
         core = self._connection._call(lambda now: self._core.batch_advisories(stream, batch_id))
         return BatchAdvisories(core, self._connection)
@@ -458,12 +556,14 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         batch_id: str | None = None,
         ack_timeout: Timeout | None = None,
     ) -> FastPublisher:
-        """A new fast-ingest batch (ADR-50), for a stream with ``allow_batched`` on a server of 2.14 or later.
+        """A new fast-ingest batch (ADR-50). The stream needs ``allow_batched``, the server must be 2.14 or later.
 
-        ``gap``: "fail" ends the batch at the first lost or refused message, "ok" reports it as an event and goes on.
-        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535.
-        ``max_outstanding_acks``: 1 to 3. ``batch_id``: up to 64 characters without dots; made up when None.
-        ``ack_timeout``: seconds, or a timedelta, after which an answer that is due counts as missing.
+        Args:
+            gap: "fail" ends the batch at the first lost or refused message. "ok" reports it as an event and goes on.
+            flow: the most messages for each acknowledgement, 1 to 65535. The server may choose fewer.
+            max_outstanding_acks: acknowledgements that may be missing before publishing waits, 1 to 3.
+            batch_id: up to 64 characters without dots. None: one is made up.
+            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
         limit = seconds(ack_timeout, "ack_timeout")
         core = self._connection._call(
@@ -473,79 +573,57 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         )
         return FastPublisher(core, self._connection)
 
-    def atomic_batch(
-        self,
-        *,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: Timeout | None = None,
-    ) -> AtomicBatch:
-        """A new atomic batch (ADR-50), for a stream with ``allow_atomic`` on a server of 2.12 or later.
+    def atomic_batch(self, **options: Unpack[AtomicOptions]) -> AtomicBatch:
+        """A new atomic batch (ADR-50). The stream needs ``allow_atomic``, the server must be 2.12 or later.
 
-        ``batch_id``: up to 64 characters without dots; made up when None. ``max_messages``: how many the server takes,
-        1000 unless it is configured otherwise; None leaves the check to it. ``ack_first``: wait until the server has
-        accepted the first message; without, an error shows at the commit. ``ack_every``: wait for the answer to every
-        so many messages; 0 for none. ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``:
-        seconds, or a timedelta, after which an answer that is due counts as missing.
+        Args:
+            batch_id: up to 64 characters without dots. None: one is made up.
+            max_messages: what the server takes, 1000 unless it is configured otherwise. None: the server alone checks.
+            ack_first: wait until the server has accepted the first message. Without it an error shows at the commit.
+            ack_every: wait for an answer after so many messages. 0: for no further answers.
+            required_api_level: the API level that the server must have, or refuse the batch.
+            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
         """
-        limit = seconds(ack_timeout, "ack_timeout")
-        core = self._connection._call(
-            lambda now: self._core.atomic_batch(
-                batch_id=batch_id,
-                max_messages=max_messages,
-                ack_first=ack_first,
-                ack_every=ack_every,
-                required_api_level=required_api_level,
-                ack_timeout=limit,
-            )
-        )
+        wanted = atomic_options(options)
+        core = self._connection._call(lambda now: self._core.atomic_batch(**wanted))
         return AtomicBatch(core, self._connection)
 
     async def publish_batch(
         self,
         messages: Messages,
-        *,
-        batch_id: str | None = None,
-        max_messages: int | None = MAX_MESSAGES,
-        ack_first: bool = True,
-        ack_every: int = 0,
-        required_api_level: int | None = None,
-        ack_timeout: Timeout | None = None,
+        **options: Unpack[AtomicOptions],
     ) -> PubAck:
-        """Store all of ``messages`` in one atomic batch, or none of them; the keywords are those of ``atomic_batch``.
+        """Store all of ``messages`` in one atomic batch, or none of them (ADR-50).
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper.
-        All are collected before the first is sent; the last one commits. The acknowledgement's ``sequences`` are theirs
-        in the stream. BatchFullError and LocalProtocolError, with nothing stored, for what cannot be a batch; otherwise
-        as ``AtomicBatch.commit``.
+        All are collected before the first is sent, and the last one commits. The other keywords are those of
+        ``atomic_batch``.
+
+        Args:
+            messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper.
+
+        Returns:
+            The acknowledgement of the commit. Its ``sequences`` are those of the messages in the stream.
+
+        Raises:
+            BatchFullError: there are more than ``max_messages``. Nothing was sent.
+            LocalProtocolError: the messages cannot be a batch. Nothing is stored.
+            Error: otherwise as in ``AtomicBatch.commit``.
         """
-        limit = seconds(ack_timeout, "ack_timeout")
-        wanted = await collected(messages, max_messages)
-        return await self._connection._ask(
-            lambda now: self._core.publish_batch(
-                wanted,
-                now=now,
-                batch_id=batch_id,
-                max_messages=max_messages,
-                ack_first=ack_first,
-                ack_every=ack_every,
-                required_api_level=required_api_level,
-                ack_timeout=limit,
-            )
-        )
+        wanted = atomic_options(options)
+        collected = await collect_messages(messages, options.get("max_messages", MAX_MESSAGES))
+        return await self._connection._ask(lambda now: self._core.publish_batch(collected, now=now, **wanted))
 
 
-class FastPublisher(FastPublisherBase, PublishesMany):
-    """One fast-ingest batch. Made by ``JetStream.fast_publisher()``.
+class FastPublisher(FastPublisherBase, PublishesMany, Managed):
+    """One fast-ingest batch (ADR-50). Made by ``JetStream.fast_publisher()``.
 
-    Messages run ahead of the server's acknowledgements by a bounded window; a verb waits while it is closed. As a
-    context manager it abandons the batch when the block is left without ``commit()``. Every verb raises BatchError,
-    or the subclass that fits, once the batch has failed, with what is known to be stored; BatchClosedError after its
-    end. Threads or tasks may share it: a message has the sequence that its call returns, and what is published behind
-    a commit raises BatchClosedError.
+    Messages run ahead of the server's acknowledgements by a bounded window. A verb waits while the window is closed. As
+    a context manager it abandons the batch when the block is left without ``commit()``. Tasks may share it: a call
+    returns the sequence of its own message.
+
+    Every verb raises:
+        BatchError: the batch has failed. The error, or its subclass, says what is known to be stored.
+        BatchClosedError: the batch was committed or abandoned.
     """
 
     _connection: Connection
@@ -554,20 +632,27 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.abandon()
 
     async def publish(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
-        """Publish one message; returns its sequence in the batch. It is stored when ``acked`` has reached that.
+        """Publish one message of the batch. It is stored when ``acked`` has reached its sequence.
 
-        All subjects must be of one stream, that of the first message: what goes to another one, or to none, is lost to
-        the batch or ends it. LocalProtocolError with nothing sent and no sequence spent: BadSubjectError,
-        BadHeaderError, MaxPayloadError.
+        All subjects must be of one stream, that of the first message. A message to another stream, or to none, is lost
+        to the batch or ends it.
+
+        Args:
+            subject: where to publish, without wildcards.
+            payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
+
+        Returns:
+            The sequence of the message in the batch, from 1 on.
+
+        Raises, with nothing sent and no sequence spent:
+            BadSubjectError: ``subject`` cannot be published to.
+            BadHeaderError: a header cannot be sent.
+            MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
         """
         verb = partial(self._publish_one, subject, payload, headers)
         while (sequence := self._connection._call(verb, coalesce=True)) is None:
@@ -575,24 +660,34 @@ class FastPublisher(FastPublisherBase, PublishesMany):
         return sequence
 
     async def ping(self) -> None:
-        """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed."""
+        """Keep the batch alive and ask for the latest acknowledgement. It is sent automatically when it is needed."""
         self._connection._call(self._core.ping)
 
     async def commit(
         self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None
     ) -> PubAck:
-        """End the batch and wait for its acknowledgement: ``count`` messages are stored, the last one as ``seq``.
+        """End the batch and wait for its acknowledgement.
 
-        With a ``subject`` this message is stored as the last one; without, nothing more is stored, and asking again
-        (after a wait that was given up) gives the same answer. BatchTruncatedError when fewer were stored than
-        published.
+        Args:
+            subject: where to publish a last message. None: nothing more is stored, and asking again (after a wait that
+                was given up) gives the same answer.
+            payload: the bytes of the last message.
+            headers: the headers of the last message.
+
+        Returns:
+            The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
+
+        Raises:
+            BatchTruncatedError: fewer messages were stored than published.
         """
-        if subject is not None or not self._commits:
+        if subject is not None or not self._is_committing:
             await self._make_room()
         return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))
 
     async def abandon(self) -> None:
-        """Walk away, and wait for nothing. What was published may be stored. Nothing happens when it has ended."""
+        """End the batch without a commit, and wait for nothing. What was published may be stored. No effect after the
+        end.
+        """
         self._connection._release(self._core.abandon)
 
     async def _make_room(self) -> None:

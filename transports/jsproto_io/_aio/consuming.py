@@ -1,15 +1,16 @@
 """The facade for event loops, continued: consumers, pulling from them, acknowledging their messages.
 
-Rules: as of ``_aio.connection``.
+Rules: those of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from abc import abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.consume.fetch import Fetch
@@ -20,52 +21,67 @@ from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import Error
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
+from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
-from jsproto_io._state.consuming import PullMessagesBase, PullSubscriptionBase, consumer_config
+from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
 
 
 class JSMsg(ConsumerMsg):
-    """A message of a consumer. Acknowledge it when it is done with, or the server delivers it again.
+    """A message of a consumer. Acknowledge it when it is processed, or the server delivers it again.
 
-    The first of ``ack``, ``nak`` and ``term`` settles it: whatever is asked of it afterwards is passed over silently,
-    and so is everything when the consumer wants no acknowledgements.
+    The first of ``ack``, ``nak`` and ``term`` settles it: later acknowledgements are ignored silently. All are ignored
+    when the consumer has the acknowledgement policy "none".
     """
 
     __slots__ = ()
 
     async def ack(self) -> None:
-        """It is done with. Nobody answers: see ``ack_sync``. To acknowledge many at once see ``ack_many``."""
+        """Acknowledge the message: it is processed. The server sends no answer.
+
+        See ``ack_sync`` for an answer, and ``ack_many`` for many messages at once.
+        """
         await self._send_ack(ACK)
 
     async def nak(self, delay: Timeout | None = None) -> None:
-        """Deliver it again: at once, or after ``delay``, seconds or a timedelta."""
+        """Ask for another delivery.
+
+        Args:
+            delay: after how long, in seconds or as a timedelta. None: at once.
+        """
         await self._send_ack(nak(delay))
 
     async def term(self, reason: str | None = None) -> None:
-        """It is not to be delivered again, though it is not done. A server that is killed may forget that.
+        """End the deliveries of the message, though it is not processed. A server that is killed may forget that.
 
-        ``reason`` is for the advisory that the server publishes.
+        Args:
+            reason: a text for the advisory that the server publishes.
         """
         await self._send_ack(term(reason))
 
     async def in_progress(self) -> None:
-        """It is being worked on: the time until it is delivered again begins anew."""
+        """Extend the time for the acknowledgement: it begins anew."""
         acker = self._acker
         if acker is not None:
             await acker.facade._call_with_room(lambda now: acker.in_progress(self))
 
     async def ack_sync(self, *, timeout: Timeout | None = None) -> None:
-        """Acknowledge, and wait until the server says that it knows.
+        """Acknowledge the message and wait until the server confirms it.
 
-        A server writes that to its disk a little later: after a crash of it the message may come again.
+        The server writes the acknowledgement to its disk a little later. After a crash of the server the message may
+        come again.
 
-        ``timeout``: seconds, or a timedelta; the connection's default when None. TimeoutError; NoRespondersError when
-        the consumer is gone. After either it may be tried again.
+        Args:
+            timeout: seconds, or a timedelta. None: the connection's ``timeout``.
+
+        Raises:
+            TimeoutError: no confirmation came in time. It may be tried again.
+            NoRespondersError: the consumer is gone. It may be tried again.
         """
         limit, acker = seconds(timeout), self._acker
         if acker is not None:
@@ -74,7 +90,7 @@ class JSMsg(ConsumerMsg):
             await connection._ask(lambda now: ack_sync(self, now, wait), wait)
 
     def working(self) -> Working:
-        """A context manager that says ``in_progress`` while its block runs, as often as the consumer needs it."""
+        """A context manager that sends ``in_progress`` while its block runs, as often as the consumer needs it."""
         return Working(self)
 
     async def _send_ack(self, payload: bytes) -> None:
@@ -84,7 +100,7 @@ class JSMsg(ConsumerMsg):
 
 
 class Working:
-    """Says that a message is being worked on. Made by ``JSMsg.working()``."""
+    """Sends ``in_progress`` for a message. Made by ``JSMsg.working()``."""
 
     def __init__(self, message: JSMsg) -> None:
         self._message = message
@@ -104,11 +120,40 @@ class Working:
             acker.facade._release(lambda now: acker.stop_working(self._message))
 
 
-class PullSubscription(PullSubscriptionBase[JSMsg]):
-    """A consumer that is pulled from. Made by ``JetStream.pull_subscribe()``.
+class ConsumerSubscription(ConsumerNames, Managed):
+    """What subscriptions to consumers have in common, pulled or pushed."""
 
-    Fetch, or iterate over ``messages()``. As a context manager it unsubscribes at the end. What comes for a fetch that
-    was interrupted is for the next one.
+    _js: CoreJetStream
+    _connection: Connection
+
+    @abstractmethod
+    async def unsubscribe(self) -> None:
+        """End it, and delete its consumer if the subscription owns it."""
+
+    async def _leave_block(self, error: BaseException | None) -> None:
+        try:
+            await self.unsubscribe()
+        except Error:
+            if error is None and not self._connection.is_closed:
+                raise
+
+    async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
+        """The configuration and state of the consumer.
+
+        Raises:
+            ConsumerNotFoundError: the consumer is gone.
+        """
+        limit = seconds(timeout, default=self._js.timeout)
+        return await self._connection._ask(
+            lambda now: self._js.consumer_info(self.stream, self.consumer, now=now, timeout=limit), limit
+        )
+
+
+class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
+    """A pull consumer. Made by ``JetStream.pull_subscribe()``.
+
+    Call ``fetch()``, or iterate over ``messages()``. As a context manager it unsubscribes at the end. Messages of a
+    fetch that was interrupted are for the next fetch.
     """
 
     _connection: Connection
@@ -121,18 +166,6 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         self._owned = owned
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            await self.unsubscribe()
-        except Error:
-            if error is None and not self._connection.is_closed:
-                raise
-
     async def fetch(
         self,
         batch: int = 1,
@@ -141,17 +174,28 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         max_bytes: int | None = None,
         heartbeat: Timeout | None = None,
     ) -> list[JSMsg]:
-        """Take up to ``batch`` messages of together ``max_bytes`` at most, waiting for them for ``timeout``.
+        """Wait for messages and take them.
 
-        An empty list when there are none by then. ``timeout``: seconds, or a timedelta; the default of ``jetstream()``
-        when None. ``heartbeat``: how often the server gives a sign of life meanwhile; by itself each 5 s of a fetch of
-        10 s or more, 0 for never.
+        When something was received it is returned, and the error comes with the next fetch.
 
-        When nothing has come: ConflictError (ConsumerDeletedError, PullLimitError, MessageSizeError and kin) and
-        BadPullError as soon as the server says no, NoRespondersError when there is no such consumer,
-        ConsumerSilentError when heartbeats stay away, TimeoutError when the server does not answer at all,
-        ConnectionLostError when the connection is lost, or was and is not back within ``timeout``. When something has,
-        it is returned, and the error comes next time.
+        Args:
+            batch: the most messages to return.
+            timeout: seconds, or a timedelta. None: the ``timeout`` of ``jetstream()``.
+            max_bytes: the most bytes of the messages together. None: no limit.
+            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. None: 5 s for a fetch
+                of 10 s or more, else no heartbeats. 0: no heartbeats.
+
+        Returns:
+            The messages, none when nothing came in time.
+
+        Raises, when nothing was received:
+            ConflictError: the server ended the request. Subclasses are ConsumerDeletedError, PullLimitError and
+                MessageSizeError.
+            BadPullError: the server does not understand the request.
+            NoRespondersError: there is no such consumer.
+            ConsumerSilentError: heartbeats stayed away.
+            TimeoutError: the server does not answer.
+            ConnectionLostError: the connection is lost, or was lost and was not back within ``timeout``.
         """
         limit = seconds(timeout, default=self._timeout)
         verb = self._begin(batch, limit, max_bytes, heartbeat)
@@ -160,10 +204,13 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
     async def fetch_no_wait(
         self, batch: int = 1, *, timeout: Timeout | None = None, max_bytes: int | None = None
     ) -> list[JSMsg]:
-        """Take up to ``batch`` messages that are there already; the rest is as of ``fetch``.
+        """Take the messages that are there already. Otherwise as ``fetch``.
 
-        ``timeout``: how long to wait for the server to say that there is nothing (more), which it does not while the
-        consumer has ``max_ack_pending`` messages out; a second when None.
+        Args:
+            batch: the most messages to return.
+            timeout: how long to wait for the server's statement that there are no more, in seconds or as a timedelta.
+                None: a second. The server makes none while ``max_ack_pending`` messages are without an acknowledgement.
+            max_bytes: the most bytes of the messages together. None: no limit.
         """
         limit = seconds(timeout, default=min(self._timeout, 1.0))
         verb = self._begin_no_wait(batch, limit, max_bytes)
@@ -178,33 +225,41 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         expires: Timeout = DEFAULT_EXPIRES,
         heartbeat: Timeout | None = None,
     ) -> PullMessages:
-        """Take messages as they come, for ever. Threads or tasks that each call this share them.
+        """Take messages as they come, without end. Tasks that each call this share the messages.
 
-        ``max_msgs`` (500) or ``max_bytes``, not both, bound what is buffered and under way; more is asked for when that
-        has fallen to ``threshold``, half of it unless given. ``expires``: how long one request waits at the server,
-        ``heartbeat``: how often it gives a sign of life meanwhile; seconds, or a timedelta. With 0 for never, a request
-        that was lost is missed, and made again, a second after it must have expired. LocalProtocolError while a fetch
-        is under way, or where others share the messages with other values.
+        More messages are requested when those that are buffered or requested have fallen to ``threshold``.
+
+        Args:
+            max_msgs: messages that may be buffered or requested, 500 unless given. Not together with ``max_bytes``.
+            max_bytes: bytes that may be buffered or requested.
+            threshold: the level for the next request. None: half of ``max_msgs`` or ``max_bytes``.
+            expires: how long one request waits at the server, in seconds or as a timedelta.
+            heartbeat: the interval of the server's idle heartbeats, in seconds or as a timedelta. 0: no
+                heartbeats, and a request that was lost is made again a second after it must have expired.
+
+        Raises:
+            LocalProtocolError: a fetch is under way, or others share the messages with other values.
         """
         started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
         return PullMessages(self, max_msgs, started)
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
-        """Acknowledge all of ``messages`` in one write; returns how many were not settled before."""
+        """Acknowledge all of ``messages`` in one write.
+
+        Returns:
+            How many of them were not settled before.
+        """
         return await self._connection._call_with_room(self._acknowledge(messages))
 
-    async def consumer_info(self, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """Configuration and state of the consumer. ConsumerNotFoundError."""
-        limit, core = seconds(timeout, default=self._js.timeout), self._core
-        return await self._connection._ask(
-            lambda now: self._js.consumer_info(core.stream, core.consumer, now=now, timeout=limit), limit
-        )
-
     async def unsubscribe(self) -> None:
-        """End it, and delete its consumer if that is its own.
+        """End the subscription, and delete its consumer if the subscription owns it.
 
-        What is buffered is dropped; the server delivers it again, to whoever pulls then. APIError, TimeoutError or
-        ConnectionLostError when the consumer cannot be deleted.
+        Buffered messages are dropped. The server delivers them again, to the next client that pulls.
+
+        Raises:
+            APIError: the server does not delete the consumer.
+            TimeoutError: the server does not answer.
+            ConnectionLostError: the link broke before the answer came.
         """
         self._connection._release(self._core.unsubscribe)
         if self._owned and not self._connection.is_closed:
@@ -216,9 +271,13 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
                 )
 
     async def drain(self) -> None:
-        """Ask for no more, and wait until all that is under way is buffered: it can still be fetched.
+        """Request no more messages, and wait until all that is under way is buffered. It can still be fetched.
 
-        Unsubscribe afterwards, if the consumer is to be deleted. TimeoutError, ConnectionLostError.
+        Unsubscribe afterwards, if the consumer is to be deleted.
+
+        Raises:
+            TimeoutError: the connection's ``timeout`` has passed.
+            ConnectionLostError: the link broke meanwhile.
         """
         connection = self._connection
         await connection._wait(
@@ -235,62 +294,46 @@ class PullSubscription(PullSubscriptionBase[JSMsg]):
         return self._core.take(fetch)
 
 
-class PullMessages(PullMessagesBase[JSMsg]):
+class PullMessages(PullMessagesBase[JSMsg], Iterates[JSMsg], Managed):
     """Messages of a consumer as they come. Made by ``PullSubscription.messages()``.
 
-    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, or this is closed; it raises
-    what the server says (as of ``fetch``), ConsumerNotFoundError or StreamNotFoundError when there is no such consumer
-    (any more), ConnectionLostError when the connection has failed. Elections of a new leader are sat out, and
-    a consumer that is silent is asked again (event ConsumerSilent). As a context manager it closes at the end, and a
-    loop that is left closes what only it has; what was not taken is for the next fetch, or stream of messages, of the
-    subscription. Each message goes to one of those that a subscription has at the same time.
+    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription ends or this is closed. Several of
+    one subscription share its messages: each message goes to one of them. As a context manager it closes at the end. A
+    loop that is left closes it too, unless there are other references. What was not taken is for the next fetch, or for
+    the others.
+
+    It continues through elections of a new leader. It requests again from a silent consumer (event ConsumerSilent).
+
+    The iteration raises:
+        ConflictError: the server ended a request, as in ``fetch``.
+        ConsumerNotFoundError: there is no such consumer any more.
+        StreamNotFoundError: there is no such stream any more.
+        ConnectionLostError: the connection has failed.
     """
 
     def __init__(self, subscription: PullSubscription, max_msgs: int | None, started: int) -> None:
         super().__init__(subscription, max_msgs, started)
         self._connection = subscription._connection
-        self._subscription = subscription  # which is not dropped while it is read from
+        self._subscription = subscription  # keeps the subscription alive
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[JSMsg]:
-        return self
-
-    async def __anext__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()
-        except IndexError:
-            pass
-        try:
-            return await self.next_msg()
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
-
     async def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
-        """Take the next message, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+        """Wait for the next message and take it.
 
-        TimeoutError. ConnectionClosedError when this, or the subscription, was closed.
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ConnectionClosedError: this, or the subscription, was closed.
+            Error: otherwise as in the iteration.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                await self._connection._wait(
-                    readable, None if until is None else max(until - self._connection._now(), 0)
-                )
+        return await self._next(seconds(timeout))
 
     async def close(self) -> None:
-        """Ask for no more."""
+        """Request no more messages. No effect the second time."""
         self._connection._release(self._stop)
 
 
@@ -308,11 +351,18 @@ class Consuming:
         timeout: Timeout | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
-        """Create a consumer, or find it there with the same configuration.
+        """Create a consumer, or find it with the same configuration.
 
-        ``options`` are fields of ConsumerConfig, with durations in seconds or timedelta. Without a name the server
-        chooses one, and forgets the consumer when nobody uses it. ConsumerExistsError when it is there with another
-        configuration, StreamNotFoundError.
+        Args:
+            stream: the stream's name.
+            config: the configuration. None: that of ``options`` alone. Without a name the server chooses one, and
+                deletes the consumer when nobody uses it.
+            timeout: seconds, or a timedelta.
+            options: fields of ConsumerConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            ConsumerExistsError: the consumer exists with another configuration.
+            StreamNotFoundError: there is no such stream.
         """
         limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options)
         return await self._connection._ask(
@@ -329,8 +379,16 @@ class Consuming:
     ) -> ConsumerInfo:
         """Change a consumer's configuration.
 
-        With a name the configuration is fetched and the fields named in ``options`` are changed; a ConsumerConfig
-        replaces all of it. ConsumerNotFoundError; APIError for fields that cannot be changed.
+        Args:
+            stream: the stream's name.
+            config: the whole new configuration. Or the consumer's name: the present configuration is fetched then, and
+                ``options`` change it.
+            timeout: seconds, or a timedelta.
+            options: fields of ConsumerConfig. Durations are seconds or timedeltas.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            APIError: a field cannot be changed.
         """
         limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
@@ -344,49 +402,89 @@ class Consuming:
         )
 
     async def consumer_info(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerInfo:
-        """Configuration and state of a consumer. ConsumerNotFoundError, StreamNotFoundError."""
+        """The configuration and state of a consumer.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.consumer_info(stream, consumer, now=now, timeout=limit), limit
         )
 
     async def delete_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> bool:
-        """Delete a consumer. ConsumerNotFoundError, StreamNotFoundError."""
+        """Delete a consumer. Returns the server's ``success``.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.delete_consumer(stream, consumer, now=now, timeout=limit), limit
         )
 
     async def consumer_names(self, stream: str, *, timeout: Timeout | None = None) -> list[str]:
-        """The names of a stream's consumers. ``timeout`` is for each page of the list. StreamNotFoundError."""
+        """The names of a stream's consumers. ``timeout`` is that of each page of the list.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit), limit)
 
     async def consumers_info(self, stream: str, *, timeout: Timeout | None = None) -> list[ConsumerInfo]:
-        """Configuration and state of a stream's consumers. ``timeout`` as of ``consumer_names``."""
+        """The configurations and states of a stream's consumers. ``timeout`` is that of each page of the list.
+
+        Raises:
+            StreamNotFoundError: there is no such stream.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit), limit)
 
     async def pause_consumer(
         self, stream: str, consumer: str, pause_until: int, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
-        """Let a consumer deliver nothing until then, in nanoseconds since the epoch. ConsumerNotFoundError."""
+        """Pause the deliveries of a consumer.
+
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            pause_until: when the deliveries continue, in nanoseconds since the epoch.
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit), limit
         )
 
     async def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
-        """End a pause. ConsumerNotFoundError."""
+        """End a pause.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit), limit
         )
 
     async def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:
-        """Let another client of a priority group be pinned, the next one to ask.
+        """Unpin the client of a priority group. The next client that pulls is pinned.
 
-        ConsumerNotFoundError, ConsumerInvalidPriorityGroupError.
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            group: one of the consumer's priority groups.
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            ConsumerInvalidPriorityGroupError: the consumer has no such group.
         """
         limit = seconds(timeout, default=self._core.timeout)
         await self._connection._ask(
@@ -408,21 +506,32 @@ class Consuming:
         heartbeats_missed: float = HEARTBEATS_MISSED,
         **options: Unpack[ConsumerOptions],
     ) -> PullSubscription:
-        """Pull from a consumer, which is found, or created (ADR-15).
+        """Pull from a consumer, which is found or created (ADR-15).
 
-        ``subject``: what to receive; wildcards are allowed. ``stream``: its name; None finds it by the subject.
-        ``durable``: the name of a consumer that is created where there is none; None creates one for this subscription
-        alone. ``config``, and ``options``, which are fields of ConsumerConfig with durations in seconds or timedelta,
-        are for a new consumer, and one that is there must have them. ``delete_consumer``: whether the end of the
-        subscription deletes a consumer that it created; None: unless it is durable. ``heartbeats_missed``: after how
-        many intervals without a sign of life a consumer counts as silent.
+        ``group``, ``min_pending``, ``min_ack_pending`` and ``priority`` are for consumers with priority groups. Under
+        the policy "pinned_client" one client gets all messages until it has not pulled for the consumer's
+        ``priority_timeout``. ``messages()`` pulls in time.
 
-        ``group``: where the consumer has priority groups, the one to pull in. With the policy "overflow" nothing comes
-        before ``min_pending`` messages wait to be delivered, or ``min_ack_pending`` to be acknowledged; with
-        "prioritized" who has a lower ``priority``, 0 to 9, goes first; with "pinned_client" one of those who pull gets
-        everything, until it has not asked for the consumer's ``priority_timeout``. A stream of messages asks in time.
+        Args:
+            subject: what to receive. Wildcards are allowed.
+            durable: the name of a consumer, which is created where there is none. None: a new consumer for this
+                subscription alone.
+            stream: the stream's name. None: the stream of ``subject``.
+            config: the configuration of a new consumer. A consumer that exists must have it.
+            group: the priority group to pull in.
+            min_pending: under the policy "overflow", how many messages must wait for delivery before this client gets
+                any.
+            min_ack_pending: under the policy "overflow", how many must wait for acknowledgements. When both are given,
+                either will do.
+            priority: under the policy "prioritized", 0 (the first to get messages) to 9.
+            delete_consumer: whether the end of the subscription deletes a consumer that it created. None: unless it is
+                durable.
+            heartbeats_missed: after how many intervals without a heartbeat the consumer counts as silent.
+            options: fields of ConsumerConfig, as ``config``. Durations are seconds or timedeltas.
 
-        NoMatchingStreamError, BindError (or the subclass that fits) for a consumer that is not as asked for.
+        Raises:
+            NoMatchingStreamError: no stream, or more than one, has ``subject``.
+            BindError: the consumer that exists is another one than asked for. Most differences have a subclass.
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
         wanted = SubscriptionSpec(subject, stream, durable, pull=True, options=options, base=config, place=place)
@@ -442,10 +551,17 @@ class Consuming:
         priority: int | None = None,
         heartbeats_missed: float = HEARTBEATS_MISSED,
     ) -> PullSubscription:
-        """Pull from a consumer that exists.
+        """Pull from a consumer that exists. The other keywords are those of ``pull_subscribe``.
 
-        ``group`` and what is about it, and ``heartbeats_missed``, are those of ``pull_subscribe``.
-        ConsumerNotFoundError; PushBasedError when it is a push consumer, ConfigMismatchError when it has no such group.
+        Args:
+            consumer: the consumer's name.
+            stream: the stream's name.
+            timeout: of the look-up, in seconds or as a timedelta.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            PushBasedError: it is a push consumer.
+            ConfigMismatchError: the consumer has no such group.
         """
         place = Priority(group, min_pending, min_ack_pending, priority)
         info = await self.consumer_info(stream, consumer, timeout=timeout)

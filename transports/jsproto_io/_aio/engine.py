@@ -1,7 +1,9 @@
-"""How a verb's input reaches the core under an event loop, and how a task waits for its answer.
+"""The engine of the drivers for event loops: how a verb's input reaches the core, and how a task waits for its answer.
 
-Rules: one input, then a drain: write, wake, tell, move the timer. A ticket that several tasks wait for has one event.
-What goes wrong in between ends the connection, and everybody who waits is told.
+Rules
+ * Each input is followed by a drain: write, wake, dispatch events, set the timer.
+ * A ticket has one event, however many tasks wait for it.
+ * An exception within the drain ends the connection. All waiting tasks get an error.
 
 Not here: moving bytes (``asyncio`` and ``trio``), the verbs (``connection``).
 """
@@ -27,7 +29,7 @@ class AsyncEvent(Protocol):
     """What the events of asyncio and trio have in common."""
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake all tasks that wait."""
 
     async def wait(self) -> object:
         """Wait until it is set."""
@@ -48,7 +50,7 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     async def _sleep(self, event: AsyncEvent, timeout: float | None) -> bool:
-        """Wait until ``event`` is set; False after ``timeout`` seconds."""
+        """Wait until ``event`` is set. False after ``timeout`` seconds."""
 
     @abstractmethod
     def _write(self, now: float) -> None:
@@ -56,23 +58,23 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     def _rearm(self) -> None:
-        """The deadline may have moved; the connection may want to be closed."""
+        """Adapt the timer to the session's deadline, and close the link when the session wants that."""
 
     @abstractmethod
     def _is_due(self, now: float) -> bool:
-        """Whether what was queued needs the driver now, because of its size or because no timer will see to it."""
+        """Whether queued bytes need the driver now: they are many, or no timer would send them in time."""
 
     @abstractmethod
     def _abort(self) -> None:
-        """Close the socket without ceremony."""
+        """Close the socket abruptly."""
 
     @abstractmethod
     def _start_task(self, run: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run this beside everything else; it is cancelled when the connection is closed by another task."""
+        """Run this in a task of its own. It is cancelled when another task closes the connection."""
 
     @abstractmethod
     def _is_cancelled(self, error: BaseException) -> bool:
-        """Whether ``error``, which was raised in the present task, is the cancellation of that."""
+        """Whether ``error``, which was raised in the present task, is the cancellation of that task."""
 
     @abstractmethod
     async def _close(self) -> None:
@@ -81,7 +83,7 @@ class Engine(ConnectionBase):
     # -- inputs, outputs and waits -------------------------------------------------------------------------------------
 
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
-        if self._bug is not None:
+        if self._failure is not None:
             self._refuse()
         now, drive = self._now(), True
         try:
@@ -93,16 +95,16 @@ class Engine(ConnectionBase):
         return result
 
     def _receive(self, verb: Callable[[float], None]) -> None:
-        """The same for what comes from outside: it never raises."""
+        """``_call`` for input from outside. It never raises."""
         try:
             self._call(verb)
         except Exception as bug:
             self._crash(bug)
 
     def _drive(self) -> None:
-        """Drain: write, wake, tell, move the timer."""
+        """Drain: write, wake, dispatch events, set the timer."""
         session, now = self._session, self._now()
-        if self._bug is None:
+        if self._failure is None:
             try:
                 self._run_pending_closes()
                 self._write(now)
@@ -116,7 +118,7 @@ class Engine(ConnectionBase):
         self._dispatcher.dispatch()
 
     async def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
+        """Park until ``ticket`` has its answer. TimeoutError after ``timeout`` seconds."""
         if not ticket.done:
             event = cast("AsyncEvent | None", ticket.event)
             if event is None:
@@ -135,11 +137,11 @@ class Engine(ConnectionBase):
         return ticket.result()
 
     def _crash(self, bug: Exception) -> None:
-        """Nobody can tell how far the state got: fail those who wait, and all who come."""
+        """The state may be half changed: fail all waits, and all later calls."""
         if self._is_disowned:
             return  # the socket is the parent's
-        if self._bug is None:
-            self._bug = bug
+        if self._failure is None:
+            self._failure = bug
             log_crash(bug)
         with suppress(Exception):
             self._session.abort(f"interrupted by {type(bug).__name__}", self._now())

@@ -1,27 +1,28 @@
-"""What the facade for event loops does in another way than that for threads, and is written by hand for each.
+"""The parts of the facade for event loops that differ from that for threads. Each facade has them written by hand.
 
-Rules: the names are those of ``_blocking.extras``. A callback runs in a task of its own, one message at a time, in
-order; it may be a coroutine function.
+Rules
+ * The names are those of ``_blocking.extras``.
+ * A callback runs in a task of its own, one message at a time, in order. It may be a coroutine function.
 
-Not here: what both do in the same way, from which the facade for threads is made.
+Not here: what both facades do in the same way. ``_blocking`` is generated from it.
 """
 
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from jsproto.errors import ConnectionClosedError, Error
+from jsproto.errors import Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.consuming import JSMsg
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
-from jsproto_io._state.subscribing import PushSubscriptionBase, is_for_the_program
+from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
@@ -32,8 +33,8 @@ SERVING: Final[ContextVar[object]] = ContextVar("SERVING", default=None)
 """The subscription whose callback the present task runs."""
 
 
-async def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
-    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+async def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+    """The messages as a sequence. Of an iterable, one more than ``most`` at the most: an excess shows."""
     if isinstance(messages, MessageColumns):
         return messages
     if not isinstance(messages, AsyncIterable):
@@ -43,7 +44,7 @@ async def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMe
         taken.append(message)
         if most is not None and len(taken) > most:
             if isinstance(messages, AsyncGenerator):
-                await messages.aclose()  # a loop wants to see the end of those it has begun
+                await messages.aclose()  # event loops complain about generators that are not closed
             break
     return taken
 
@@ -68,32 +69,18 @@ class BatchIterator(BatchReaderBase):
                 raise StopAsyncIteration
 
 
-class PushIterator(PushSubscriptionBase):
-    """Iterates over the messages of a subscription, or calls back with them."""
+class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
+    """Iterates over the messages of a subscription, or calls a callback with them."""
 
     _connection: Connection
 
-    @abstractmethod
-    async def _next(self, limit: float | None) -> JSMsg:
-        """The next message, within ``limit`` seconds."""
-
     def __aiter__(self) -> AsyncIterator[JSMsg]:
-        self._check_free()
+        self._check_no_callback()
         return self
-
-    async def __anext__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()  # type: ignore[no-any-return]
-        except IndexError:
-            pass
-        try:
-            return await self._next(None)
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
 
     @property
     def _is_calling(self) -> bool:
-        """Whether this is called in its callback."""
+        """Whether the present task runs its callback."""
         return SERVING.get() is self
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
@@ -115,10 +102,10 @@ class PushIterator(PushSubscriptionBase):
                         await done
                     if acknowledge:
                         await message.ack()
-                except BaseException as error:  # perhaps of another task's cancellation, which is none of ours
-                    if is_for_the_program(error) or self._connection._is_cancelled(error):
+                except BaseException as error:  # it may be the cancellation of another task, not of this one
+                    if is_program_exit(error) or self._connection._is_cancelled(error):
                         raise
-                    self._fail(error)
+                    self._report_callback_error(error)
             ended = self._core.error
         except Error as error:
             ended = error

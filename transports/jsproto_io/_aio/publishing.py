@@ -1,28 +1,27 @@
 """The facade for event loops, continued: publishing ahead of the acknowledgements, and watching for abandoned batches.
 
-Rules: as of ``_aio.connection``.
+Rules: those of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterable, Generator, Sequence
 from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Unpack
 
-from jsproto.client.jetstream import publish_headers
 from jsproto.client.publish.advisories import BatchAdvisories as CoreBatchAdvisories
 from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPublisher
-from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
-from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
+from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
+from jsproto_io._state.keywords import PublishOptions, merged_headers
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -30,17 +29,26 @@ if TYPE_CHECKING:
 
 
 class PublishesMany(PublishesSome):
-    """Publishes what an iterable gives, no faster than it is taken."""
+    """Publishes the messages of an iterable, no faster than the server takes them."""
 
     _connection: Connection
 
     async def publish_many(self, messages: Messages) -> int:
-        """Publish all of ``messages``; returns the sequence of the last one.
+        """Publish all of ``messages``, no faster than the server takes them.
 
-        Each is ``(subject, payload)`` or ``(subject, payload, headers)``; ``MessageColumns`` are cheaper than a list of
-        those. They are pulled in small chunks, no faster than the server takes them. When ``messages`` raises, what was
-        pulled before is published, and this stays usable; so it does after a message that raises LocalProtocolError:
-        those before it are published, ``sequence`` counts them, and up to a chunk of those behind it is lost.
+        The iterable is read in chunks of up to 512 messages. When it raises, the messages before that are published,
+        and the publisher stays usable. After a message that raises LocalProtocolError it stays usable too. The messages
+        before that one are published and counted by ``sequence``. Up to a chunk of those after it is lost.
+
+        Args:
+            messages: each is ``(subject, payload)`` or ``(subject, payload, headers)``. ``MessageColumns`` are cheaper
+                than a list.
+
+        Returns:
+            The sequence of the last message.
+
+        Raises:
+            LocalProtocolError: a message cannot be sent.
         """
         # -- for event loops alone
         if isinstance(messages, AsyncIterable):
@@ -51,7 +59,7 @@ class PublishesMany(PublishesSome):
         if isinstance(messages, MessageColumns):
             start = 0
             while start < len(messages):
-                stop = start + min(MAX_CHUNK, self._fitting)
+                stop = start + min(MAX_CHUNK, self._chunk_limit)
                 await self._publish_chunk(messages[start:stop])
                 start = stop
             return self.sequence
@@ -59,10 +67,10 @@ class PublishesMany(PublishesSome):
         size = MAX_CHUNK if isinstance(messages, list | tuple) else 1
         while True:
             chunk: list[OutgoingMessage] = []
-            wanted = min(size, self._fitting)
+            wanted = min(size, self._chunk_limit)
             started = self._connection._now()
             try:
-                chunk.extend(islice(pull, wanted))  # keeps what came when the iterable raises
+                chunk.extend(islice(pull, wanted))  # keeps the messages before an exception of the iterable
             except BaseException:
                 await self._publish_chunk(chunk)
                 raise
@@ -73,7 +81,7 @@ class PublishesMany(PublishesSome):
             size = next_chunk(size, took, whole)
 
     async def _publish_chunk(self, chunk: Sequence[OutgoingMessage]) -> bool:
-        """Publish all of ``chunk``; True when its bytes found room at once."""
+        """Publish all of ``chunk``. Returns whether its bytes found room at once."""
         whole = True
         while chunk:
             taken = self._connection._call(partial(self._publish_some, chunk), coalesce=True)
@@ -90,24 +98,29 @@ class PublishesMany(PublishesSome):
 
 
 class PendingAck(PendingAckBase):
-    """The acknowledgement of one message, which may not be there yet. Made by ``publish_async()``."""
+    """The promised acknowledgement of one message. Made by ``publish_async()``."""
 
     def __init__(self, ticket: Ticket[PubAck], publisher: PipelinedPublisher) -> None:
         super().__init__(ticket)
-        self._publisher = publisher  # which is not dropped while anybody waits for its answers
+        self._publisher = publisher  # keeps the publisher alive
 
     # -- for event loops alone
     def __await__(self) -> Generator[Any, Any, PubAck]:
-        """``result()``."""
+        """The same as ``result()``."""
         return self.result().__await__()
 
     # -- for threads as well
     async def result(self, *, timeout: Timeout | None = None) -> PubAck:
         """Wait for the acknowledgement.
 
-        The message's own error if it has failed: APIError (or the subclass that fits), NoStreamResponseError,
-        TimeoutError, ConnectionLostError. ``timeout``: seconds, or a timedelta, for this wait alone; it raises
-        TimeoutError too.
+        Args:
+            timeout: of this wait alone, in seconds or as a timedelta. None: until the message's own timeout.
+
+        Raises:
+            APIError: the server refused the message. Most of its codes have a subclass.
+            NoStreamResponseError: no stream listens to the subject.
+            TimeoutError: no acknowledgement came in time, or not within ``timeout``.
+            ConnectionLostError: the link broke before the acknowledgement came.
         """
         limit = seconds(timeout)
         if self._ticket.done:
@@ -117,13 +130,12 @@ class PendingAck(PendingAckBase):
         return await connection._wait(self._ticket, limit)
 
 
-class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
+class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
     """Publishes ahead of the acknowledgements. Made by ``JetStream.async_publisher()``.
 
-    A verb waits while too many messages are without an acknowledgement. What ``publish`` sends reports to the
-    ``PendingAck`` it returns; what ``publish_many`` sends is counted, and kept if it fails. As a context manager it
-    flushes at the end, and so raises AsyncPublishError when a message failed that nobody asked about; after an error
-    of the block's own it only closes.
+    A verb waits while too many messages are without an acknowledgement. A message of ``publish`` reports to its
+    ``PendingAck``. Messages of ``publish_many`` are counted, and kept if they fail. As a context manager it flushes at
+    the end, and raises AsyncPublishError as ``flush`` does. After an error of the block it only closes.
     """
 
     _connection: Connection
@@ -131,12 +143,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     def __init__(self, core: CoreAsyncPublisher, connection: Connection) -> None:
         super().__init__(core, connection)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         try:
             if error is None:
                 await self.flush()
@@ -148,21 +155,26 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         wait_stall: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PendingAck:
-        """Publish a message without waiting for its acknowledgement, which is promised.
+        """Publish a message without waiting for its acknowledgement.
 
-        The keywords are those of ``JetStream.publish``. ``wait_stall``: how long to wait for room, seconds or a
-        timedelta; TimeoutError, with nothing sent, when there is none by then. LocalProtocolError with nothing sent:
-        BadSubjectError, BadHeaderError, MaxPayloadError.
+        The other keywords are those of ``JetStream.publish``.
+
+        Args:
+            wait_stall: how long to wait for room, in seconds or as a timedelta. None: for ever.
+
+        Returns:
+            The promise of the acknowledgement.
+
+        Raises, with nothing sent:
+            TimeoutError: there was no room within ``wait_stall``.
+            BadSubjectError: ``subject`` cannot be published to.
+            BadHeaderError: a header cannot be sent.
+            MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
         """
-        merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
-        verb = partial(self._publish_one, subject, payload, merged)
+        verb = partial(self._publish_one, subject, payload, merged_headers(options))
         ticket = self._connection._call(verb, coalesce=True)
         if ticket is None:
             limit = seconds(wait_stall, "wait_stall")
@@ -175,14 +187,19 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     async def flush(self, *, timeout: Timeout | None = None) -> None:
         """Wait until every message has its acknowledgement or has failed.
 
-        AsyncPublishError when messages of ``publish_many`` have failed since the last flush: it holds them, for another
-        try. TimeoutError after ``timeout``, seconds or a timedelta; each message has a time limit of its own anyway.
+        Args:
+            timeout: of this wait, in seconds or as a timedelta. None: until the messages' own timeouts.
+
+        Raises:
+            AsyncPublishError: messages of ``publish_many`` have failed since the last flush. It holds them, for another
+                try.
+            TimeoutError: messages were without an answer after ``timeout``.
         """
         await self._wait_for_all(seconds(timeout))
         self._connection._call(self._raise_failures)
 
     async def close(self) -> None:
-        """Stop: what waits for an acknowledgement fails with ConnectionClosedError, whether it is stored or not."""
+        """Stop. Messages without an acknowledgement fail with ConnectionClosedError, whether they are stored or not."""
         self._connection._release(self._core.close)
 
     async def _wait_for_all(self, limit: float | None) -> None:
@@ -191,15 +208,15 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany):
     async def _make_room(self, limit: float | None = None) -> None:
         """Wait for the connection, then for the window."""
         connection = self._connection
-        ticket = connection._call(self._what_is_full)
+        ticket = connection._call(self._room_ticket)
         if ticket is not None:
             await connection._wait(ticket, limit)
 
 
-class BatchAdvisories(BatchAdvisoriesBase):
-    """What the server tells of batches it gave up. Made by ``JetStream.batch_advisories()``.
+class BatchAdvisories(BatchAdvisoriesBase, Iterates[BatchAbandoned], Managed):
+    """Reports of abandoned batches (ADR-50). Made by ``JetStream.batch_advisories()``.
 
-    Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed; it raises when the connection
+    Iterate over it, or call ``next_advisory()``. The iteration ends when it is closed, and raises when the connection
     was lost. As a context manager it closes at the end.
     """
 
@@ -207,41 +224,22 @@ class BatchAdvisories(BatchAdvisoriesBase):
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[BatchAbandoned]:
-        return self
-
-    async def __anext__(self) -> BatchAbandoned:
-        try:
-            return await self.next_advisory()
-        except ConnectionClosedError:
-            raise StopAsyncIteration from None
-
     async def next_advisory(self, *, timeout: Timeout | None = None) -> BatchAbandoned:
-        """Take the next advisory, waiting for it for ``timeout``: seconds, or a timedelta; for ever when None.
+        """Wait for the next advisory and take it.
 
-        TimeoutError. ConnectionClosedError when it was closed and all is taken, ConnectionLostError when the
-        connection has failed.
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no advisory came in time.
+            ConnectionClosedError: it was closed and the last advisory was taken.
+            ConnectionLostError: the connection has failed.
         """
-        limit = seconds(timeout)
-        until = None if limit is None else self._connection._now() + limit
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                readable = self._connection._call(self._take_ready)
-            if readable is not None:
-                await self._connection._wait(
-                    readable, None if until is None else max(until - self._connection._now(), 0)
-                )
+        return await self._next(seconds(timeout))
 
     async def close(self) -> None:
-        """Watch no more. What has come can still be taken."""
+        """Watch no more. What was received can still be taken."""
         self._connection._release(lambda now: self._core.close())

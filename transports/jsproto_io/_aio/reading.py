@@ -1,14 +1,13 @@
-"""The facade for event loops, continued: reading what streams hold.
+"""The facade for event loops, continued: reading stored messages.
 
-Rules: as of ``_aio.connection``.
+Rules: those of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.direct import IfDropped
@@ -16,8 +15,10 @@ from jsproto.client.read.single import ReadLevel
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Instant, Point
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import BatchIterator
 from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.keywords import ReadOptions
 from jsproto_io._state.sessions import ConsistentSessionBase
 from jsproto_io._state.shared import StoredBatch
 
@@ -36,40 +37,40 @@ class Reads:
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         level: ReadLevel = "direct",
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> StoredMsg:
-        """Read one message of a stream. MessageNotFoundError when there is none.
+        """Read one message of a stream.
 
-        ``seq``: the one with this sequence. ``subject``: the last one of it; wildcards are allowed. ``next``: the first
-        one at or behind ``seq`` or ``start_time``, else of all, and of ``subject`` if there is one. ``start_time``: the
-        first one stored then or later (nanoseconds since the epoch, or a datetime with a time zone; nats-server 2.11).
+        ``level="direct"`` is the fastest (Direct Get, ADR-31). It asks any replica of a stream with ``allow_direct``,
+        or a mirror with ``mirror_direct``. A replica may lag, and a mirror may hold a part of the stream.
+        ``message.stream`` names the stream that answered. ``level="leader"`` asks the stream's leader, which has all
+        that was acknowledged.
 
-        ``level="direct"`` asks any replica of a stream with ``allow_direct``, or a mirror with ``mirror_direct``: the
-        quickest. Whoever answers may miss what was stored a moment ago, and a mirror may hold a part of the stream:
-        ``message.stream`` names who answered, and MessageNotFoundError says nothing of the others. ``level="leader"``
-        asks the stream's leader, which has all that was acknowledged. NoRespondersError when nobody answers.
+        Args:
+            stream: the stream's name.
+            seq: the sequence of the message.
+            subject: the last message of this subject. Wildcards are allowed.
+            next: the first message at or after ``seq`` or ``start_time`` (without both: of the stream), and of
+                ``subject`` if given.
+            start_time: the first message stored at this time or later: nanoseconds since the epoch, or a datetime with
+                a time zone. It needs nats-server 2.11.
+            level: "direct" or "leader".
+            timeout: seconds, or a timedelta.
+
+        Raises:
+            MessageNotFoundError: there is no such message. With "direct" it says nothing about other replicas.
+            NoRespondersError: nobody answers such requests.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.get_msg,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            level=level,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(
         self, stream: str, subject: str, *, level: ReadLevel = "direct", timeout: Timeout | None = None
     ) -> StoredMsg:
-        """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
+        """Read the last message of ``subject``, in which wildcards are allowed. Otherwise as ``get_msg``."""
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
@@ -80,25 +81,16 @@ class Reads:
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> bytes:
-        """Read the payload of one message alone, chosen as in ``get_msg``, by Direct Get.
+        """Read the payload of one message alone by Direct Get (ADR-31). The message is chosen as in ``get_msg``.
 
-        From nats-server 2.12 on nothing else is sent; so nobody can tell which message it was, nor who answered.
+        From nats-server 2.12 on it sends nothing else. So neither the message's sequence nor the answering replica is
+        known.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(
-            self._core.get_data,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_data, stream, seq, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_batch(
@@ -113,19 +105,30 @@ class Reads:
         if_dropped: IfDropped = "skip",
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """Read messages of a stream by Direct Get (ADR-31) to its end: from sequence ``seq`` on, or from a time on.
+        """Read messages of a stream to its end by Direct Get (ADR-31).
 
-        ``start_time``: nanoseconds since the epoch, or a datetime with a time zone. ``subject``: only what matches it;
-        wildcards are allowed. ``batch``: at most so many messages. ``max_bytes``: how much is asked for at once; about
-        twice that is buffered. ``if_dropped``: "error" raises MessagesDroppedError when limits, or a purge, took what
-        was to come next; "skip" goes on with what is left. ``timeout``: the longest silence, seconds or a timedelta,
-        until what is missing is asked for again, and then until the read fails. The stream needs ``allow_direct``, the
-        server must be 2.11 or later.
+        The stream needs ``allow_direct``, the server must be 2.11 or later. No message is left out that is there from
+        beginning to end, up to where the read ends; a replica that lags may end it early. An end is confirmed by the
+        stream's leader, unless one replica has shown all messages. Answers of mirrors are not accepted.
 
-        No message is left out that is there from beginning to end, up to where the read ends; a replica that lags may
-        end it early. Answers of mirrors are not taken for the stream's: MirrorAnswerError when only they come. Where
-        whoever ends the read has not shown everything himself, the stream's leader is asked. StreamRecreatedError when
-        the stream was deleted and made anew between two pages.
+        Args:
+            stream: the stream's name.
+            seq: the first sequence to read. None: the first of the stream.
+            start_time: read what was stored at this time or later: nanoseconds since the epoch, or a datetime with a
+                time zone.
+            subject: only messages that match it. Wildcards are allowed.
+            batch: the most messages to read. None: all.
+            max_bytes: bytes to request at once. About twice as many are buffered.
+            if_dropped: "error" raises MessagesDroppedError when limits or a purge removed the next messages. "skip"
+                continues with the rest.
+            timeout: seconds, or a timedelta. After so long a silence the missing messages are requested again, after
+                another one the read fails.
+
+        The iteration raises:
+            MessagesDroppedError: see ``if_dropped``.
+            MirrorAnswerError: only mirrors answered.
+            StreamRecreatedError: the stream was deleted and created again between two pages.
+            UnsupportedByServerError: the server is older than 2.11.
         """
         verb = partial(
             self._core.get_batch,
@@ -153,12 +156,22 @@ class Reads:
     ) -> BatchReader:
         """Read the last message of each of ``subjects`` by Direct Get (ADR-31), in the order of the stream.
 
-        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. All are as of one sequence, the
-        reader's ``up_to_seq``, at which whoever answers had arrived: no subject is left out that is there all the time.
-        Of one that loses a message meanwhile (purged, deleted, expired), that one may show, or an older one, or none.
-        ``up_to_seq``, ``up_to_time``: as they were at that sequence, or just before that time, as far as whoever
-        answers has come there and still has those messages; a ``snapshot`` proves both. ``batch``: at most so many.
-        Else as ``get_batch``.
+        All answers are of one sequence, the reader's ``up_to_seq``, which the answering replica had reached: no subject
+        is left out that is there all the time. A subject that loses a message meanwhile (purged, deleted, expired),
+        that one may show, or an older one, or none. Otherwise as ``get_batch``.
+
+        Args:
+            stream: the stream's name.
+            subjects: one or more. Wildcards are allowed.
+            batch: the most messages to read. None: all.
+            up_to_seq: read the state at this sequence, as far as the replica has reached it and still has its messages.
+                ``snapshot`` proves both.
+            up_to_time: the same for the moment just before this time.
+            max_bytes: bytes to request at once.
+            timeout: seconds, or a timedelta.
+
+        The iteration raises:
+            TooManyResultsError: more than 1,024 subjects match.
         """
         verb = partial(
             self._core.get_last_msgs_for,
@@ -181,21 +194,26 @@ class Reads:
         max_bytes: int | None = None,
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """Read the last message of each of ``subjects``, any number of them, all as of one sequence of the stream.
+        """Read the last message of each of ``subjects``, any number of them, at one sequence of the stream.
 
-        Wildcards are allowed. The reader's ``up_to_seq`` says which sequence it is: the leader's last one at the call,
-        or a later one. Writers that overwrite meanwhile only make it take longer, until SnapshotError after a million
-        messages written meanwhile. It needs memory for all messages that it shows. Of a subject that loses a message
+        The reader's ``up_to_seq`` is that sequence: the leader's last one at the call, or a later one. Concurrent
+        writers only make it take longer. It needs memory for all messages that it shows. When a subject loses a message
         meanwhile (purged, deleted, expired), that one may show, or an older one, or none.
 
-        ``at``: as of that sequence, or just before that time (a datetime with a time zone). Exactly so, of what the
-        stream still held when the read began: what had been purged, deleted or dropped by then is left out.
-        SnapshotError when a subject may have been overwritten since, by the limits that the stream has now, or no
-        replica shows that sequence.
+        The stream's leader is asked for its state, and for its subjects where one answer is not enough. Before
+        nats-server 2.12 an answer has no sequence, and the server connected to stands for all of them.
 
-        The stream's leader is asked for its state, and for subjects where more than one answer is needed: SnapshotError
-        when one of those is not UTF-8. Servers before 2.12 show no single moment in an answer, and the one connected to
-        stands for all of them. ``timeout``: that of each step. Else as ``get_batch``.
+        Args:
+            stream: the stream's name.
+            subjects: one or more. Wildcards are allowed.
+            at: the state at this sequence, or just before this time (a datetime with a time zone). Exactly so, of what
+                the stream still held when the read began: what had been purged, deleted or dropped by then is left out.
+            max_bytes: bytes to request at once.
+            timeout: of each step, in seconds or as a timedelta.
+
+        Raises, here or in the iteration:
+            SnapshotError: a million messages were written meanwhile, or a subject is not UTF-8. With ``at``: a subject
+                may have been overwritten since, by the present limits of the stream, or no replica shows that sequence.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
@@ -210,31 +228,32 @@ class Reads:
         return BatchReader(core, self._connection)
 
 
-class BatchReader(BatchIterator):
+class BatchReader(BatchIterator, Managed):
     """Stored messages. Made by ``JetStream.get_batch()``, ``get_last_msgs_for()`` and ``snapshot()``.
 
-    Iterate over it once. The iteration raises IncompleteBatchError when it broke off, NoRespondersError when the stream
-    does not answer Direct Gets, StatusError (or the subclass that fits) when the server refuses. As a context manager
-    it stops reading at the end.
+    Iterate over it once. As a context manager it stops reading at the end.
+
+    The iteration raises:
+        IncompleteBatchError: the read broke off.
+        NoRespondersError: the stream does not answer Direct Gets.
+        StatusError: the server refused a request. Most of its codes have a subclass.
     """
 
     def __init__(self, core: StoredBatch, connection: Connection, session: ConsistentSessionBase | None = None) -> None:
         super().__init__(core, connection._pending_closes)
         self._connection = connection
-        self._session = session  # which is not dropped while it is read from
+        self._session = session  # keeps the session alive
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
     async def columns(self, most: int = 10_000) -> AsyncIterator[StoredColumns]:
         """The messages as columns instead, up to ``most`` at a time: what has come, at least one, in order.
 
-        For whoever wants every field of many messages, such as a table. Use this or the iteration, not both.
+        For readers of every field of many messages, such as a table. Use this or the iteration, not both.
+
+        Args:
+            most: the most messages in one result.
         """
         while True:
             found = self._connection._call(partial(self._take_columns, most))
@@ -246,5 +265,5 @@ class BatchReader(BatchIterator):
                 await self._connection._wait(found)
 
     async def close(self) -> None:
-        """Stop reading; what was not taken is dropped."""
+        """Stop reading, and drop what was not taken. No effect the second time."""
         self._connection._release(self._close)

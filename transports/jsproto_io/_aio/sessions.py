@@ -1,25 +1,24 @@
-"""The facade for event loops, continued: sessions whose reads never fall behind.
+"""The facade for event loops, continued: sessions with consistent reads.
 
-Rules: as of ``_aio.connection``.
+Rules: those of ``_aio.connection``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistency import ConsistentSession as CoreConsistentSession
 from jsproto.client.read.consistency import SessionLevel
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.times import Instant
+from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.keywords import PublishOptions, ReadOptions
 from jsproto_io._state.sessions import ConsistentSessionBase
 
 if TYPE_CHECKING:
@@ -40,11 +39,16 @@ class Sessions:
         mirrors: Mapping[str, str] | None = None,
         timeout: Timeout | None = None,
     ) -> ConsistentSession:
-        """Reads that show what was written and read before them, whoever answers.
+        """A session whose reads show what it wrote and read before, whichever replica answers.
 
-        ``token``: where another session got to, perhaps in another process; BadTokenError when the bytes are none.
-        ``level``: who is asked first, as in ``get_msg``; "mirror" asks the mirror that ``mirrors`` names for a stream.
-        ``timeout``: for each read, seconds or a timedelta.
+        Args:
+            token: how far another session got, perhaps in another process: a SessionToken, or its bytes.
+            level: "direct", "leader" or "mirror": where reads are sent first. The stream's leader is the last resort.
+            mirrors: for the level "mirror", the name of the mirror for each stream.
+            timeout: of each read, in seconds or as a timedelta.
+
+        Raises:
+            BadTokenError: the bytes are no token.
         """
         limit = seconds(timeout, default=self._core.timeout)
         core = self._connection._call(
@@ -53,13 +57,16 @@ class Sessions:
         return ConsistentSession(core, self._connection, limit)
 
 
-class ConsistentSession(ConsistentSessionBase):
+class ConsistentSession(ConsistentSessionBase, Managed):
     """Reads and writes of one session. Made by ``JetStream.consistent_session()``.
 
-    A read shows its stream as it was at ``token`` or later: all that this session has written, nothing older than it
-    has read. What a replica answers is asked for again when it could be older, then the leader is asked; StaleReadError
-    when nobody knew better in time. It is about what this session knows of, not about the newest value anywhere; purges
-    and deletions are not covered. As a context manager it closes at the end.
+    A read shows its stream as it was at ``token`` or later: all that this session has written, and nothing older than
+    it has read. An answer that could be older is requested again, in the end from the leader. The session covers what
+    it knows of, not the newest value anywhere. Purges and deletions are not covered. As a context manager it closes at
+    the end.
+
+    Its reads raise:
+        StaleReadError: no answer was new enough in time.
     """
 
     _connection: Connection
@@ -68,12 +75,7 @@ class ConsistentSession(ConsistentSessionBase):
         super().__init__(core, timeout)
         self._connection = connection
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def _leave_block(self, error: BaseException | None) -> None:
         await self.close()
 
     async def publish(
@@ -81,26 +83,12 @@ class ConsistentSession(ConsistentSessionBase):
         subject: str,
         payload: bytes = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
-        """As ``JetStream.publish``; reads of this session show it from then on."""
+        """As ``JetStream.publish``. Reads of this session show the message from then on."""
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(
-            self._core.publish,
-            subject,
-            payload,
-            headers=headers,
-            msg_id=msg_id,
-            expected_stream=expected_stream,
-            expected_last_seq=expected_last_seq,
-            expected_last_subject_seq=expected_last_subject_seq,
-            timeout=limit,
-        )
+        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_msg(
@@ -108,33 +96,28 @@ class ConsistentSession(ConsistentSessionBase):
         stream: str,
         seq: int | None = None,
         *,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
+        **options: Unpack[ReadOptions],
     ) -> StoredMsg:
-        """Read one message, chosen as in ``JetStream.get_msg``. MessageNotFoundError when the leader has none.
+        """Read one message, chosen as in ``JetStream.get_msg``.
 
-        ``level``: who is asked first, that of the session when None. StaleReadError, TimeoutError.
+        Args:
+            level: where the read is sent first. None: the session's.
+
+        Raises:
+            MessageNotFoundError: the leader has no such message.
+            StaleReadError: no answer was new enough in time.
+            TimeoutError: no answer came in time.
         """
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(
-            self._core.get_msg,
-            stream,
-            seq,
-            subject=subject,
-            next=next,
-            start_time=start_time,
-            level=level,
-            timeout=limit,
-        )
+        verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(
         self, stream: str, subject: str, *, level: SessionLevel | None = None, timeout: Timeout | None = None
     ) -> StoredMsg:
-        """Read the last message of ``subject``; wildcards are allowed. For the rest see ``get_msg``."""
+        """Read the last message of ``subject``, in which wildcards are allowed. Otherwise as ``get_msg``."""
         limit = seconds(timeout, default=self._timeout)
         return await self._connection._ask(
             lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit
@@ -151,9 +134,13 @@ class ConsistentSession(ConsistentSessionBase):
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """As ``JetStream.get_batch``, from sequence ``seq`` on; it does not end before what this session knows of.
+        """As ``JetStream.get_batch``, from sequence ``seq`` on. It does not end before what this session knows of.
 
-        ``level``: "direct", that of the session when None. StaleReadError.
+        Args:
+            level: "direct". None: the session's, which must be that.
+
+        The iteration raises:
+            StaleReadError: no answer was new enough in time.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -172,11 +159,18 @@ class ConsistentSession(ConsistentSessionBase):
         level: SessionLevel | None = None,
         timeout: Timeout | None = None,
     ) -> BatchReader:
-        """The last message of each of ``subjects``, as of one sequence: the session's token, or later.
+        """The last message of each of ``subjects``, at one sequence: that of the session's token, or a later one.
 
-        Wildcards are allowed; TooManyResultsError when more than 1,024 subjects match. ``max_bytes`` bounds what is
-        asked for at once. ``level``: "direct", which is that of the session when None. StaleReadError when nobody has
-        come as far as the token in time.
+        Args:
+            stream: the stream's name.
+            subjects: one or more. Wildcards are allowed.
+            max_bytes: bytes to request at once.
+            level: "direct". None: the session's, which must be that.
+            timeout: seconds, or a timedelta.
+
+        The iteration raises:
+            TooManyResultsError: more than 1,024 subjects match.
+            StaleReadError: no replica had reached the token in time.
         """
         limit = seconds(timeout)
         core = self._connection._call(
@@ -187,8 +181,9 @@ class ConsistentSession(ConsistentSessionBase):
         return BatchReader(core, self._connection, self)
 
     async def close(self) -> None:
-        """Ask no more: single reads under way fail with ConnectionClosedError. ``token`` can still be taken.
+        """Send no more requests. ``token`` can still be taken.
 
-        Whoever reads many messages closes that by itself.
+        Single reads under way fail with ConnectionClosedError. Readers of many messages are closed by their own
+        ``close()``.
         """
         self._connection._release(lambda now: self._core.close())

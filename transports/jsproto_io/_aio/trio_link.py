@@ -1,6 +1,7 @@
-"""What the driver on trio moves bytes through: one TCP connection.
+"""One TCP connection of the driver on trio.
 
-Rules: ``receive`` and ``wait_writable`` alone wait, and ``close`` ends that. Nothing here decides who may send when.
+Rules: only ``receive`` and ``wait_writable`` wait, and ``close`` ends that. Nothing here decides which task may send
+when.
 
 Not here: what the bytes mean, tasks, deadlines (``trio``).
 """
@@ -18,26 +19,35 @@ from jsproto_io._threads.sockets import READ_SIZE
 class Link:
     """One TCP connection: a socket that never blocks.
 
-    Attributes: ``unsent`` (what the socket did not take yet); ``due`` (set while the writer has something to do, and
-    nobody else sends); ``ends`` (nothing follows what is unsent); ``at_once`` (bytes that others had sent since the
-    writer's last turn).
+    Attributes:
+        unsent: what the socket did not take yet.
+        due: set while the writer task has something to do. Nobody else sends then.
+        ends: nothing follows after ``unsent``.
+        burst: bytes that other tasks have sent since the writer task's last turn.
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        # trio's own sockets take twice as long for each read, and let nobody send without waiting.
+        # trio's own sockets need twice the time for a read (benchmark row direct-get), and cannot send without waiting.
         own = stream.socket
-        self._socket = socket.socket(own.family, own.type, own.proto, own.detach())  # to ask it may fail
+        self._socket = socket.socket(
+            own.family, own.type, own.proto, own.detach()
+        )  # the arguments spare it system calls that may fail
         self._socket.setblocking(False)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio lets the system take little at once: most would have to wait
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio has set it low: most sends would have to wait
             with suppress(OSError):  # it has ended already
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
         self.unsent = memoryview(b"")
         self.due = trio.Event()
         self.ends = False
-        self.at_once = 0
+        self.burst = 0
 
     async def receive(self) -> bytes:
-        """What has come; empty at the end. OSError; ClosedResourceError after ``close``."""
+        """Wait for bytes. None are left at the end of the stream: the result is empty then.
+
+        Raises:
+            OSError: the connection broke.
+            ClosedResourceError: ``close`` was called.
+        """
         while True:
             await trio.lowlevel.wait_readable(self._open_socket())
             try:
@@ -46,25 +56,28 @@ class Link:
                 pass  # there was nothing after all
 
     def send(self) -> None:
-        """Write of ``unsent`` what the socket takes; when that fails, it ``ends``."""
+        """Send of ``unsent`` what the socket takes. A failure sets ``ends``."""
         try:
             self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent, self.ends = memoryview(b""), True  # nothing fits behind what is cut; the reader finds out why
+            self.unsent, self.ends = (
+                memoryview(b""),
+                True,
+            )  # nothing may follow a cut message; the reader reports the error
 
     async def wait_writable(self) -> None:
         """Wait until the socket may take more. ClosedResourceError after ``close``."""
         await trio.lowlevel.wait_writable(self._open_socket())
 
     def end(self) -> None:
-        """Tell the peer that nothing more comes."""
+        """Send FIN: the peer reads the end of the stream."""
         with suppress(OSError):  # it has ended already
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """No effect the second time. Whoever waits is told."""
+        """Close the socket and end the waits for it. No effect the second time."""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

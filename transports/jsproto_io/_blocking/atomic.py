@@ -7,50 +7,60 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from jsproto.client.publish.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
+from jsproto_io._blocking.contexts import Managed
 from jsproto_io._state.atomic import AtomicBatchBase
 
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
 
 
-class AtomicBatch(AtomicBatchBase):
-    """One atomic batch: stored whole, or not at all. Made by ``JetStream.atomic_batch()``.
+class AtomicBatch(AtomicBatchBase, Managed):
+    """One atomic batch (ADR-50): stored whole, or not at all. Made by ``JetStream.atomic_batch()``.
 
-    As a context manager it discards the batch when the block is left without a commit: nothing is stored. A message
-    that the stream did not take (too large for it, or on a subject of no stream) raises BatchMessageError where its
-    answer was asked for, and the batch stays open without it. Any other error ends the batch and is raised by every
-    verb from then on: APIError (or the subclass that fits) when the server says no, BatchExpiredError when it was
-    silent for so long that the server has forgotten it; BatchClosedError after its end. Threads or tasks may
-    share it: what one adds while another waits for an answer follows when that is here, and what is added behind a
-    commit raises BatchClosedError.
+    As a context manager it discards the batch when the block is left without a commit: nothing is stored. Threads may
+    share it: what one adds while another waits for an answer follows after that answer.
+
+    The verbs raise:
+        BatchMessageError: the stream did not take a message (it is too large, or its subject is of no stream). The verb
+            that asked for its answer raises it, and the batch stays open without the message.
+        APIError: the server refused the batch. This and the next error end the batch, and every later verb raises them.
+        BatchExpiredError: the batch was silent for so long that the server has forgotten it.
+        BatchClosedError: the batch has ended, or a commit is under way.
     """
 
     def __init__(self, core: CoreAtomicBatch, connection: Connection) -> None:
         super().__init__(core, connection._pending_closes)
         self._connection = connection
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def _leave_block(self, error: BaseException | None) -> None:
         self.discard()
 
     def add(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
-        """Add one message; returns its sequence in the batch. All subjects must be of one stream.
+        """Add one message. All subjects must be of one stream.
 
-        Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``). With nothing sent and no
-        sequence spent: LocalProtocolError for a message that cannot be in this batch (BadSubjectError, BadHeaderError,
-        MaxPayloadError, BatchFullError; a repeated Nats-Msg-Id; a check of an expected sequence that the batch itself
-        has changed), UnsupportedByServerError.
+        Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``).
+
+        Args:
+            subject: where to publish, without wildcards.
+            payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
+
+        Returns:
+            The sequence of the message in the batch, from 1 on.
+
+        Raises, with nothing sent and no sequence spent:
+            BadSubjectError: ``subject`` cannot be published to.
+            BadHeaderError: a header cannot be sent.
+            MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
+            BatchFullError: the batch has ``max_messages`` messages.
+            LocalProtocolError: a ``Nats-Msg-Id`` is repeated, or an expected sequence was changed by the batch itself.
+            UnsupportedByServerError: the server is too old.
         """
         verb = partial(self._add_one, subject, payload, headers)
         while (added := self._connection._call(verb, coalesce=True)) is None:
@@ -61,13 +71,23 @@ class AtomicBatch(AtomicBatchBase):
         return sequence
 
     def commit(self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None) -> PubAck:
-        """Store the batch and wait for its acknowledgement: ``count`` messages, the last one as ``seq``.
+        """Store the batch and wait for its acknowledgement.
 
-        With a ``subject`` this message is the last one of the batch; without, the batch is stored as it is
-        (``commit_eob``), and behind either commit nothing is sent: asking again (after a wait that was given up) gives
-        the same answer. BatchMessageError when this message was not taken, and the batch is still open.
-        BatchStalledError or BatchLostError when no answer came: then it is not known whether all of it is stored or
-        nothing.
+        After a commit nothing is sent: asking again (after a wait that was given up) gives the same answer.
+
+        Args:
+            subject: where to publish a last message. None: the batch is stored as it is, as with ``commit_eob``.
+            payload: the bytes of the last message.
+            headers: the headers of the last message.
+
+        Returns:
+            The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
+
+        Raises:
+            BatchMessageError: the last message was not taken. The batch is still open.
+            BatchStalledError: no answer came in time. It is not known whether all of it is stored or nothing.
+            BatchLostError: the link broke before the answer came. It is not known whether all of it is stored or
+                nothing.
         """
         verb = partial(self._commit_now, subject, payload, headers)
         self._connection._make_room()
@@ -76,18 +96,19 @@ class AtomicBatch(AtomicBatchBase):
         return self._connection._wait(committed)
 
     def commit_eob(self) -> PubAck:
-        """Store the batch as it is, without a further message; otherwise as ``commit``.
+        """Store the batch as it is, without a further message. Otherwise as ``commit``.
 
-        UnsupportedByServerError before nats-server 2.14, with the batch as it was.
+        Raises:
+            UnsupportedByServerError: the server is older than 2.14. The batch is as it was.
         """
         return self.commit()
 
     def discard(self) -> None:
-        """Walk away without commit: nothing is stored. Nothing happens when it has ended."""
+        """End the batch without a commit: nothing is stored. No effect after the end."""
         self._connection._release(self._core.discard)
 
     def _make_room(self) -> None:
-        """Wait for the answer to a message of somebody else, who is told what it says, and for the connection."""
+        """Wait for room in the connection, and for the answer to another caller's message, without its error."""
         self._connection._make_room()
         with suppress(BatchMessageError):
             self._connection._wait(self._connection._call(lambda now: self._core.ready()))

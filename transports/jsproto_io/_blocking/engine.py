@@ -1,6 +1,6 @@
-"""How a verb's input reaches the core on threads, and how a thread waits for its answer: what a driver provides.
+"""The engine of the driver on threads, as the facade sees it.
 
-Not here: moving bytes (``_threads``), the verbs (``connection``).
+Not here: how it works (``_threads.engine``), moving bytes (``_threads``), the verbs (``connection``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Engine(ConnectionBase):
 
     @abstractmethod
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
-        """Park until ``ticket`` has its answer; TimeoutError after ``timeout`` seconds."""
+        """Park until ``ticket`` has its answer. TimeoutError after ``timeout`` seconds."""
 
     @abstractmethod
     def _close(self) -> None:

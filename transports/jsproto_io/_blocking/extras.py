@@ -1,15 +1,16 @@
-"""What the facade for threads does in another way than that for event loops, and is written by hand for each.
+"""The parts of the facade for threads that differ from the other facade. Each facade has them written by hand.
 
-Rules: the names are those of ``_aio.extras``. A loop is a generator, which is cheaper to go on with than a call for
-each message. A callback runs in a thread of its own, one message at a time, in order.
+Rules
+ * The names are those of ``_aio.extras``.
+ * A loop over messages is a generator: to resume it is cheaper than a call for each message (benchmark row direct-get).
+ * A callback runs in a thread of its own, one message at a time, in order.
 
-Not here: the rest of the facade, which is made from that for event loops.
+Not here: the rest of the facade, which is generated from ``_aio``.
 """
 
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +19,7 @@ from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._blocking.consuming import JSMsg
+from jsproto_io._blocking.taking import Iterates
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
 from jsproto_io._state.subscribing import PushSubscriptionBase
@@ -29,8 +31,8 @@ Messages: TypeAlias = Iterable[OutgoingMessage]
 MessageCallback: TypeAlias = Callable[[JSMsg], object]
 
 
-def collected(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
-    """The messages at hand; of those that are more than ``most`` only one, so that it can be told."""
+def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingMessage]:
+    """The messages as a sequence. Of an iterable, one more than ``most`` at the most: an excess shows."""
     if isinstance(messages, MessageColumns):
         return messages
     return list(messages if most is None else islice(messages, max(most, 0) + 1))
@@ -62,29 +64,27 @@ class BatchIterator(BatchReaderBase):
                     raise StopIteration from None
 
     def _more(self) -> bool:
-        """Take what has come, or wait for it; False at the end."""
+        """Take what was received, or wait for it. False at the end."""
         readable = self._connection._call(self._take_ready)
         if readable is not None:
             self._connection._wait(readable)
         return not self._finished
 
 
-class PushIterator(PushSubscriptionBase):
-    """Iterates over the messages of a subscription, or calls back with them."""
+class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
+    """Iterates over the messages of a subscription, or calls a callback with them."""
 
     _connection: Connection
     _thread: threading.Thread | None = None
 
-    @abstractmethod
-    def _next(self, limit: float | None) -> JSMsg:
-        """The next message, within ``limit`` seconds."""
-
     def __iter__(self) -> Iterator[JSMsg]:
-        self._check_free()
+        self._check_no_callback()
         return self._messages()
 
     def _messages(self) -> Iterator[JSMsg]:
-        """What a loop takes: to go on with a generator is cheaper than a call for each message."""
+        """A loop over the messages. To resume a generator is cheaper than a call of ``__next__`` (benchmark row
+        ordered-push).
+        """
         while True:
             try:
                 message = self._taken.popleft()
@@ -95,19 +95,9 @@ class PushIterator(PushSubscriptionBase):
                     return
             yield message
 
-    def __next__(self) -> JSMsg:
-        try:
-            return self._taken.popleft()  # type: ignore[no-any-return]
-        except IndexError:
-            pass
-        try:
-            return self._next(None)
-        except ConnectionClosedError:
-            raise StopIteration from None
-
     @property
     def _is_calling(self) -> bool:
-        """Whether this is called in its callback."""
+        """Whether the present thread runs its callback."""
         return self._thread is threading.current_thread()
 
     def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
@@ -127,12 +117,12 @@ class PushIterator(PushSubscriptionBase):
                     callback(message)
                     if acknowledge:
                         message.ack()
-                except BaseException as error:  # nobody hears of a thread that ends by sys.exit()
-                    self._fail(error)
+                except BaseException as error:  # threading is silent about SystemExit
+                    self._report_callback_error(error)
             ended = self._core.error
         except Error as error:
             ended = error
-        except BaseException as error:  # of an event's callback, which this thread has called
+        except BaseException as error:  # raised by an event's callback, which this thread has called
             ended = error
             raise
         finally:

@@ -1,1 +1,1 @@
-"""The halves of both facades that never wait, and what all drivers share."""
+"""The parts of the facades that never wait, and the parts that all drivers share."""

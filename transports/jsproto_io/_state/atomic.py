@@ -1,7 +1,7 @@
-"""The half of the atomic batch that never waits: the same for threads and for event loops.
+"""The part of the atomic batch that never waits, for threads and for event loops.
 
-Rules: as of ``_state.shared``. What adds a message also asks, within the same input, for the ticket to wait on: an
-answer that comes in between cannot be missed.
+Rules: those of ``_state.shared``. The input that adds a message also returns the ticket of its answer. So an answer
+that comes in between cannot be missed.
 
 Not here: the verbs that wait (``_blocking.atomic`` and ``_aio.atomic``).
 """
@@ -12,14 +12,17 @@ from collections import deque
 from collections.abc import Callable
 
 from jsproto.client.publish.atomic import AtomicBatch
-from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError
+from jsproto.errors import LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
+from jsproto_io._state.batch import BatchBase
 
 
-class AtomicBatchBase:
-    """How far an atomic batch has got."""
+class AtomicBatchBase(BatchBase):
+    """The state of an atomic batch."""
+
+    _core: AtomicBatch
 
     def __init__(self, core: AtomicBatch, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
@@ -32,7 +35,7 @@ class AtomicBatchBase:
     def _add_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
     ) -> tuple[int, Ticket[None] | None] | None:
-        """Add a message: its sequence, and a ticket when it asked for an answer. None when there is no room yet."""
+        """Add a message. Returns its sequence, and a ticket if it asks for an answer. None: there is no room yet."""
         try:
             sequence = self._core.add(subject, payload, headers, now=now)
         except OutboundBufferLimitError:
@@ -46,7 +49,7 @@ class AtomicBatchBase:
     def _commit_now(
         self, subject: str | None, payload: bytes, headers: HeadersLike | None, now: float
     ) -> Ticket[PubAck] | None:
-        """Commit; None when there is no room yet."""
+        """Commit. None: there is no room yet."""
         if subject is None and (payload or headers is not None):
             raise LocalProtocolError("a last message needs a subject")
         if self._core.waiting:
@@ -57,31 +60,11 @@ class AtomicBatchBase:
             return None
 
     @property
-    def batch_id(self) -> str:
-        """Its name on the server."""
-        return self._core.batch_id
-
-    @property
-    def sequence(self) -> int:
-        """The sequence of the last message added; 0 before the first."""
-        return self._core.sequence
-
-    @property
     def acked(self) -> int:
-        """The highest sequence that the server has answered. It is staged; it is stored when all is committed."""
+        """The highest batch sequence that the server has answered. Up to it messages are staged, not yet stored."""
         return self._core.acked
 
     @property
     def sequences(self) -> range:
-        """The stream sequences of the messages, in their order, once they are stored; empty before."""
+        """The stream sequences of the messages, in the order of ``add``, once they are stored. Empty before."""
         return self._core.sequences
-
-    @property
-    def ack(self) -> PubAck | None:
-        """The acknowledgement of the commit, once all is stored; None before."""
-        return self._core.ack
-
-    @property
-    def error(self) -> Error | None:
-        """Why it failed; None while it has not."""
-        return self._core.error

@@ -1,6 +1,6 @@
-"""What the drivers share and the core must not hold: entropy, logging, the operating system's words for a failure.
+"""The parts that the drivers share and the core must not have: entropy, logging, texts of the operating system.
 
-Rules: nothing here knows a loop or a thread library's way to wait, and nothing here decides anything of the protocol.
+Rules: nothing here knows how a loop or a thread waits, and nothing here decides anything of the protocol.
 
 Not here: the verbs (``_state.shared``, ``_blocking``, ``_aio``), sockets (``sync``, ``asyncio``, ``trio``).
 """
@@ -45,12 +45,12 @@ EventCallback: TypeAlias = Callable[[Event], object]
 OutgoingMessage: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 Timeout: TypeAlias = float | timedelta
 
-MAX_EVENTS: Final = 10_000  # kept for a callback that is slower than what happens
-TAKE: Final = 512  # messages taken from a buffer of the core at once
-MAX_CHUNK: Final = 512  # messages pulled from an iterable at once: what a server acknowledges at once, and a bit
-KEPT: Final = 4 * 1024 * 1024  # bytes: buffers of up to this size are used again
-MOST_AT_ONCE: Final = 1_048_576  # bytes sent in a loop; then others have their turn, whoever always has more waits
-SLOW_PULL: Final = 0.001  # seconds; an iterable that needs longer for a chunk is given smaller ones
+MAX_EVENTS: Final = 10_000  # events that wait for a slow callback
+MAX_POP: Final = 512  # messages of one pop_many() on a buffer of the core
+MAX_CHUNK: Final = 512  # messages of one chunk of an iterable: a little more than the flow of a batch
+KEPT_BUFFER: Final = 4 * 1024 * 1024  # bytes: the C library keeps freed buffers of up to this size
+MAX_BURST: Final = 1_048_576  # bytes that a loop sends before other tasks have their turn
+SLOW_PULL: Final = 0.001  # seconds for a chunk: a slower iterable gets smaller chunks
 
 DIAL_ERRORS: Final = (OSError, UnicodeError)  # what dialling raises; UnicodeError: a host that cannot be a name
 MAX_SLEEP: Final = 3600.0  # seconds; operating systems refuse to sleep for years
@@ -59,26 +59,27 @@ WARNINGS: Final = (
     CallbackFailed, ConsumerNotDeleted, ConsumerSilent, EventsDropped, ServerReportedError, SlowConsumer,
     StreamRecreated, SubscriptionFailed,
 )  # fmt: skip
-"""Events that whoever only logs should see."""
+"""Events that are logged as warnings."""
 
 _log = logging.getLogger("jsproto_io")
 _log.addHandler(logging.NullHandler())
 
 
 def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
-    """A session with the operating system's entropy, that can sign and begin TLS."""
+    """A session with the operating system's entropy, which can sign and begin TLS."""
     keep_buffers()
     return SecureSession(connect_options(servers, **signing(options)), token=os.urandom(16))
 
 
 @cache
 def keep_buffers() -> None:
-    """Have the C library keep what is freed, where it is glibc; elsewhere this does nothing.
+    """Make glibc keep freed buffers of up to ``KEPT_BUFFER`` bytes. Without glibc it has no effect.
 
-    glibc maps a buffer that is larger than any it has seen freed so, and gives it back at once: system calls and page
-    faults that cost more than what a read, or a batch of a thousand messages, puts into it. It learns from one.
+    How it works: glibc maps a buffer that is larger than any freed one before, and unmaps it at once. These system
+    calls and page faults cost more than the contents of a read (benchmark row direct-get). It raises its limit after
+    one large buffer was freed.
     """
-    bytes(KEPT)
+    bytes(KEPT_BUFFER)
 
 
 @overload
@@ -86,9 +87,10 @@ def seconds(timeout: Timeout | None, name: str = ..., *, default: float) -> floa
 @overload
 def seconds(timeout: Timeout | None, name: str = ..., *, default: None = ...) -> float | None: ...
 def seconds(timeout: Timeout | None, name: str = "timeout", *, default: float | None = None) -> float | None:
-    """A timeout as float seconds; ``default`` when it is None.
+    """A timeout in seconds as a float. ``default`` when it is None.
 
-    LocalProtocolError, with its ``name``, when it is negative or not a number.
+    Raises:
+        LocalProtocolError: it is negative or no number. The text has its ``name``.
     """
     if timeout is None:
         return default
@@ -99,21 +101,21 @@ def seconds(timeout: Timeout | None, name: str = "timeout", *, default: float | 
 
 
 def clamp_sleep(wanted: float) -> float:
-    """How long to sleep, in seconds, when ``wanted`` may be any number. To wake early is harmless."""
+    """The seconds to sleep when ``wanted`` may be any number. To wake up early is harmless."""
     return max(0.0, min(wanted, MAX_SLEEP))
 
 
 def stream_config(config: StreamConfig | str, options: StreamOptions) -> StreamConfig:
-    """A configuration from what ``create_stream`` was given."""
+    """The configuration from the arguments of ``create_stream``."""
     if isinstance(config, str):
         return StreamConfig.from_options(config, **options)
     return config.updated(**options) if options else config
 
 
-def warn_of_loss(config: StreamConfig) -> None:
-    """Say once, where the application creates the stream, what ``persist_mode="async"`` means (FACTS.md F6.5).
+def warn_of_async_persistence(config: StreamConfig) -> None:
+    """Warn of ``persist_mode="async"`` where the application creates the stream (FACTS.md F6.5).
 
-    Not of a configuration that is refused: LocalProtocolError says why.
+    There is no warning of a configuration that is refused: LocalProtocolError says why.
     """
     if config.persist_mode == "async":
         config.check()
@@ -139,19 +141,19 @@ def reason(error: BaseException) -> str:
 
 
 def next_chunk(size: int, took: float, whole: bool) -> int:
-    """How many messages to pull next, after a chunk of ``size`` that ``took`` seconds to pull.
+    """How many messages to pull from an iterable next, after a chunk of ``size`` that took ``took`` seconds.
 
-    A fast iterable gets large chunks; a slow one, or messages so large that the chunk was not taken as a ``whole``,
-    gets small ones, so that a message does not wait long for those behind it.
+    A fast iterable gets larger chunks. A slow one gets smaller chunks, and so do messages so large that the chunk did
+    not fit as a ``whole``. So a message does not wait long for those after it.
     """
     return min(2 * size, MAX_CHUNK) if whole and took < SLOW_PULL else max(size // 2, 1)
 
 
 class EventDispatcher:
-    """Logs events and gives them to the application's callback: in order, one at a time, whoever drives.
+    """Logs events and gives them to the application's callback: in order, one at a time, from any thread.
 
-    A callback may call any verb, and may raise: neither disturbs the connection. For one that is too slow
-    ``MAX_EVENTS`` are kept, and the event EventsDropped says how many went before them.
+    A callback may call any verb, and may raise: neither disturbs the connection. Of the events that wait for a slow
+    callback, the newest ``MAX_EVENTS`` are kept. The event EventsDropped reports how many were dropped.
     """
 
     def __init__(self, callback: EventCallback | None) -> None:
@@ -159,33 +161,33 @@ class EventDispatcher:
             raise LocalProtocolError(f"event_cb must be callable, or None, not {type(callback).__name__}")
         self._callback = callback
         self._queue: deque[Event] = deque()
-        self._dropped = 0  # of all events, how many were
-        self._told_dropped = 0  # how many of those EventsDropped has told
-        self._telling = threading.Lock()
+        self._dropped = 0  # events dropped so far
+        self._reported_dropped = 0  # of those, how many EventsDropped has reported
+        self._dispatching = threading.Lock()
 
     def add(self, events: Iterable[Event]) -> None:
-        """Queue ``events``; call it in the order in which they happened, and nowhere else meanwhile."""
+        """Queue ``events``. The caller holds the state, so that they are in the order of their occurrence."""
         self._queue.extend(events)
         while len(self._queue) > MAX_EVENTS:
             self._queue.popleft()
             self._dropped += 1
 
     def dispatch(self) -> None:
-        """Tell what is queued, unless somebody is telling already: then they will."""
-        while self._queue and self._telling.acquire(blocking=False):
+        """Deliver the queued events, unless another thread is delivering: then that one does."""
+        while self._queue and self._dispatching.acquire(blocking=False):
             try:
                 while self._queue:
-                    untold = self._dropped - self._told_dropped
-                    if untold:
-                        self._told_dropped += untold
-                        self._tell(EventsDropped(untold))
-                    self._tell(self._queue.popleft())
+                    unreported = self._dropped - self._reported_dropped
+                    if unreported:
+                        self._reported_dropped += unreported
+                        self._deliver(EventsDropped(unreported))
+                    self._deliver(self._queue.popleft())
             finally:
-                self._telling.release()
+                self._dispatching.release()
 
-    def _tell(self, event: Event) -> None:
-        if _log.isEnabledFor(level := _level(event)):
-            _log.log(level, "%s", _words(event))
+    def _deliver(self, event: Event) -> None:
+        if _log.isEnabledFor(level := _log_level(event)):
+            _log.log(level, "%s", _format_event(event))
         if self._callback is not None:
             try:
                 self._callback(event)
@@ -193,14 +195,14 @@ class EventDispatcher:
                 _log.exception("event_cb failed on %s", type(event).__name__)
 
 
-def _level(event: Event) -> int:
+def _log_level(event: Event) -> int:
     if isinstance(event, WARNINGS) or (isinstance(event, Disconnected) and event.error):
         return logging.WARNING
     return logging.DEBUG
 
 
-def _words(event: Event) -> str:
-    """An event in one line: without what the server's INFO carries, which may hold a nonce."""
+def _format_event(event: Event) -> str:
+    """An event in one line, without the server's INFO, which may hold a nonce."""
     if isinstance(event, Connected):
         return f"Connected(url={event.url!r}, version={event.server.version!r})"
     words = [f"{field.name}={getattr(event, field.name)!r}" for field in fields(event) if field.name != "server"]
@@ -208,6 +210,6 @@ def _words(event: Event) -> str:
 
 
 def log_crash(bug: BaseException) -> None:
-    """Say once, with the traceback, that a defect of this library (or of what was patched into it) was met."""
-    if isinstance(bug, Exception):  # else it is Ctrl-C: no defect, and on its way to whoever pressed it
+    """Log a defect of this library (or of code patched into it), once and with its traceback."""
+    if isinstance(bug, Exception):  # else it is Ctrl-C or the like, which reaches the caller
         _log.error("the connection failed: %s", type(bug).__name__, exc_info=bug)

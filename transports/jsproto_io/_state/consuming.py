@@ -1,6 +1,6 @@
-"""The half of consuming that never waits: the same for threads and for event loops.
+"""The part of consuming that never waits, for threads and for event loops.
 
-Rules: as of ``_state.shared``. Messages that were taken from the core and reach nobody go back to it.
+Rules: those of ``_state.shared``. Messages that were taken from the core and not given to a caller go back to it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from jsproto.client.consume.fetch import Fetch
 from jsproto.client.consume.message import ConsumerMsg
+from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
@@ -24,28 +26,45 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=ConsumerMsg)
 
-TAKE_AHEAD: Final = 64  # messages taken from a buffer that refills itself; it counts them as dealt with
+MAX_PULL_POP: Final = 64  # messages of one pop_many() on a prefetch buffer, which counts them as consumed
 
 
 def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> ConsumerConfig:
-    """A configuration from what ``create_consumer`` was given."""
+    """The configuration from the arguments of ``create_consumer``."""
     if config is None:
         return ConsumerConfig.from_options(**options)
     return config.updated(**options) if options else config
 
 
-class PullSubscriptionBase(Generic[D]):
-    """A consumer that is pulled from, and what has come of it."""
+class ConsumerNames:
+    """The names of a subscription's consumer and stream."""
 
+    _core: PullConsumer[Any] | PushConsumer[Any] | OrderedConsumer[Any]
+
+    @property
+    def stream(self) -> str:
+        """The name of the consumer's stream."""
+        return self._core.stream
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name. An ordered subscription changes it whenever it creates a new consumer."""
+        return self._core.consumer
+
+
+class PullSubscriptionBase(ConsumerNames, Generic[D]):
+    """The state of a pull subscription."""
+
+    _core: PullConsumer[D]
     _connection: ConnectionBase
 
     def __init__(self, core: PullConsumer[D], timeout: float) -> None:
         self._core = core
         self._timeout = timeout
-        self._taken: deque[D] = deque()  # of the stream of messages: for whichever iterator is first
+        self._taken: deque[D] = deque()  # of ``messages()``: for the next iterator that asks
 
     def __del__(self) -> None:
-        # One that was dropped would keep its inbox, and what has come. See BatchReaderBase.
+        # A dropped subscription would keep its inbox and its messages. See BatchReaderBase.
         self._connection._pending_closes.append(self._core.unsubscribe)
 
     def _begin(
@@ -61,7 +80,7 @@ class PullSubscriptionBase(Generic[D]):
         return begin
 
     def _begin_no_wait(self, batch: int, patience: float, max_bytes: int | None) -> Callable[[float], Fetch]:
-        """The same for what is there already."""
+        """The input that begins a fetch of the messages that are there already."""
 
         def begin(now: float) -> Fetch:
             self._connection._run_pending_closes()
@@ -77,7 +96,7 @@ class PullSubscriptionBase(Generic[D]):
         expires: Timeout,
         heartbeat: Timeout | None,
     ) -> Callable[[float], int]:
-        """The input that begins a stream of messages."""
+        """The input that begins ``messages()``."""
         limit, beat = seconds(expires, "expires"), seconds(heartbeat, "heartbeat")
         assert limit is not None
 
@@ -95,33 +114,23 @@ class PullSubscriptionBase(Generic[D]):
         return lambda now: self._core.acker.ack_many(listed)
 
     @property
-    def stream(self) -> str:
-        """The stream that the consumer reads."""
-        return self._core.stream
-
-    @property
-    def consumer(self) -> str:
-        """The consumer's name."""
-        return self._core.consumer
-
-    @property
     def pending_msgs(self) -> int:
-        """Messages that have come and were not taken yet."""
+        """How many messages were received and not yet taken."""
         return self._core.pending_msgs
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes of those, payloads and headers."""
+        """The bytes of those messages, payloads and headers."""
         return self._core.pending_bytes
 
     @property
     def dropped(self) -> int:
-        """Messages that nobody had asked for and that found no room; they will be delivered again."""
+        """How many messages came unrequested and found no room. They will be delivered again."""
         return self._core.dropped
 
 
 class PullMessagesBase(Generic[D]):
-    """What has come of a stream of messages, for one of those who share it."""
+    """The received messages of ``messages()``, for one of the iterators that share them."""
 
     def __init__(self, subscription: PullSubscriptionBase[D], max_msgs: int | None, started: int) -> None:
         self._core = subscription._core
@@ -129,10 +138,10 @@ class PullMessagesBase(Generic[D]):
         self._pending_closes = subscription._connection._pending_closes
         self._taken = subscription._taken
         self._closed = False
-        self._most = TAKE_AHEAD if max_msgs is None else max(min(TAKE_AHEAD, max_msgs // 4), 1)
+        self._most = MAX_PULL_POP if max_msgs is None else max(min(MAX_PULL_POP, max_msgs // 4), 1)
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing."""
+        """Take the received messages. Without any, a ticket to wait for."""
         if self._closed:
             raise ConnectionClosedError("this stream of messages was closed")
         self._taken.extend(self._core.pop_many(self._most, now))
@@ -146,12 +155,12 @@ class PullMessagesBase(Generic[D]):
     def _stop(self, now: float) -> None:
         if not self._closed:
             self._closed = True
-            taken, self._taken = self._taken, deque()  # what was taken is for the others
+            taken, self._taken = self._taken, deque()  # its messages are for the other iterators
             _stop(self._core, taken, self._started, now)
 
 
 def _stop(core: PullConsumer[D], taken: deque[D], started: int, now: float) -> None:
-    """Leave the stream of messages. The last one asks for no more, and gives back what nobody has looked at."""
+    """End one iterator. The last one ends the requests, and gives back the messages that no caller has taken."""
     if not core.stop(now, started):
         return
     left: list[D] = []

@@ -1,13 +1,15 @@
-"""Who we are: files and texts of credentials, made into the functions that the core asks for each link.
+"""Files and texts of credentials, made into the functions that the core calls for each link.
 
-A ``.creds`` file holds a user's JWT and the seed of the user's key; an nkey is such a key alone. A seed is the Base32
-text of two bytes that say what it is, 32 bytes of an Ed25519 key, and a checksum.
+A ``.creds`` file holds a user's JWT and the seed of the user's key. An nkey is such a key alone. A seed is the Base32
+text of two bytes of its kind, the 32 bytes of an Ed25519 key, and a checksum.
 
-Rules: files are read when ``connect()`` is called, so that mistakes show there, and again for each link, so that
-credentials which were renewed meanwhile are used. No error shows a part of them. ``cryptography`` signs; only those who
-have something to sign need it (extra ``nkeys``).
+Rules
+ * Files are read when ``connect()`` is called, so that mistakes show there.
+ * They are read again for each link, so that renewed credentials are used.
+ * No error shows a part of them.
+ * ``cryptography`` signs. Only signing needs it (extra ``nkeys``).
 
-Not here: what is sent of it (``jsproto.client.connection.link``).
+Not here: what is sent to the server (``jsproto.client.connection.link``).
 """
 
 from __future__ import annotations
@@ -39,16 +41,18 @@ _SECRET: Final = re.compile(r"\s*S[A-Z][A-Z2-7]{40}|\s*eyJ|.*\n")  # what may no
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """A key, and the JWT that goes with it."""
+    """A key, and the JWT that belongs to it."""
 
     seed: str = field(repr=False)
     jwt: str | None = field(default=None, repr=False)
 
 
 def signing(options: ConnectKeywords) -> CoreKeywords:
-    """``options`` of connect() as the core has them: with functions in the place of files and seeds.
+    """``options`` of ``connect()`` as the core has them: with functions in the place of files and seeds.
 
-    LocalProtocolError when they exclude each other, CredentialsError when they are unreadable or the extra is missing.
+    Raises:
+        LocalProtocolError: the options exclude each other.
+        CredentialsError: a file or seed is unreadable, or the extra is missing.
     """
     rest: dict[str, Any] = dict(options)
     values = {name: rest.pop(name, None) for name in ("user_credentials", "nkeys_seed", "nkeys_seed_str")}
@@ -71,7 +75,7 @@ def signing(options: ConnectKeywords) -> CoreKeywords:
 
 
 def _callbacks(read: Callable[[], _Credentials]) -> dict[str, Any]:
-    """What the core calls for each link: first the JWT, if there is one, then the signature by the key beside it."""
+    """What the core calls for each link: first the JWT, if there is one, then the signature by the key read with it."""
     now = read()
     _, public = _key(now.seed)
     if now.jwt is None:
@@ -86,7 +90,7 @@ def _callbacks(read: Callable[[], _Credentials]) -> dict[str, Any]:
 
 
 def _reader(given: object) -> Callable[[], _Credentials]:
-    """What reads a path, a content, or a pair of paths (JWT and seed)."""
+    """The function that reads a path, a content, or a pair of paths (JWT and seed)."""
     if isinstance(given, tuple) and len(given) == 2:
         jwt, seed = given
         return lambda: _Credentials(_read("user_credentials", seed), _read("user_credentials", jwt))

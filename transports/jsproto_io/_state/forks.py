@@ -1,7 +1,7 @@
-"""What a fork does to the connections of this process: in the child they are at an end, in the parent nothing happens.
+"""What a fork does to the connections of this process: those of the child end, those of the parent go on.
 
-Rules: a child shares its parent's sockets, and what the parent sleeps on. So nothing is sent, received, registered or
-shut down there.
+Rules: a child shares its parent's sockets and selectors. So nothing is sent, received, registered or shut down in the
+child.
 
 Not here: what each driver lets go of (``_disown``).
 """
@@ -16,23 +16,23 @@ from jsproto.errors import ForkedError
 
 
 class Forkable(Protocol):
-    """What exists once, and twice after a fork."""
+    """An object of which a forked child has a copy."""
 
     def _disown(self, error: ForkedError) -> None:
-        """This is the child's copy."""
+        """End this copy: this is the child process."""
 
 
-_known: WeakSet[Forkable] = WeakSet()
+_connections: WeakSet[Forkable] = WeakSet()
 
 
-def know(connection: Forkable) -> None:
-    """Have ``connection`` told of forks, as long as it lives."""
-    _known.add(connection)
+def register(connection: Forkable) -> None:
+    """Call ``_disown`` of ``connection`` after a fork, as long as it lives."""
+    _connections.add(connection)
 
 
 def _disown_all() -> None:
     error = ForkedError("this connection is the parent process's: connect again after a fork")
-    for connection in list(_known):
+    for connection in list(_connections):
         connection._disown(error)
 
 

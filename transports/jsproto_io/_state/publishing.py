@@ -1,6 +1,6 @@
-"""The half of publishing, and of watching batches, that never waits: the same for threads and for event loops.
+"""The part of publishing, and of watching batches, that never waits, for threads and for event loops.
 
-Rules: as of ``_state.shared``.
+Rules: those of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_CHUNK, TAKE, OutgoingMessage
+from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
 
 
 class PublishesSome(ABC):
-    """Publishes a chunk as far as there is room for it."""
+    """Publishes the part of a chunk that finds room."""
 
     @property
     @abstractmethod
     def sequence(self) -> int:
-        """The sequence of the last message published."""
+        """The sequence of the last message published. 0: none was."""
 
     @property
     @abstractmethod
-    def _fitting(self) -> int:
-        """How many messages find room at once: now, or else when there is room again. 1 or more; only a hint."""
+    def _chunk_limit(self) -> int:
+        """A hint, 1 or more: how many messages find room now, or else when there is room again."""
 
     @abstractmethod
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
-        """Publish of ``chunk`` what there is room for; returns how many."""
+        """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
 
 
 class PendingAckBase:
-    """Whether the acknowledgement of one message has come."""
+    """Whether the acknowledgement of one message has arrived."""
 
     def __init__(self, ticket: Ticket[PubAck]) -> None:
         self._ticket = ticket
@@ -54,20 +54,20 @@ class PendingAckBase:
 
 
 class PipelinedPublisherBase:
-    """How far a publisher has got."""
+    """The state of a pipelined publisher."""
 
     def __init__(self, core: PipelinedPublisher, connection: ConnectionBase) -> None:
         self._core = core
         self._connection = connection
 
     def __del__(self) -> None:
-        # What its PendingAcks still wait for keeps it alive; nobody else could hear of an answer. See BatchReaderBase.
+        # Its PendingAcks keep it alive, so nothing waits for an answer any more. See BatchReaderBase.
         self._connection._pending_closes.append(self._core.close)
 
     def _publish_one(
         self, subject: str, payload: bytes, headers: HeadersLike | None, now: float
     ) -> Ticket[PubAck] | None:
-        """Publish, or None when there is no room."""
+        """Publish. None: there is no room."""
         try:
             return self._core.publish(subject, payload, headers, now=now)
         except OutboundBufferLimitError:
@@ -78,35 +78,35 @@ class PipelinedPublisherBase:
             return None
 
     @property
-    def _fitting(self) -> int:
-        """How many messages find room at once."""
+    def _chunk_limit(self) -> int:
+        """How many messages find room now, or may once there is room."""
         return max(self._core.room, 0) or MAX_CHUNK
 
     def _publish_some(self, chunk: Sequence[OutgoingMessage], now: float) -> int:
-        """Publish of ``chunk`` what there is room for; returns how many."""
+        """Publish the part of ``chunk`` that finds room. Returns how many messages that is."""
         try:
             return self._core.publish_many(chunk, now)
         except OutboundBufferLimitError:
             return 0
 
-    def _what_is_full(self, now: float) -> Ticket[None] | None:
-        """What to wait for before publishing again; None when there is room."""
+    def _room_ticket(self, now: float) -> Ticket[None] | None:
+        """The ticket to wait for before publishing again. None: there is room."""
         if self._core.error is None and self._connection._session.congested:
             return self._connection._session.sendable()
         ticket = self._core.ready()
         return None if ticket.done and ticket.error is None else ticket
 
     def _raise_failures(self, now: float) -> None:
-        """AsyncPublishError when there are any that nobody was told of."""
+        """AsyncPublishError when there are failures that were not reported yet."""
         failed, failures = self._core.unreported, self._core.take_failures()
         if failed:
             error = AsyncPublishError(failed, failures)
             raise error from (failures[0][1] if failures else None)
 
     def take_failures(self) -> list[Failure]:
-        """The messages of ``publish_many`` that failed since the last call, or flush, each with its error.
+        """The failed messages of ``publish_many`` since the last call, or flush, each with its error.
 
-        In the order in which they failed; as many of them, from the first on, as may wait for an acknowledgement.
+        They are in the order of their failures. The first ones are kept, as many as may be without an acknowledgement.
         """
         return self._connection._call(lambda now: self._core.take_failures())
 
@@ -132,12 +132,12 @@ class PipelinedPublisherBase:
 
     @property
     def error(self) -> Error | None:
-        """Why nothing can be published any more; None while it can."""
+        """Why nothing can be published any more. None: it can."""
         return self._core.error
 
 
 class BatchAdvisoriesBase:
-    """What was told of abandoned batches."""
+    """The received reports of abandoned batches."""
 
     def __init__(self, core: BatchAdvisories, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
@@ -145,30 +145,30 @@ class BatchAdvisoriesBase:
         self._taken: deque[BatchAbandoned] = deque()
 
     def __del__(self) -> None:
-        core = self._core  # one that nobody reads would stay subscribed. See BatchReaderBase.
+        core = self._core  # a dropped one would stay subscribed. See BatchReaderBase.
         self._pending_closes.append(lambda now: core.close())
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take what has come; a ticket to wait for when that is nothing."""
-        self._taken.extend(self._core.pop_many(TAKE))
+        """Take the received advisories. Without any, a ticket to wait for."""
+        self._taken.extend(self._core.pop_many(MAX_POP))
         return None if self._taken else self._core.readable()
 
     @property
     def stream(self) -> str:
-        """The stream that is watched."""
+        """The name of the watched stream."""
         return self._core.stream
 
     @property
     def batch_id(self) -> str | None:
-        """The batch that is watched; None: all of the stream."""
+        """The watched batch. None: all batches of the stream."""
         return self._core.batch_id
 
     @property
     def pending(self) -> int:
-        """Advisories that have come and were not taken yet."""
+        """How many advisories were received and not yet taken."""
         return self._core.pending + len(self._taken)
 
     @property
     def dropped(self) -> int:
-        """Advisories lost because the application was too slow."""
+        """How many advisories were lost because the application was too slow."""
         return self._core.dropped

@@ -1,6 +1,6 @@
-"""The half of a session that never waits: the same for threads and for event loops.
+"""The part of a consistent session that never waits, for threads and for event loops.
 
-Rules: as of ``_state.shared``.
+Rules: those of ``_state.shared``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ConsistentSessionBase:
-    """What a session knows."""
+    """The state of a session."""
 
     _connection: ConnectionBase
 
@@ -31,26 +31,32 @@ class ConsistentSessionBase:
 
     @property
     def token(self) -> SessionToken:
-        """What it has written and read so far; ``token.to_bytes()`` can be handed to another process."""
+        """What the session has written and read so far. ``token.to_bytes()`` can be handed to another process."""
         return self._core.token
 
     @property
     def level(self) -> SessionLevel:
-        """Who is asked first."""
+        """Where reads are sent first: "direct", "leader" or "mirror"."""
         return self._core.level
 
     def record(self, ack: PubAck) -> None:
-        """Reads must show what ``ack`` acknowledges: a message or a batch that was published elsewhere."""
+        """Make reads show what ``ack`` acknowledges: a message or a batch that was published elsewhere."""
         self._connection._call(lambda now: self._core.record(ack), coalesce=True)
 
     def observe(self, stream: str, seq: int) -> None:
-        """Reads must not be older than message ``seq`` of ``stream``, which was seen elsewhere: by a consumer, say."""
+        """Make reads of ``stream`` at least as new as message ``seq``, which was seen elsewhere, for example by a
+        consumer.
+        """
         self._connection._call(lambda now: self._core.observe(stream, seq), coalesce=True)
 
     def merge(self, token: SessionToken | bytes) -> None:
-        """Know what another session's ``token`` knows as well. BadTokenError when the bytes are none."""
+        """Add the knowledge of another session's ``token``.
+
+        Raises:
+            BadTokenError: the bytes are no token.
+        """
         self._connection._call(lambda now: self._core.merge(token), coalesce=True)
 
     def forget(self, stream: str) -> None:
-        """Know nothing of ``stream`` any more: it was deleted and made anew, and its sequences begin again."""
+        """Drop the knowledge of ``stream``: it was deleted and created again, and its sequences begin again."""
         self._connection._call(lambda now: self._core.forget(stream), coalesce=True)

@@ -1,8 +1,10 @@
 """A session inside TLS, when the options or the server want it: bytes in and bytes out, like the session itself.
 
-Rules: the drivers need to know nothing of it. Nothing here waits or touches a socket: TLS reads from and writes to
-memory, so that whoever may touch the session may touch this. Before TLS is wanted, all is as without it. No error shows
-more than the reason that OpenSSL gives.
+Rules
+ * The drivers know nothing of TLS.
+ * Nothing here waits or touches a socket: TLS reads from memory and writes to memory.
+ * Until TLS is wanted, the session works as without it.
+ * No error shows more than the reason that OpenSSL gives.
 
 Not here: when TLS begins (``jsproto.client.connection.link``).
 """
@@ -35,15 +37,15 @@ class SecureSession(Session):
         self._to_send = ssl.MemoryBIO()
 
     def connection_made(self, now: float) -> None:
-        """As of the session; where both sides begin with TLS, this side does."""
+        """As in ``Session``. Where both sides begin with TLS, this side begins."""
         super().connection_made(now)
         self._tls, self._may_begin = None, True
         self._begin(now)
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """As of the session, for bytes inside TLS and outside."""
+        """As in ``Session``, for bytes inside TLS and outside."""
         if self._tls is None:
-            Session.receive_data(self, data, now)  # super() takes longer, and nearly everybody comes here
+            Session.receive_data(self, data, now)  # super() takes longer, and most connections have no TLS
             if self._may_begin:
                 self._begin(now)
         else:
@@ -51,7 +53,7 @@ class SecureSession(Session):
             self._advance_tls(self._tls, now)
 
     def data_to_send(self) -> list[bytes]:
-        """As of the session."""
+        """As in ``Session``."""
         tls = self._tls
         if tls is None:
             return Session.data_to_send(self)
@@ -60,8 +62,8 @@ class SecureSession(Session):
             while plain:
                 plain = plain[tls.write(plain) :]
             if self.closed:
-                tls.unwrap()  # says that nothing follows; what is received from now on is passed over
-        except ssl.SSLError:  # it waits for the peer's last word; or TLS is broken, which the reader finds out
+                tls.unwrap()  # sends close_notify; what is received from now on is ignored
+        except ssl.SSLError:  # the peer's close_notify is missing, or TLS is broken: the reader reports it
             pass
         return [self._to_send.read()] if self._to_send.pending else []
 
@@ -75,13 +77,13 @@ class SecureSession(Session):
             if self._context is None:
                 self._context = ssl.create_default_context()
             self._tls = self._context.wrap_bio(self._received, self._to_send, server_hostname=self.tls_hostname)
-        except (ssl.SSLError, ValueError) as error:  # ValueError: a host's name that no certificate can have
+        except (ssl.SSLError, ValueError) as error:  # ValueError: no certificate can have such a name
             self.tls_failed(_reason(error), now)
         else:
             self._advance_tls(self._tls, now)
 
     def _advance_tls(self, tls: ssl.SSLObject, now: float) -> None:
-        """Do what what was received allows."""
+        """Continue the handshake, or decrypt, as far as the received bytes allow."""
         plain: list[bytes] = []
         failure: str | None = None
         ended = False

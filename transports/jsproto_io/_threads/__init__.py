@@ -1,1 +1,1 @@
-"""How threads share one socket: who sleeps in it, who parks, and what Ctrl-C does to them."""
+"""How threads share one socket: which one leads, how the others wait, and what Ctrl-C does to them."""

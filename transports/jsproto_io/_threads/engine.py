@@ -1,10 +1,13 @@
-"""How the driver on threads moves bytes: one input in, then all that it causes out.
+"""The engine of the driver on threads: one input in, then all its outputs out.
 
-Rules: one lock guards the session. It is held for changes of state only: never in ``send``, never while the
-application's iterator or callback runs. Whoever causes output sends it, one thread at a time; what the socket does not
-take is left to the leader, the one thread that sleeps in ``select``.
+How it works
+ * One lock guards the session. It is held for changes of state, and released during ``send``, iterators and callbacks.
+ * ``_call`` puts one input in, and ``_drive`` drains: send, wake the waiting threads, dispatch events.
+ * The thread that causes output sends it, one thread at a time. The leader sends what the socket did not take.
+ * ``_lead`` is one turn of the leader: plan the sleep, sleep in ``select``, put in what came, drain.
+ * A drain that moves the deadline before the leader's wake-up time wakes the leader up.
 
-Not here: who waits, and on what; how a connection begins and ends (``sync``).
+Not here: which thread leads (``leadership``), how a thread waits, how a connection begins and ends (``sync``).
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ from jsproto_io._threads.sockets import Poller, TcpSocket, look_up
 
 
 class ThreadEngine(facade.Connection):
-    """The session of a connection, and the socket beneath it."""
+    """The session of a connection, and the socket below it."""
 
     def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
         super().__init__(session, event_cb, monotonic)
         self._lock = threading.Lock()  # guards the session and all that follows
         self._poller = Poller()
-        self._sender: int | None = None  # the thread that is in send(): what is unsent is its alone
+        self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
 
@@ -39,7 +42,7 @@ class ThreadEngine(facade.Connection):
         session, drive = self._session, True
         try:
             with self._lock:
-                if self._bug is not None:
+                if self._failure is not None:
                     self._refuse()
                 now = monotonic()
                 try:
@@ -56,38 +59,38 @@ class ThreadEngine(facade.Connection):
         return result
 
     def _lead(self, until: float = inf) -> None:
-        """Sleep until there is something to do, put it in, drain."""
+        """One turn of the leader: sleep until there is input, put it in, drain."""
         self._plan(until)
         self._poller.sleep()
-        self._take_in()
+        self._process_input()
 
     def _plan(self, until: float = inf) -> None:
-        """Get ready to sleep. Without a link: dial when the session says so."""
+        """Prepare the sleep. Without a link, dial when the session asks for it."""
         session, poller = self._session, self._poller
         with self._lock:
-            if poller.wire is not None and not (poller.wire.dialling or self._sender or poller.has_link(session)):
+            if poller.link is not None and not (poller.link.dialling or self._sender or poller.has_link(session)):
                 poller.drop()
-        if poller.wire is None and (address := session.connect_to) is not None:
+        if poller.link is None and (address := session.connect_to) is not None:
             self._call(partial(poller.dial, session, look_up(address)))
         with self._lock:
             try:
-                poller.plan(session, until, over=self._ended.done)
+                poller.plan(session, until, ended=self._ended.done)
             except BaseException as bug:
                 self._crash(bug)
                 raise
 
-    def _take_in(self) -> None:
-        """Put in what the sleep has brought, and drain."""
+    def _process_input(self) -> None:
+        """Put in what came during the sleep, and drain."""
         session, poller = self._session, self._poller
         try:
             with self._lock:
-                now, poller.asleep_until, wire = monotonic(), -inf, poller.wire
-                poller.see_to_dialling(session, now)
-                data = None if wire is None else wire.take_received()
+                now, poller.asleep_until, link = monotonic(), -inf, poller.link
+                poller.finish_dialling(session, now)
+                data = None if link is None else link.take_received()
                 if data:
                     session.receive_data(data, now)
-                elif data is not None and wire is not None:
-                    session.receive_eof(now, wire.why)
+                elif data is not None and link is not None:
+                    session.receive_eof(now, link.why)
                     if session.closed:
                         self._leadership.end()
                 if poller.deadline <= now:
@@ -100,47 +103,47 @@ class ThreadEngine(facade.Connection):
             self._drive()
 
     def _drive(self) -> None:
-        """Drain: send, wake, tell, and wake the leader if it would sleep too long."""
-        struck: BaseException | None = None
+        """Drain: send, wake the waiting threads, dispatch events, and wake the leader up if it would sleep too long."""
+        interrupt: BaseException | None = None
         try:
-            while (wire := self._drain_outputs()) is not None:
+            while (link := self._drain_outputs()) is not None:
                 try:
-                    wire.send()
-                except BaseException as error:  # a signal's handler's: how much has left is known all the same
-                    if struck is not None:
+                    link.send()
+                except BaseException as error:  # a signal handler's: the count of sent bytes is known
+                    if interrupt is not None:
                         raise
-                    struck = error
+                    interrupt = error
                 with self._lock:
-                    wire.note_sent()
+                    link.note_sent()
                     self._sender = None
         except BaseException as bug:
             with self._lock:
                 self._crash(bug)
             raise
-        if struck is not None:
-            raise struck
+        if interrupt is not None:
+            raise interrupt
         self._dispatcher.dispatch()
 
     def _drain_outputs(self) -> TcpSocket | None:
-        """Drain all but the bytes; those this thread is to send now are ``unsent`` on the wire that it returns."""
+        """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
         session, leadership, poller = self._session, self._leadership, self._poller
-        if self._bug is not None:
+        if self._failure is not None:
             return None
         with self._lock:
-            wire = poller.wire
+            link = poller.link
             send = wakeup = False
             self._run_pending_closes()
-            if wire is not None and self._sender is None:
-                if not wire.unsent and (session.wants_close or session.wants_send(monotonic())):
-                    wire.unsent = memoryview(b"".join(session.data_to_send()))
-                if wire.unsent and not wire.blocked:
+            if link is not None and self._sender is None:
+                if not link.unsent and (session.wants_close or session.wants_send(monotonic())):
+                    link.unsent = memoryview(b"".join(session.data_to_send()))
+                if link.unsent and not link.blocked:
                     self._sender = threading.get_ident()
                     send = True
-                elif session.closed and not wire.dialling and (self._abruptly or not wire.unsent):
-                    wire.hang_up(abruptly=self._abruptly)
+                elif session.closed and not link.dialling and (self._must_abort or not link.unsent):
+                    link.hang_up(abruptly=self._must_abort)
             completed = session.take_completed()
             self._dispatcher.add(session.events())
-            if session.closed and (wire is None or wire.dialling):
+            if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:
                 deadline = session.deadline()
@@ -148,21 +151,21 @@ class ThreadEngine(facade.Connection):
                 awaited = (
                     completed and leadership.leader != leadership.reader
                 )  # the leader waits, perhaps for one of these
-                if sleeps_too_long or awaited or (wire is not None and wire.blocked > wire.watching):
+                if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
                     poller.asleep_until, wakeup = -inf, True
-            elif wire is not None and wire.blocked and leadership.leader is None:
-                leadership.call_reader()
+            elif link is not None and link.blocked and leadership.leader is None:
+                leadership.request_reader()
             leadership.hand_over(completed)
         for ticket in completed:
             ticket.wake()
         if wakeup:
             poller.wakeup()
-        return wire if send else None
+        return link if send else None
 
     def _crash(self, bug: BaseException) -> None:
-        """Nobody can tell how far the state got: fail those who wait, and all who come. The lock is held."""
-        if self._bug is None:
-            self._bug = bug
+        """The state may be half changed: fail all waits, and all later calls. The lock is held."""
+        if self._failure is None:
+            self._failure = bug
             log_crash(bug)
         with suppress(Exception):
             self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())

@@ -1,10 +1,13 @@
-"""Ctrl-C while a thread that waits moves bytes: it is noticed at once, and raised when the state is whole again.
+"""Ctrl-C while a waiting thread moves bytes: it ends the sleep, and KeyboardInterrupt follows when the state is whole.
 
-Rules: only Python's own handler is stood in for, only in the main thread, where signals are handled, and only until the
-end of the wait. An application's own handler, or that of a debugger, is left alone. A wait in an event's callback is
-ended by Ctrl-C, too: it stands in for the wait in which that was called.
+How it works: for the wait, a handler of SIGINT that only notes the signal takes the place of Python's own.
 
-Not here: other signals; Ctrl-C outside of waits.
+Rules
+ * Only Python's own handler is replaced, only in the main thread, and only until the end of the wait.
+ * The handler of an application, or of a debugger, stays.
+ * A wait within an event's callback ends by Ctrl-C too: its handler replaces that of the outer wait.
+
+Not here: other signals, Ctrl-C outside of waits.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from typing import Any, Self
 
 
 class DeferredSigint:
-    """Ctrl-C, held back from ``begin`` until ``check`` or ``end``. ``wakeup`` ends the sleep it may strike in."""
+    """Ctrl-C, deferred from ``begin`` until ``check`` or ``end``. ``wakeup`` ends the sleep that it interrupts."""
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._struck = False
-        self._before: Any = None  # what it stands in for; None: for nothing
+        self._arrived = False
+        self._before: Any = None  # the handler that it replaces; None: it replaces none
 
     def __enter__(self) -> Self:
         return self
@@ -32,30 +35,30 @@ class DeferredSigint:
         self.end()
 
     def begin(self) -> None:
-        """Hold it back from now on; where somebody does so already, this one is told first."""
+        """Defer Ctrl-C from now on. A handler of an outer wait is replaced as well."""
         if self._before is None and threading.get_ident() == threading.main_thread().ident:
-            with suppress(ValueError):  # what is the main thread here is none to the signals: another interpreter's
+            with suppress(ValueError):  # a main thread of another interpreter gets no signals
                 before = signal.getsignal(signal.SIGINT)
                 held = isinstance(getattr(before, "__self__", None), DeferredSigint)
                 if held or before is signal.default_int_handler:
-                    signal.signal(signal.SIGINT, self._strike)
+                    signal.signal(signal.SIGINT, self._on_sigint)
                     self._before = before
 
     def check(self) -> None:
-        """KeyboardInterrupt if it has struck."""
-        if self._struck:
-            self._struck = False
+        """KeyboardInterrupt if Ctrl-C has arrived."""
+        if self._arrived:
+            self._arrived = False
             raise KeyboardInterrupt
 
     def end(self) -> None:
-        """Hold it back no more. KeyboardInterrupt if it has struck meanwhile."""
+        """Put the former handler back. KeyboardInterrupt if Ctrl-C has arrived meanwhile."""
         if self._before is not None:
             handler = signal.signal(signal.SIGINT, self._before)
             self._before = None
-            if handler != self._strike:  # an event's callback has changed it
+            if handler != self._on_sigint:  # an event's callback has changed it
                 signal.signal(signal.SIGINT, handler)
         self.check()
 
-    def _strike(self, number: int, frame: FrameType | None) -> None:
-        self._struck = True
+    def _on_sigint(self, number: int, frame: FrameType | None) -> None:
+        self._arrived = True
         self._wakeup()

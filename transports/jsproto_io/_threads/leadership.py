@@ -1,10 +1,23 @@
-"""Whose turn it is to move the bytes of the driver on threads: one thread's at a time, which is called the leader.
+"""The leader/followers pattern for the driver on threads: which thread moves the bytes.
 
-Rules: best it is one that waits, because to be woken by another thread costs more than what comes with most reads. The
-reader thread, if there is one, leaves it at that while there are such waits, and is the leader within twice ``GRACE``
-of the last, or when it is called. Everything but ``wait_for_turn`` is called with the lock held.
+How it works
+ * One thread at a time is the leader. It sleeps in ``select``, receives, and wakes the followers whose tickets are
+   complete.
+ * A thread that waits becomes the leader when there is none (``try_lead``). Otherwise it is a follower, and sleeps on
+   an event (``park``).
+ * At the end of its wait the leader hands over to a follower, by waking it up (``leave``).
+ * The reader thread leads while no thread waits (``wait_for_turn``). Every ``GRACE`` seconds it checks whether a
+   waiting thread has become the leader since.
+ * While one wait lasts longer than that, the reader thread sleeps until the end of that wait.
+ * The reader thread gives up the lead when it completes the ticket of a single follower (``hand_over``). The next wait
+   of that thread leads at once.
 
-Not here: what the leader does (``_threads.engine``).
+A waiting thread is the better leader: to be woken by another thread costs more than most reads (benchmark row
+fetch-ack).
+
+Rules: all but ``wait_for_turn`` is called with the lock held. Threads are known by their idents.
+
+Not here: what the leader does (``engine``).
 """
 
 from __future__ import annotations
@@ -15,13 +28,17 @@ from typing import Any, Final
 
 from jsproto.ticket import Ticket
 
-GRACE: Final = 0.01  # seconds between two looks in which nobody has begun to wait: then it is the reader thread's turn
+GRACE: Final = 0.01  # seconds without a new leader among the waiting threads, after which the reader thread leads
 
 
 class Leadership:
-    """Attributes: ``leader`` (the thread whose turn it is; None: nobody's), ``parked`` (by thread: those who wait while
-    it is another one's), ``reader`` (the reader thread; None: there is none), ``ended`` (completed when nothing will be
-    received any more). Threads are known by their idents.
+    """Which thread leads, and which follow.
+
+    Attributes:
+        leader: the thread that moves the bytes. None: there is none.
+        parked: the followers' events, by thread.
+        reader: the reader thread. None: there is none.
+        ended: completed when nothing will be received any more.
     """
 
     def __init__(self, lock: threading.Lock) -> None:
@@ -30,35 +47,41 @@ class Leadership:
         self.parked: dict[int, threading.Event] = {}
         self.reader: int | None = None
         self.ended: Ticket[None] = Ticket()
-        self._waits = 0  # how often somebody who waits has become the leader
-        self._wakeup = threading.Lock()  # what the reader thread sleeps on while it is not: released to wake it
+        self._waiters_elected = 0  # how often a waiting thread has become the leader
+        self._wakeup = threading.Lock()  # the reader thread sleeps in acquire(): released to wake it up
         self._wakeup.acquire()
-        self._in_long_wait = False  # it sleeps for as long as somebody else is
-        self._called = False  # it is to be the leader at once
+        self._in_long_wait = False  # the reader thread sleeps until the end of one long wait
+        self._reader_requested = False  # the reader thread is to lead at once
 
-    def take(self, me: int, *, may: bool) -> bool:
-        """Whether ``me``, which waits, is the leader now. When it is not to be (``may``), it is the reader's turn."""
-        may = may or self.reader in (None, me)
-        if self.leader is None and may:
+    def try_lead(self, me: int, *, linked: bool) -> bool:
+        """Whether the waiting thread ``me`` leads now. Without a link (``linked``) the reader thread is to lead, if
+        there is one.
+        """
+        linked = linked or self.reader in (None, me)
+        if self.leader is None and linked:
             self.leader = me
-            self._waits += 1
+            self._waiters_elected += 1
             self.parked.pop(me, None)
-        elif self.leader == me and not may:
+        elif self.leader == me and not linked:
             self.leader = None
         if self.leader is None:
-            self.call_reader()
+            self.request_reader()
         return self.leader == me
 
     def park(self, me: int, ticket: Ticket[Any]) -> threading.Event:
-        """What ``me`` sleeps on until ``ticket`` is complete, or it may be its turn."""
+        """The event on which the follower ``me`` sleeps. It is set when ``ticket`` is complete, or to make it try to
+        lead.
+        """
         event = ticket.event
-        if not isinstance(event, threading.Event) or event.is_set():  # set without an answer: it was only called
+        if not isinstance(event, threading.Event) or event.is_set():  # it was set to make a thread try to lead
             ticket.event = event = threading.Event()
         self.parked[me] = event
         return event
 
     def leave(self, me: int) -> None:
-        """``me`` waits no more: if it was the leader, somebody else who waits is next, or before long the reader."""
+        """The wait of ``me`` has ended. If it was the leader, a follower is next, or else the reader thread before
+        long.
+        """
         self.parked.pop(me, None)
         if self.leader == me:
             self.leader = None
@@ -69,21 +92,21 @@ class Leadership:
                 self._wake_reader()
 
     def hand_over(self, completed: Iterable[Ticket[Any]]) -> None:
-        """The reader thread, if that is the leader, has completed these: who alone waits for one will be the next."""
+        """Give up the lead of the reader thread, if it has completed the ticket of the only follower."""
         if self.leader == self.reader == threading.get_ident() and len(self.parked) == 1:
             (event,) = self.parked.values()
             if any(ticket.event is event for ticket in completed):
                 self.leader = None
 
-    def call_reader(self) -> None:
-        """It is the reader thread's turn, as soon as it is nobody else's."""
-        self._called = True
+    def request_reader(self) -> None:
+        """The reader thread is to lead as soon as no other thread does."""
+        self._reader_requested = True
         self._wake_reader()
-        if self.reader in self.parked:  # an event's callback waits, which the reader has called
+        if self.reader in self.parked:  # an event's callback waits, which the reader thread has called
             self.parked[self.reader].set()
 
     def end(self) -> None:
-        """There is nothing to move any more: everybody looks up."""
+        """Nothing will be received any more: wake up all threads."""
         if not self.ended.done:
             self.ended.succeed(None)
         for event in self.parked.values():
@@ -91,15 +114,15 @@ class Leadership:
         self._wake_reader()
 
     def wait_for_turn(self) -> bool:
-        """The reader thread sleeps until it is the leader (True), or there is nothing to move any more."""
+        """The reader thread sleeps until it is the leader (True), or until the end (False)."""
         while not self.ended.done:
-            waits = self._waits
-            relieved = self._wakeup.acquire(timeout=-1 if self._in_long_wait else GRACE)
+            elected = self._waiters_elected
+            woken = self._wakeup.acquire(timeout=-1 if self._in_long_wait else GRACE)
             with self._lock:
-                called, self._called = self._called, False
-                idle = waits == self._waits
-                self._in_long_wait = self.leader is not None and idle  # one long wait: its end is told
-                if self.leader is None and (called or (idle and not relieved)):
+                requested, self._reader_requested = self._reader_requested, False
+                idle = elected == self._waiters_elected
+                self._in_long_wait = self.leader is not None and idle  # one long wait, whose end wakes this thread up
+                if self.leader is None and (requested or (idle and not woken)):
                     self.leader = self.reader
                     return True
         return False

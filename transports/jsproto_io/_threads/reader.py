@@ -1,9 +1,10 @@
-"""The reader thread of the driver on threads, which is the leader while nobody waits.
+"""The reader thread of the driver on threads: the leader while no thread waits.
 
-Rules: it keeps no connection alive: it has one only while something is to be done with it, and not while it sleeps. A
-connection that is dropped without being closed ends the sleep, and the thread closes what is left.
+Rules
+ * The thread keeps no connection alive. It holds a reference only while it works, and not while it sleeps.
+ * A connection that is dropped without ``close()`` ends the sleep. The thread closes what is left.
 
-Not here: what the leader does (``_threads.engine``), when it is this thread's turn (``_threads.leadership``).
+Not here: what the leader does (``engine``), when this thread leads (``leadership``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def start_reader(connection: Connection, leadership: Leadership, poller: Poller) -> threading.Thread:
-    """Start the thread of ``connection``."""
+    """Start the reader thread of ``connection``."""
     thread = threading.Thread(
         target=_read, args=(ref(connection), leadership, poller), name="jsproto-reader", daemon=True
     )
@@ -33,7 +34,7 @@ def _read(found: ReferenceType[Connection], leadership: Leadership, poller: Poll
         while leadership.wait_for_turn():
             while leadership.leader == me and not leadership.ended.done and _plan(found):
                 poller.sleep()
-                _take_in(found)
+                _process_input(found)
     except BaseException as bug:  # a callback's SystemExit, too
         _crash(found, bug)
     finally:
@@ -48,10 +49,10 @@ def _plan(found: ReferenceType[Connection]) -> bool:
     return connection is not None
 
 
-def _take_in(found: ReferenceType[Connection]) -> None:
+def _process_input(found: ReferenceType[Connection]) -> None:
     connection = found()
     if connection is not None:
-        connection._take_in()
+        connection._process_input()
 
 
 def _crash(found: ReferenceType[Connection], bug: BaseException) -> None:

@@ -1,7 +1,9 @@
 """The ``jsproto`` command: its entry point, and one clear line when the packages it needs are not installed.
 
-Rules: nothing but the standard library is imported before the check, so that ``jsproto`` without its extra
-says what to install instead of showing a traceback. Not here: the commands (``app``).
+Rules: before the check only the standard library is imported. So without its extra ``jsproto`` says what to install,
+and shows no traceback.
+
+Not here: the commands (``app``).
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import sys
 from importlib.util import find_spec
 from io import TextIOWrapper
 
-NEEDED = ("typer", "rich", "plotille")
+NEEDED = ("attrs", "typer", "rich", "plotille")
 
 
 def main() -> None:
-    """Run the command line; ends the process with its exit code."""
+    """Run the command line. It ends the process with its exit code."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         print(f"jsproto: {', '.join(missing)} not installed: pip install 'jsproto[cli]'", file=sys.stderr)

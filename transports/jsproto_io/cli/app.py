@@ -1,7 +1,7 @@
-"""The commands ``jsproto demo`` and ``jsproto ingest``: their options, and what they show.
+"""The commands ``jsproto demo`` and ``jsproto ingest``: their options and what they show.
 
-Not here: what the commands do (``demo``, ``ingest``, ``records``), tables and JSON (``report``), how things
-are said, exit codes and signals (``terminal``).
+Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``), tables and JSON (``report``),
+error lines, exit codes and signals (``terminal``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jsproto_io.cli import ingest as ingests
 from jsproto_io.cli import report
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import Ingest, open_connection
+from jsproto_io.cli.plan import IngestPlan
 from jsproto_io.cli.records import (
     BadUsage,
     Format,
@@ -100,8 +101,8 @@ def demo_command(
     """Send 336,776 real flight records into JetStream, read them all back, and compare.
 
     Starts a nats-server of its own on a free port of this machine, with a temporary store, and removes it at
-    the end; NATS_URL is not looked at. With --servers it makes a stream on a running server, and deletes it
-    at the end.
+    the end. NATS_URL is ignored. With --servers it makes a stream on a running server, and deletes it at the
+    end.
     """
     screen = Screen(as_json)
     demo = Demo(stream=stream, own_server=servers is None)
@@ -115,16 +116,16 @@ def demo_command(
         flights = demos.find_flights()
         with ExitStack() as stack:
             if servers is None:
-                with stop.held():  # half a start would leave a process behind
+                with stop.held():  # an interrupted start would leave a process
                     url = stack.enter_context(NatsServer()).url
             else:
                 url = servers
             on_event = demo.ingest.on_event
             nc = stack.enter_context(open_connection(url, name="jsproto demo", event_cb=on_event, **credentials))
-            tell_in, tell_out = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
+            on_ingested, on_read = stack.enter_context(_demo_progress(screen, min(rows, demos.FLIGHTS)))
             demo.server, demo.url = nc.server_info.version if nc.server_info else "", nc.connected_url or ""
-            keep = keep or servers is None  # what the demo's own server holds goes with it
-            demos.run(nc, demo, flights, rows, keep=keep, tell_in=tell_in, tell_out=tell_out)
+            keep = keep or servers is None  # the demo's own server is removed with its store
+            demos.run(nc, demo, flights, rows, keep=keep, on_ingested=on_ingested, on_read=on_read)
         if as_json:
             screen.dump(report.demo_json(demo))
         else:
@@ -139,14 +140,14 @@ def _demo_progress(screen: Screen, total: int) -> Iterator[tuple[Callable[[int],
         going_in = progress.add_task("in: fast ingest", total=total)
         coming_out = progress.add_task("out: Direct Get", total=total, start=False)
 
-        def tell_in(count: int) -> None:
+        def on_ingested(count: int) -> None:
             progress.update(going_in, completed=count)
 
-        def tell_out(count: int) -> None:
+        def on_read(count: int) -> None:
             progress.start_task(coming_out)
             progress.update(coming_out, completed=count)
 
-        yield tell_in, tell_out
+        yield on_ingested, on_read
 
 
 def _demo_note(demo: Demo) -> str:
@@ -155,7 +156,7 @@ def _demo_note(demo: Demo) -> str:
         note = f"; {demo.ingest.acked:,} of {records_text(demo.ingest.sent)} sent were acknowledged"
     if demo.came_out.count:
         note += f", {demo.came_out.count:,} read back"
-    if demo.left_behind:
+    if demo.stream_left:
         note += f"; stream {demo.stream} is left on the server"
     return note
 
@@ -189,7 +190,7 @@ def ingest_command(
     ],
     stream: Annotated[
         str | None,
-        typer.Option(help="The stream behind it, to be looked at before anything is sent.", metavar="NAME"),
+        typer.Option(help="The stream that stores it, looked at before anything is sent.", metavar="NAME"),
     ] = None,
     create_stream: Annotated[
         bool,
@@ -238,12 +239,14 @@ def ingest_command(
         return report.ingest_json(result, skip)
 
     with running(screen, lambda: result.sent, lambda: acknowledged(result, skip), data):
-        template = Template(subject, unsafe)
-        if stream is None and (create_stream or allow_batched):
-            stream = template.stream_name()
+        plan = IngestPlan(
+            template=Template(subject, unsafe), stream=stream, create=create_stream, allow_batched=allow_batched,
+            kind=kind, delimiter=delimiter, skip=skip, gap=gap.value, flow=flow,
+        )  # fmt: skip
         with open_source(file) as source:
-            records: Iterable[Record] = islice(read_records(source, template, kind, delimiter), skip, None)
-            if not source.live:  # a header that does not fit is told before a stream is made
+            found = read_records(source, plan.template, plan.kind, plan.delimiter)
+            records: Iterable[Record] = islice(found, plan.skip, None)
+            if not source.live:  # a wrong header is reported before a stream is created
                 records = chain(list(islice(records, 1)), records)
             with (
                 open_connection(
@@ -254,21 +257,9 @@ def ingest_command(
                     password=password,
                     token=token,
                 ) as nc,
-                _ingest_progress(screen, source) as tell,
+                _ingest_progress(screen, source) as on_progress,
             ):
-                ingests.ingest(
-                    nc,
-                    records,
-                    result,
-                    tell,
-                    pattern=template.pattern,
-                    stream=stream,
-                    create=create_stream,
-                    allow_batched=allow_batched,
-                    live=source.live,
-                    gap=gap.value,
-                    flow=flow,
-                )
+                ingests.ingest(nc, records, result, on_progress, plan, live=source.live)
         if as_json:
             screen.dump({"ok": True, **data()})
         elif result.sent:
@@ -278,7 +269,7 @@ def ingest_command(
 
 
 def acknowledged(result: Ingest, skipped: int) -> str:
-    """What an error line says about what the server has, and where to go on; empty if the batch did not begin."""
+    """The part of an error line about stored records, and where to continue. Empty if the batch did not begin."""
     if not result.acks and result.ack is None:
         return ""
     done = skipped + result.acked
@@ -286,7 +277,7 @@ def acknowledged(result: Ingest, skipped: int) -> str:
         last = f"{result.ack.seq:,} of stream {result.ack.stream}"
         return f"; {records_text(result.acked)} stored, the last as {last}; go on with --skip {done}"
     sent = f"{result.acked:,} of {records_text(result.sent)} sent were acknowledged"
-    return f"; {sent}; go on with --skip {done} (some behind it may be stored too)"
+    return f"; {sent}; go on with --skip {done} (some after it may be stored too)"
 
 
 def records_text(number: int) -> str:
@@ -296,14 +287,14 @@ def records_text(number: int) -> str:
 
 @contextmanager
 def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int], None]]:
-    """Shows how much of ``source`` was read when that is known, and how many records are acknowledged."""
+    """Show how many bytes of ``source`` were read, if its size is known, and how many records are acknowledged."""
     columns: list[ProgressColumn] = [TextColumn("{task.fields[acked]:,} acknowledged")]
     if source.size is not None:
         columns = [BarColumn(BAR_WIDTH), DownloadColumn(), *columns]
     with screen.progress(*columns) as progress:
         task = progress.add_task(one_line(os.path.basename(source.name)), total=source.size, acked=0)
 
-        def tell(acked: int) -> None:
+        def on_progress(acked: int) -> None:
             progress.update(task, completed=source.position(), acked=acked)
 
-        yield tell
+        yield on_progress

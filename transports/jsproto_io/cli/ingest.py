@@ -1,11 +1,11 @@
-"""Publishing records by fast ingest and knowing at every moment what was acknowledged.
+"""Publishing records by fast ingest, with the number of acknowledged ones known at every moment.
 
-Rules: an ``Ingest`` is filled in as the work goes on, so that whoever catches an exception (a bad line, a
-dead server, Ctrl-C) can say what the server has acknowledged. A bad record ends the batch with a commit: what
-came before it is acknowledged and a next run can go on behind it. Everything else that goes wrong leaves the
-batch uncommitted.
+Rules
+ * An ``Ingest`` is filled in as the work goes on. So after any exception the caller can report what was acknowledged.
+ * A bad record ends the batch with a commit: what came before it is acknowledged, and the next run can continue there.
+ * Every other error leaves the batch uncommitted.
 
-Not here: reading files (``records``), and what people see (``report``).
+Not here: reading files (``records``), and what is shown (``report``).
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from jsproto_io.sync import Connection, JetStream, connect
 if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamInfo
+    from jsproto_io.cli.plan import IngestPlan
 
-LOOK_EVERY: Final = 250  # messages between two looks at the clock
+SAMPLE_EVERY: Final = 250  # messages between two samples of the clock
 MAX_SAMPLES: Final = 2_000
 
 
 @dataclass(slots=True)
 class Meter:
-    """What one direction of travel cost: wall-clock and CPU seconds, and how far it had got when.
+    """The costs of one direction: wall-clock and CPU seconds, bytes, and samples of its progress.
 
-    ``samples`` are (seconds since the start, messages until then); in a long run they are further apart, not
-    more.
+    ``samples`` are (seconds since the start, messages until then). There are at most ``MAX_SAMPLES``: in a long run
+    they are further apart.
     """
 
     samples: list[tuple[float, int]] = field(default_factory=list)
@@ -56,12 +57,12 @@ class Meter:
     _apart: float = 0.002  # seconds between samples
 
     def start(self) -> None:
-        """Now."""
+        """Start the clocks."""
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self.samples.append((0.0, 0))
 
     def sample(self, messages: int) -> bool:
-        """Note how far it got; False when the last note is too young for another."""
+        """Add a sample. False: the last one is too young for another."""
         seconds = time.perf_counter() - self._wall
         if seconds - self.samples[-1][0] < self._apart:
             return False
@@ -72,18 +73,16 @@ class Meter:
         return True
 
     def stop(self, messages: int) -> None:
-        """The end, with ``messages`` in all."""
+        """Stop the clocks, with ``messages`` in all."""
         self.seconds, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         self.samples.append((self.seconds, messages))
 
 
 @dataclass(slots=True)
 class Ingest:
-    """What was published and what the server said to it. Sequences are batch sequences unless they say
-    stream.
+    """What was published, and what the server answered. Sequences are batch sequences, unless their names say stream.
 
-    ``on_event`` goes to the connection as ``event_cb``: that is how it learns what the server did to the flow
-    rate.
+    ``on_event`` is to be the connection's ``event_cb``: it collects flow rates, gaps and refusals.
     """
 
     sent: int = 0
@@ -97,7 +96,7 @@ class Ingest:
     meter: Meter = field(default_factory=Meter)
 
     def on_event(self, event: Event) -> None:
-        """Keep what is about the batch."""
+        """Keep an event about the batch."""
         if isinstance(event, FlowRateChanged):
             self.flow.append(event)
         elif isinstance(event, GapReported):
@@ -112,13 +111,18 @@ class Ingest:
 
 
 class CannotConnectError(Error):
-    """There is something at the address, but no NATS server that takes us."""
+    """The address answers, but not as a NATS server that accepts this client."""
 
 
 def open_connection(
     servers: str, *, event_cb: Callable[[Event], object], **options: Unpack[ConnectKeywords]
 ) -> Connection:
-    """Connect, with errors that name the address. Errors as of ``jsproto_io.sync.connect``, and CannotConnectError."""
+    """Connect, with errors that name the address.
+
+    Raises:
+        CannotConnectError: the handshake failed.
+        Error: otherwise as in ``jsproto_io.sync.connect``.
+    """
     try:
         return connect(servers, event_cb=event_cb, **options)
     except (LocalProtocolError, NoServersError):
@@ -133,17 +137,26 @@ def publish(
     nc: Connection,
     records: Iterable[Record],
     result: Ingest,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
     *,
     live: bool = False,
     gap: Literal["fail", "ok"] = "fail",
     flow: int = 500,
 ) -> None:
-    """Publish ``records`` as one batch and commit it, keeping ``result`` up to date; ``tell(acked)`` on the
-    way.
+    """Publish ``records`` as one batch and commit it. ``result`` is kept up to date.
 
-    A ``live`` source's records leave one by one as they come. Raises what publishing raises; the BadInput of
-    ``records``, or of one that is too large, after a commit of what came before it.
+    Args:
+        nc: an open connection.
+        records: what to publish.
+        result: the counts so far.
+        on_progress: called now and then with the number of acknowledged records.
+        live: the source is still being written, so records leave one by one.
+        gap: "fail" or "ok", as in ``JetStream.fast_publisher``.
+        flow: messages for each acknowledgement, as in ``JetStream.fast_publisher``.
+
+    Raises:
+        BadInput: a record is damaged or too large. The records before it are committed.
+        Error: otherwise as in ``FastPublisher.publish_many`` and ``commit``.
     """
     meter, limit = result.meter, nc.max_payload
     with nc.jetstream().fast_publisher(gap=gap, flow=flow) as batch:
@@ -154,8 +167,8 @@ def publish(
                     raise BadInput(f"line {line}: {len(payload):,} bytes, but the server takes at most {limit:,}")
                 meter.bytes += len(payload)
                 yield subject, payload
-                if (live or not count % LOOK_EVERY) and meter.sample(batch.acked):
-                    tell(batch.acked)
+                if (live or not count % SAMPLE_EVERY) and meter.sample(batch.acked):
+                    on_progress(batch.acked)
 
         meter.start()
         bad: BadInput | None = None
@@ -171,7 +184,7 @@ def publish(
             if batch.sequence:
                 result.ack = batch.commit()
         except BatchError as error:
-            if error.ack is not None:  # the server's last word
+            if error.ack is not None:  # the server's final acknowledgement
                 result.acked = error.ack.count or 0
             raise
         finally:
@@ -181,16 +194,16 @@ def publish(
                 batch.acks,
             )
             meter.stop(result.acked)
-            tell(result.acked)
+            on_progress(result.acked)
         if bad is not None:
             raise bad
 
 
 def prepare_stream(js: JetStream, name: str, subject: str, *, create: bool, allow_batched: bool) -> StreamInfo:
-    """Stream ``name`` as it has to be for fast ingest to ``subject`` (wildcards allowed): found, made or
-    switched on.
+    """Stream ``name``, ready for fast ingest to ``subject`` (wildcards allowed): found, created or changed.
 
-    BadUsage when that was not asked for.
+    Raises:
+        BadUsage: it would have to be created or changed, and the options do not allow that.
     """
     try:
         info = js.stream_info(name)
@@ -209,25 +222,28 @@ def ingest(
     nc: Connection,
     records: Iterable[Record],
     result: Ingest,
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
+    plan: IngestPlan,
     *,
-    pattern: str,
-    stream: str | None,
-    create: bool,
-    allow_batched: bool,
     live: bool,
-    gap: Literal["fail", "ok"],
-    flow: int,
 ) -> None:
-    """Publish ``records`` to wherever their subjects lead; with ``stream``, look at that stream first."""
-    before = None
+    """Publish ``records`` to the streams of their subjects. With ``plan.stream``, look at that stream first.
+
+    The other arguments are those of ``publish``.
+
+    Raises:
+        UnsupportedByServerError: the server has no fast ingest.
+        BadUsage: the stream is not ready, or the records were stored in another stream.
+        Error: otherwise as in ``publish``.
+    """
+    before, stream, pattern = None, plan.stream, plan.template.pattern
     server = nc.server_info
-    if server is not None and server.is_before(NEEDED_VERSION):  # else the stream would be told to be at fault
+    if server is not None and server.is_before(NEEDED_VERSION):  # else the error would blame the stream
         raise UnsupportedByServerError("fast ingest", NEEDED_VERSION, server.version)
     if stream is not None:
-        info = prepare_stream(nc.jetstream(), stream, pattern, create=create, allow_batched=allow_batched)
+        info = prepare_stream(nc.jetstream(), stream, pattern, create=plan.create, allow_batched=plan.allow_batched)
         before = info.state.last_seq
-    publish(nc, records, result, tell, live=live, gap=gap, flow=flow)
+    publish(nc, records, result, on_progress, live=live, gap=plan.gap, flow=plan.flow)
     ack = result.ack
     if ack is None:
         return

@@ -1,14 +1,14 @@
-"""Records out of a file, CSV, JSON lines or plain lines, each with the subject it goes to.
+"""Records of a file, CSV, JSON lines or plain lines, each with its subject.
 
 Rules
- * One record becomes one message. CSV: a JSON object by the names of the header row, every value a string as
-   it stands in the file. JSON lines: the line unchanged, once it is known to be JSON; blank lines are
-   skipped. Lines: the bytes without the line's end, whatever they are.
- * Nothing is guessed and nothing is dropped: what does not fit raises ``BadInput`` with the number of its
-   line.
+ * One record becomes one message.
+ * CSV: a JSON object by the names of the header row. Every value is a string as it stands in the file.
+ * JSON lines: the line unchanged, once it is known to be JSON. Blank lines are skipped.
+ * Lines: the bytes without the end of the line.
+ * Nothing is guessed and nothing is dropped: what does not fit raises ``BadInput`` with the number of its line.
  * Memory is bounded: one line is held, and a line has a longest length.
 
-Not here: publishing, and what people see.
+Not here: publishing, and what is shown.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Record: TypeAlias = tuple[int, str, bytes]  # number of its (last) line, subject
 
 
 class BadInput(Exception):
-    """The input is damaged or does not fit; the text says where."""
+    """The input is damaged or does not fit. The text says where."""
 
 
 class BadUsage(Exception):
-    """The command was asked for something that cannot be."""
+    """The options of a command are impossible."""
 
 
 class Format(StrEnum):
@@ -65,10 +65,15 @@ _FORMATS: Final = {".csv": Format.CSV, ".tsv": Format.CSV, ".jsonl": Format.JSON
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An opened input. ``size`` and ``position()`` are bytes on disk (compressed ones if it is compressed).
+    """An opened input.
 
-    ``name`` is what people called it, ``inner`` the name its format is guessed from. ``live``: somebody may
-    still be writing it (a pipe, a terminal), so that records should leave as they come.
+    Attributes:
+        name: the path as given, for messages.
+        inner: the name from which the format is guessed.
+        stream: the unpacked bytes.
+        size: bytes on disk. None: unknown.
+        position: returns how many bytes on disk were read.
+        live: a pipe or a terminal, which may still be written. Records should leave as they come.
     """
 
     name: str
@@ -81,9 +86,11 @@ class Source:
 
 @contextmanager
 def open_source(path: str) -> Iterator[Source]:
-    """Open ``path``, or standard input for ``-``; gzip and one-file zip archives are unpacked on the way.
+    """Open ``path``, or standard input for ``-``. gzip and zip archives of one file are unpacked.
 
-    BadUsage when it cannot be opened, BadInput when it is no whole archive.
+    Raises:
+        BadUsage: it cannot be opened.
+        BadInput: it is no whole archive.
     """
     with ExitStack() as stack:
         if path == "-":
@@ -135,10 +142,12 @@ def _unzip(raw: io.BufferedReader, name: str, stack: ExitStack) -> tuple[str, Bi
 
 
 class Template:
-    """A subject with column names in braces, ``flights.{carrier}``; a subject without braces is one too.
+    """A subject, perhaps with column names in braces: ``flights.{carrier}``.
 
-    Attributes: ``text`` (the template), ``fields`` (the names, in order), ``pattern`` (the subject with a wildcard
-    for each token that has a field, what a stream must listen to).
+    Attributes:
+        text: the template.
+        fields: the column names, in their order.
+        pattern: the subject for a stream, with a wildcard for each token that has a field.
     """
 
     _FIELD: Final = re.compile(r"\{([^{}]*)\}")
@@ -162,14 +171,14 @@ class Template:
         self._unsafe = unsafe
 
     def stream_name(self) -> str:
-        """What to call the stream: the first token in upper case; BadUsage when that has a field."""
+        """The default name of the stream: the first token in upper case. BadUsage when that has a field."""
         first = self.pattern.partition(".")[0]
         if first == "*":
             raise BadUsage("the subject begins with a column, so the stream needs a name: --stream NAME")
         return first.upper()
 
     def subject(self, values: Sequence[str]) -> str:
-        """The subject for the values of ``fields``; BadInput names the one that is no token."""
+        """The subject for the values of ``fields``. BadInput names the value that is no token."""
         for value in values:
             if not value or self._UNSAFE.search(value):
                 break
@@ -180,10 +189,10 @@ class Template:
         field, value = next(
             pair for pair in zip(self.fields, values, strict=True) if not pair[1] or self._UNSAFE.search(pair[1])
         )
-        raise BadInput(f"column {field!r} holds {_shown(value)}, which cannot be part of a subject (--unsafe replace)")
+        raise BadInput(f"column {field!r} holds {_quoted(value)}, which cannot be part of a subject (--unsafe replace)")
 
 
-def _shown(value: str) -> str:
+def _quoted(value: str) -> str:
     return repr(value if len(value) <= 40 else value[:37] + "...")
 
 
@@ -191,12 +200,12 @@ def _shown(value: str) -> str:
 
 
 def guess_format(inner: str) -> Format:
-    """The format by a file's name: ``lines`` when the name does not tell, as for standard input."""
+    """The format by a file's name. ``lines`` for other names, and for standard input."""
     return _FORMATS.get(os.path.splitext(inner)[1].lower(), Format.LINES)
 
 
 def read_records(source: Source, template: Template, kind: Format, delimiter: str | None = None) -> Iterator[Record]:
-    """The records of ``source``. BadInput or BadUsage come out of the iterator."""
+    """The records of ``source``. Its iteration raises BadInput or BadUsage."""
     if kind is Format.AUTO:
         kind = guess_format(source.inner)
     if kind is Format.CSV:
@@ -210,7 +219,7 @@ def read_records(source: Source, template: Template, kind: Format, delimiter: st
 
 
 def read_lines(source: Source) -> Iterator[bytes]:
-    """The lines with their ends, at most MAX_LINE long; damage to what was compressed shows here."""
+    """The lines with their ends, at most MAX_LINE bytes long. BadInput when the archive is damaged."""
     number = 0
     try:
         while line := source.stream.readline(MAX_LINE + 1):
@@ -276,10 +285,7 @@ _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')  # what JSON does not allow insi
 
 def _csv_records(source: Source, template: Template, delimiter: str) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE)  # 128 KiB otherwise
-    try:
-        rows = csv.reader(_text_lines(source), delimiter=delimiter, strict=True)
-    except TypeError:
-        raise BadUsage(f"the delimiter is one character, not {delimiter!r}") from None
+    rows = csv.reader(_text_lines(source), delimiter=delimiter, strict=True)
     try:
         header = next(rows, None)
         if header is None:
@@ -310,12 +316,12 @@ def _escape(names: Sequence[str]) -> list[str]:
 
 
 def _columns(header: Sequence[str], template: Template) -> list[int]:
-    """Where the template's fields stand; the header is checked on the way."""
+    """The indexes of the template's fields. The header is checked, too."""
     for number, name in enumerate(header, 1):
         if not name:
             raise BadInput(f"line 1: column {number} of the header has no name")
         if name in header[: number - 1]:
-            raise BadInput(f"line 1: the header has {_shown(name)} twice")
+            raise BadInput(f"line 1: the header has {_quoted(name)} twice")
     for field in template.fields:
         if field not in header:
             raise BadUsage(f"there is no column {field!r}; the columns are {', '.join(header)}")

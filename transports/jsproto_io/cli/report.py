@@ -1,7 +1,9 @@
-"""What people and programs see at the end of a command: tables, the plot, and the JSON object.
+"""The output of the commands: tables, the plot, and the JSON object.
 
-Rules: pure functions from results to renderables or dictionaries; nothing here prints. Tables say what was
-measured and nothing that was not. Not here: progress and error lines (``app``).
+Rules: pure functions from results to renderables or dictionaries. Nothing here prints. Tables have measured values
+only.
+
+Not here: progress and error lines (``app``).
 """
 
 from __future__ import annotations
@@ -26,15 +28,14 @@ PLOT_HEIGHT = 8
 
 
 def per_second(count: int, seconds: float) -> int:
-    """A rate, 0 when no time passed."""
+    """A rate. 0 when no time has passed."""
     return round(count / seconds) if seconds > 0 else 0
 
 
 def throughput(samples: Samples, slices: int) -> list[tuple[float, float]]:
-    """Messages per second in each of ``slices`` equal slices of the time: (middle of the slice, rate).
+    """Messages per second in ``slices`` equal slices of the time: (middle of the slice in seconds, rate).
 
-    ``samples`` are (seconds, messages until then), ascending; between two of them the rate is taken as
-    constant.
+    ``samples`` are (seconds, messages until then), ascending. Between two of them the rate counts as constant.
     """
     if not samples or samples[-1][0] <= samples[0][0]:
         return []
@@ -52,7 +53,7 @@ def throughput(samples: Samples, slices: int) -> list[tuple[float, float]]:
 
 
 def compact(number: float) -> str:
-    """``250k`` for 250,000: what fits beside an axis."""
+    """``250k`` for 250,000: short enough for an axis."""
     for limit, unit in ((1e6, "M"), (1e3, "k")):
         if number >= limit:
             return f"{number / limit:.3g}{unit}"
@@ -60,21 +61,20 @@ def compact(number: float) -> str:
 
 
 def round_up(number: float) -> tuple[float, int]:
-    """The next round number, where an axis may end, and into how many round steps it can be cut."""
+    """The next round number, for the end of an axis, and the number of its round steps."""
     power = 10.0 ** floor(log10(number)) if number > 0 else 1.0
     steps = ((1, 5), (1.5, 6), (2, 8), (3, 6), (4, 8), (5, 5), (6, 6), (8, 8), (10, 5))
     return next((power * factor, count) for factor, count in steps if number <= power * factor)
 
 
 class Throughput:
-    """A plot of messages per second over time, as wide as the terminal allows; one line for each phase in
-    turn.
+    """A plot of messages per second over time, one line for each phase, as wide as the terminal.
 
-    There is none where braille cannot be shown, the terminal is too narrow, or nothing happened.
+    It is empty where braille cannot be shown, in a narrow terminal, and without samples.
     """
 
     def __init__(self, *phases: tuple[str, str, Samples]) -> None:
-        """``phases``: label, colour and samples of each."""
+        """``phases``: the label, colour and samples of each."""
         self._phases = phases
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -108,7 +108,7 @@ class Throughput:
 
 
 def flow_text(result: Ingest) -> str:
-    """How the server set the flow rate: messages for each acknowledgement."""
+    """How the server changed the flow rate: messages for each acknowledgement."""
     if not result.flow:
         return "-"
     moves = [f"{event.msgs} from message {event.sequence:,}" for event in result.flow[1:]]
@@ -194,7 +194,7 @@ def demo_json(demo: Demo) -> dict[str, Any]:
 
 
 def ingest_json(result: Ingest, skipped: int) -> dict[str, Any]:
-    """An ingest's result, even a half one, for a program. ``resume_at``: records to skip when going on."""
+    """The result of an ingest for a program, complete or not. ``resume_at``: the records to skip when continuing."""
     return {
         **_json_meter(result.meter, result.acked),
         "stream": result.ack.stream if result.ack else None,

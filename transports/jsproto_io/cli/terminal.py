@@ -1,12 +1,18 @@
-"""How the commands talk to people and how they end: results, progress, error lines, signals.
+"""How the commands show results, progress and errors, and how they end.
 
-Exit codes: 0 done; 1 it failed, or what came out is not what went in; 2 it cannot be asked for like that; 130
-and 143 stopped by Ctrl-C and SIGTERM.
+| code    | meaning |
+|---------|---------|
+| 0       | done |
+| 1       | it failed, or the output differs from the input |
+| 2       | wrong usage |
+| 130 143 | ended by Ctrl-C or SIGTERM |
 
-Rules: results go to standard output, everything else to standard error; with ``--json`` standard output is
-one JSON object, also after a failure. No progress bar where nobody watches it. A traceback is a bug of this
-program: whatever the input, the server or the user can do becomes one line that also says what was
-acknowledged.
+Rules
+ * Results go to standard output, everything else to standard error.
+ * With ``--json`` standard output is one JSON object, also after a failure.
+ * There is no progress bar where standard error is no terminal.
+ * Each failure by input, server or user becomes one line, which also says what was acknowledged. A traceback is a
+   defect.
 """
 
 from __future__ import annotations
@@ -33,12 +39,12 @@ FAILURES: Final = (BadUsage, BadInput, Error, OSError, KeyboardInterrupt)
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line, without anything a terminal would obey: it may come from a peer."""
+    """``text`` on one line, without control characters for the terminal: it may come from a peer."""
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
 def explain(error: BaseException) -> str:
-    """What to tell people about ``error``."""
+    """The text for ``error``."""
     if isinstance(error, BatchPublishDisabledError):
         return "the stream has allow_batched off: add --allow-batched to switch it on"
     if isinstance(error, NoStreamResponseError):
@@ -47,7 +53,7 @@ def explain(error: BaseException) -> str:
 
 
 def exit_code(error: BaseException, sent: int) -> int:
-    """The exit code for ``error``; a mistake in what was asked for shows before anything is sent."""
+    """The exit code for ``error``. A mistake in the options shows before anything is sent."""
     mistake = isinstance(error, LocalProtocolError) and not isinstance(error, ConnectionClosedError)
     return 2 if isinstance(error, (BadUsage, NatsServerNotFoundError)) or (mistake and not sent) else 1
 
@@ -62,15 +68,15 @@ class Screen:
         self.err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
     def dump(self, data: dict[str, Any]) -> None:
-        """One JSON object for a program."""
+        """Print one JSON object for a program."""
         self.out.print(json.dumps(data), soft_wrap=True)
 
     def complain(self, line: str) -> None:
-        """One line on standard error."""
+        """Print one line on standard error."""
         self.err.print(Text.assemble(("jsproto: ", "bold red"), line), soft_wrap=True)
 
     def progress(self, *columns: ProgressColumn) -> Progress:
-        """A progress display that disappears at the end, and is not there at all where nobody watches."""
+        """A progress display that disappears at the end. Without a terminal it shows nothing."""
         return Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -83,7 +89,10 @@ class Screen:
 
 
 class Stop:
-    """The first Ctrl-C or SIGTERM raises KeyboardInterrupt, the second ends the process; ``signum`` keeps the first."""
+    """A handler of signals: the first one raises KeyboardInterrupt, the second one ends the process.
+
+    ``signum`` is the number of the first signal, 0 before.
+    """
 
     def __init__(self) -> None:
         self.signum = 0
@@ -98,7 +107,7 @@ class Stop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A block that the first one does not break into: KeyboardInterrupt is raised behind it."""
+        """A block that a signal does not interrupt. KeyboardInterrupt follows after it."""
         self._held = True
         try:
             yield
@@ -112,17 +121,21 @@ class Stop:
 def running(
     screen: Screen, sent: Callable[[], int], note: Callable[[], str], data: Callable[[], dict[str, Any]]
 ) -> Iterator[Stop]:
-    """Run a command: its failures become a line, the JSON object if asked for, and an exit code.
+    """Run a command. A failure becomes a line, the JSON object with ``--json``, and an exit code.
 
-    ``sent()`` tells how many records were sent, ``note()`` what to add to the line, ``data()`` the JSON so far.
+    Args:
+        screen: where to print.
+        sent: returns how many records were sent.
+        note: returns what to add to the error line.
+        data: returns the JSON object so far.
     """
     stop = Stop()
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     except FAILURES as error:
-        # Stopping in the midst of something may break it in its own way: the line should be about the stop. And it may
-        # be somebody else's handler that raised it.
+        # After a signal the work may fail in its own way: the line reports the signal. And a handler of another
+        # module may have raised the KeyboardInterrupt.
         if isinstance(error, KeyboardInterrupt) and not stop.signum:
             stop.signum = signal.SIGINT
         line = one_line(("interrupted" if stop.signum else explain(error)) + note())

@@ -1,0 +1,59 @@
+"""The facade for event loops, continued: taking what was received, and waiting for it.
+
+Rules: those of ``_aio.connection``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from jsproto.errors import ConnectionClosedError
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto_io._aio.connection import Connection
+
+M = TypeVar("M")
+
+
+class Takes(Generic[M]):
+    """Waits for messages that the core has buffered."""
+
+    _connection: Connection
+    _taken: deque[M]
+
+    @abstractmethod
+    def _take_ready(self, now: float) -> Ticket[None] | None:
+        """Take the received messages. Without any, a ticket to wait for."""
+
+    async def _next(self, limit: float | None) -> M:
+        """Wait up to ``limit`` seconds for the next message, and take it."""
+        connection = self._connection
+        until = None if limit is None else connection._now() + limit
+        while True:
+            try:
+                return self._taken.popleft()
+            except IndexError:
+                readable = connection._call(self._take_ready)
+            if readable is not None:
+                await connection._wait(readable, None if until is None else max(until - connection._now(), 0))
+
+
+class Iterates(Takes[M]):
+    """An iterator that ends when the subscription does."""
+
+    def __aiter__(self) -> AsyncIterator[M]:
+        return self
+
+    async def __anext__(self) -> M:
+        try:
+            return self._taken.popleft()
+        except IndexError:
+            pass
+        try:
+            return await self._next(None)
+        except ConnectionClosedError:
+            raise StopAsyncIteration from None
