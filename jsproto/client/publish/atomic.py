@@ -640,7 +640,7 @@ class AtomicBatch(Conversation):
         return {"batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._ack}
 
     def _step(self, step: AtomicStep) -> None:
-        self.phase = ATOMIC[self.phase, step]
+        self.phase = ATOMIC[self.phase, step] or self.phase
 
     def _is_before(self, version: tuple[int, int, int]) -> bool:
         """The server is known to be older than ``version``."""

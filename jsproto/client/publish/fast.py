@@ -791,10 +791,11 @@ class FastPublisher(Conversation):
         return self._gap == "ok" and server is not None and server.is_before(COMMITS_ANSWERED_SINCE)
 
     def _next(self, step: FastStep) -> FastPhase | None:
-        return FAST.get((self.phase, step))
+        """The phase that ``step`` leads to; None: it is ignored in this phase."""
+        return FAST[self.phase, step]
 
     def _step(self, step: FastStep) -> None:
-        self.phase = FAST[self.phase, step]
+        self.phase = FAST[self.phase, step] or self.phase
 
     def _sequence_of(self, message: Msg) -> int | None:
         """The sequence an answer is for: the server answers on the reply subject of the message (server fact)."""
