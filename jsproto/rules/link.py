@@ -26,8 +26,8 @@ class LinkPhase(Enum):
 
     EXPECT_INFO = "the server has not spoken yet"
     EXPECT_TLS = "TLS comes next"
-    EXPECT_CONNECT = "INFO has passed; the client owes CONNECT"
-    EXPECT_PONG = "CONNECT and PING have passed; the server owes PONG or -ERR"
+    EXPECT_CONNECT = "INFO has passed, and the client owes CONNECT"
+    EXPECT_PONG = "CONNECT and PING have passed, and the server owes PONG or -ERR"
     OPEN = "messages flow"
     CLOSED = "nothing more will be sent or read"
 

@@ -9,7 +9,7 @@ Not here: the tables, and the machines that step them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final, Never, TypeAlias, TypeVar
 
@@ -25,7 +25,7 @@ IGNORED: Final = None
 
 def total(
     phases: type[P],
-    inputs: Collection[I],
+    inputs: Iterable[I],
     steps: Mapping[P, Mapping[I, P]],
     ignored: Mapping[P, Collection[I]],
 ) -> Table[P, I]:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.requests import is_no_responders
@@ -53,6 +52,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.subjects import has_wildcards
 from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
 from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
@@ -66,18 +66,6 @@ FIRST_PAUSE: Final = 0.1  # seconds before the second attempt; each further paus
 LONGEST_PAUSE: Final = 5.0
 MAX_DOUBLINGS: Final = 16
 _SERVER_ERRORS: Final = range(500, 600)  # what may pass by itself; other codes say no for good
-
-
-class Phase(Enum):
-    """Where an ordered consumer stands."""
-
-    CREATING = "a consumer was asked for"
-    COMPARING = "a consumer is there; whether its stream is the one that was read before was asked"
-    FOLLOWING = "messages come"
-    PAUSED = "another attempt will be made when its time has come"
-    FULL = "another consumer is created when there is room in the buffer"
-    DOWN = "there is no link"
-    ENDED = "nothing comes any more"
 
 
 class OrderedConsumer(PushBuffer[D]):
@@ -116,7 +104,7 @@ class OrderedConsumer(PushBuffer[D]):
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
         super().__init__(outbox, acker, consumer="", patience=idle_heartbeat * heartbeats_missed, now=now, **keywords)
-        self.phase = Phase.CREATING
+        self.phase = OrderedPhase.CREATING
         self.recreated = 0
         self._api = api
         self._inbox = inbox
@@ -187,7 +175,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def answered(self, message: Msg, now: float) -> None:
         """An answer to what was asked of the API."""
-        is_creation = message.subject == self._answer_to and self.phase is Phase.CREATING
+        is_creation = message.subject == self._answer_to and self.phase is OrderedPhase.CREATING
         if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
         try:
@@ -199,7 +187,7 @@ class OrderedConsumer(PushBuffer[D]):
             else:
                 self._identified(StreamInfo.from_json(body).created, now)
         except Error as error:
-            if is_creation or self.phase is Phase.COMPARING:
+            if is_creation or self.phase is OrderedPhase.COMPARING:
                 self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
@@ -208,20 +196,20 @@ class OrderedConsumer(PushBuffer[D]):
             self._end(violation)
         elif violation.subject == self._api.stream_info(self.stream):
             self._may_compare, self._identity = False, None
-            if self.phase is Phase.COMPARING:
+            if self.phase is OrderedPhase.COMPARING:
                 self._follow_consumer(now)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
         if self._outbox.closed_error is not None or self._ready is not None:
             self._end(error)
-        elif self.phase is not Phase.ENDED:
+        elif self.phase is not OrderedPhase.ENDED:
             self._drop(tell=False)
-            self.phase = Phase.DOWN
+            self._step(OrderedStep.LOSE)
 
     def anchor_restored(self, now: float) -> None:
         """There is a new link."""
-        if self.phase is Phase.DOWN:
+        if self.phase is OrderedPhase.DOWN:
             self._attempts = 0
             self._recreate("the link was lost", now)
 
@@ -259,7 +247,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _receive_heartbeat(self, header: bytes, now: float) -> None:
         super()._receive_heartbeat(header, now)
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is OrderedPhase.FOLLOWING:
             self._attempts = 0
             if self._identity is None:  # whoever was asked had no answer
                 try:
@@ -286,14 +274,14 @@ class OrderedConsumer(PushBuffer[D]):
         self._recreate("the buffer was full", now)
 
     def _after_taking(self, some: bool, now: float) -> None:
-        if self.phase is Phase.FULL and not self._half_full():
+        if self.phase is OrderedPhase.FULL and not self._half_full():
             self._full = False
             self._awaited = 0
             self._try_again(now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.CREATED:
-            what = "creating a consumer" if self.phase is Phase.CREATING else "asking for its stream"
+            what = "creating a consumer" if self.phase is OrderedPhase.CREATING else "asking for its stream"
             self._failed(TimeoutError(f"no answer to {what} within {self._answer_within:g} s"), now)
         else:
             self._create(now)
@@ -301,8 +289,8 @@ class OrderedConsumer(PushBuffer[D]):
     # -- one consumer after the other ----------------------------------------------------------------------------------
 
     def _create(self, now: float) -> None:
-        """Ask for a consumer that starts behind the last message kept."""
-        self.phase = Phase.CREATING
+        """Ask for a consumer that starts after the last message kept."""
+        self._step(OrderedStep.CREATE)
         self._floor = self.last_seq
         self._count = self._seen = DeliverySequence()
         self._start = None
@@ -349,7 +337,7 @@ class OrderedConsumer(PushBuffer[D]):
         if self._sid is not None:  # there is nothing to compare with
             self._follow_consumer(now)
             return
-        self.phase = Phase.COMPARING
+        self._step(OrderedStep.COMPARE)
         try:
             self._ask_for_identity()
         except OutboundBufferLimitError as error:
@@ -361,14 +349,14 @@ class OrderedConsumer(PushBuffer[D]):
         """The stream was created then."""
         if self._identity is None:
             self._identity = created
-        elif self.phase is Phase.COMPARING and created == self._identity:
+        elif self.phase is OrderedPhase.COMPARING and created == self._identity:
             self._follow_consumer(now)
-        elif self.phase is Phase.COMPARING:
+        elif self.phase is OrderedPhase.COMPARING:
             self._begin_anew(created, now)
 
     def _follow_consumer(self, now: float) -> None:
         """What the present consumer delivers is what comes next."""
-        self.phase = Phase.FOLLOWING
+        self._step(OrderedStep.FOLLOW)
         self._timers.stop(Timer.CREATED)
         if self._start is not None:
             self._floor = max(self._floor, self._start)
@@ -414,13 +402,13 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _try_again(self, now: float) -> None:
         if self._half_full():  # there would soon be no room again
-            self.phase = Phase.FULL
+            self._step(OrderedStep.FILL)
             return
         attempts, self._attempts = self._attempts, self._attempts + 1
         if not attempts:
             self._create(now)
         else:
-            self.phase = Phase.PAUSED
+            self._step(OrderedStep.PAUSE)
             pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, MAX_DOUBLINGS), LONGEST_PAUSE)
             self._timers.set(Timer.CREATE, now + pause)
             self._outbox.rearm(self)
@@ -447,9 +435,9 @@ class OrderedConsumer(PushBuffer[D]):
                 return
 
     def _end(self, error: Error) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is OrderedPhase.ENDED:
             return
-        self.phase = Phase.ENDED
+        self._step(OrderedStep.END)
         self._drop(tell=self._outbox.closed_error is None)
         self._outbox.unsubscribe(self._anchor)
         self._finish(error)
@@ -457,6 +445,9 @@ class OrderedConsumer(PushBuffer[D]):
         if ready is not None:
             ready.fail(error)
             self._outbox.completed(ready)
+
+    def _step(self, step: OrderedStep) -> None:
+        self.phase = ORDERED[self.phase, step] or self.phase
 
     def _is_there(self) -> None:
         """The first consumer was created."""
