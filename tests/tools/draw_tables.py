@@ -1,6 +1,6 @@
 """Draws the tables of ``jsproto.rules`` into ``jsproto/README.md``: ``python -m tests.tools.draw_tables``.
 
-Each table becomes a Mermaid diagram, a table of its phases with what each of them ignores, and a table of its steps. The
+Each table becomes a Mermaid diagram, a list of its phases with what each of them ignores, and a list of its steps. The
 text between the lines FIRST and LAST is replaced, and nothing else.
 
 How it works: all inputs that lead from one phase to the same other one share an arrow. An arrow of more than ``MOST``

@@ -710,7 +710,10 @@ class FastPublisher(Conversation):
         """Half of the server's patience may be over: ping if it is, and look again."""
         if now >= self._sent_at + self._idle_limit / 2:  # in the words of the timer: a difference rounds otherwise
             self._send_ping(now)
-        self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit / 2)
+        due = self._sent_at + self._idle_limit / 2
+        if due <= now:  # there was no room for the ping
+            due = now + self._idle_limit / PINGS_PER_TIMEOUT
+        self._timers.set(Timer.BATCH_IDLE, due)
 
     def _expire(self, now: float) -> None:
         silent = now - self._sent_at
