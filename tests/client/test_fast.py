@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -1016,7 +1017,7 @@ def test_a_ping_that_finds_no_room_is_tried_again_later() -> None:
     batch = Batch(Harness(pending_size=5_000)).start()
     batch.h.sent()
     fast, now = batch.fast, batch.h.now
-    with pytest.raises(OutboundBufferLimitError):
+    with suppress(OutboundBufferLimitError):
         while True:
             batch.h.session.publish("fill", b"x" * 1_000)
     moments: list[float] = []

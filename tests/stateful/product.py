@@ -146,10 +146,8 @@ def verb(call: Callable[[Any, World], object], *documented: type[Error]) -> Call
     def happens(world: World, machine: Any) -> None:
         try:
             found = call(machine, world)
-        except (LocalProtocolError, *documented):
-            return
         except Error as error:
-            if error is not machine.error:
+            if not isinstance(error, (LocalProtocolError, *documented)) and error is not machine.error:
                 raise
             return
         world.keep(found)
@@ -358,10 +356,10 @@ def spoken(data: bytes) -> Input:
 def dialled(world: World) -> None:
     """A server accepts the connection, and has not said anything."""
     for _ in range(50):
-        if world.session.closed or world.session.connect_to is not None:
+        if world.session.closed or world.is_linked or world.session.connect_to is not None:
             break
         world.advance(1.0)
-    if not world.session.closed:
+    if world.session.connect_to is not None:
         world.decoder = Decoder("server")
         world.session.connection_made(world.now)
 

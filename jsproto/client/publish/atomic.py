@@ -24,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from jsproto.client.publish.fast import SERVER_IDLE_LIMIT, Message, parts
+from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
+from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
     APIError,
     BatchClosedError,

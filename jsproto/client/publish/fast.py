@@ -29,11 +29,12 @@ Not here: that other batch.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.publish.message import Message, parts
+from jsproto.client.publish.sent_log import SentLog
 from jsproto.errors import (
     APIError,
     BatchClosedError,
@@ -68,7 +69,6 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
 PublishRun: TypeAlias = Callable[[Sequence[Any], tuple[bytes, bytes], int], int]
-Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
 DEFAULT_FLOW: Final = 500  # servers grant no more
@@ -86,16 +86,6 @@ def _no_run(messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> 
     return 0
 
 
-def parts(message: object) -> tuple[Any, Any, Any]:
-    """Subject, payload and headers of what a list gives as a message; LocalProtocolError when it is none."""
-    if not isinstance(message, tuple | list) or not 2 <= len(message) <= 3:
-        raise LocalProtocolError(
-            f"a message is (subject, payload) or (subject, payload, headers), not {message!r:.100}"
-        )
-    subject, payload, *rest = message
-    return subject, payload, rest[0] if rest else None
-
-
 class FastPublisher(Conversation):
     """One fast-ingest batch.
 
@@ -105,8 +95,8 @@ class FastPublisher(Conversation):
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_kept", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
-        "_resumption", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
+        "_inbox", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -166,8 +156,7 @@ class FastPublisher(Conversation):
         self._link_error: Error | None = None  # why there is no link
         self._resumption: bytes | None = None  # where the first ping on a new link is answered
         self._settled = 0  # messages told as refused or lost that are kept all the same
-        # What was published and is not acknowledged: the last sequence of each run, and the run. Runs cost nothing.
-        self._kept: deque[tuple[int, Sequence[Message]]] = deque()
+        self._sent = SentLog(self._window.is_settled)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
@@ -196,7 +185,7 @@ class FastPublisher(Conversation):
         mode ``ok``: without those that were told as refused or lost while the batch was open.
         """
         known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
-        return [message for _, message in self._kept_from(known + 1)]
+        return [message for _, message in self._sent.since(known + 1)]
 
     @property
     def ack(self) -> PubAck | None:
@@ -237,7 +226,7 @@ class FastPublisher(Conversation):
             self._refuse(now)
         block = None if headers is None else encode_unbatched(headers)
         self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence), block)
-        self._kept.append((sequence, ((subject, payload, headers),)))
+        self._sent.add((sequence, ((subject, payload, headers),)))
         self.sequence = sequence
         self._sent_at = now
         if sequence == self._limit:
@@ -274,7 +263,7 @@ class FastPublisher(Conversation):
                 raise
         finally:
             self.sequence = sequence
-            self._kept.append((sequence, run if len(run) == sequence - before else run[: sequence - before]))
+            self._sent.add((sequence, run if len(run) == sequence - before else run[: sequence - before]))
             self._sent_at = now if sequence > before else self._sent_at
             if sequence == self._limit:
                 self._window_closed(now)
@@ -315,7 +304,7 @@ class FastPublisher(Conversation):
         self._subject = target
         if subject is not None:
             self.sequence = sequence
-            self._kept.append((sequence, ((subject, payload, headers),)))
+            self._sent.add((sequence, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.COMMIT)
         self._limit = 0
@@ -403,7 +392,7 @@ class FastPublisher(Conversation):
         """
         if self.phase in ENDED:
             return
-        sequence = next((number for number, message in self._kept_from(1) if message[0] == violation.subject), None)
+        sequence = next((number for number, message in self._sent.since(1) if message[0] == violation.subject), None)
         if violation.operation == "subscribe" or (sequence is not None and self.acks == 0):
             self._fail(violation)  # no answer will come, or there is no batch
         elif sequence is None:
@@ -455,7 +444,7 @@ class FastPublisher(Conversation):
         self._outbox.flush()
         self._subject = subject
         self.sequence = 1
-        self._kept.append((1, ((subject, payload, headers),)))
+        self._sent.add((1, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.START)
         self._timers.set(Timer.BATCH_START, now + self._ack_timeout)
@@ -540,7 +529,7 @@ class FastPublisher(Conversation):
         elif every != window.every:
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
         if window.acked > acked:
-            self._forget(window.acked)
+            self._sent.forget(window.acked)
         if message.subject == self._resumption:  # what was said of messages before may have gone with the old link
             self._resumption = None
             self._forget_settled()
@@ -762,23 +751,9 @@ class FastPublisher(Conversation):
                 self._outbox.completed(ticket)
         self._ready = self._commit = None
 
-    def _kept_from(self, first: int) -> Iterator[tuple[int, Message]]:
-        """The messages from ``first`` on that are still kept, with their sequences."""
-        is_settled = self._window.is_settled
-        for last, run in self._kept:
-            for sequence, message in enumerate(run, last - len(run) + 1):
-                if sequence >= first and not is_settled(sequence):
-                    yield sequence, message
-
-    def _forget(self, acked: int) -> None:
-        """What is acknowledged need not be kept."""
-        kept = self._kept
-        while kept and kept[0][0] <= acked:
-            kept.popleft()
-
     def _forget_settled(self) -> None:
-        """What was told as refused or lost need not be kept either."""
-        self._kept = deque((sequence, (message,)) for sequence, message in self._kept_from(self.acked + 1))
+        """What was reported as refused or lost need not be kept either."""
+        self._sent.compact(self.acked)
         self._settled = 0
 
     # -- helpers -------------------------------------------------------------------------------------------------------

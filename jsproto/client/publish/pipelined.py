@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.publish.fast import Message, parts
+from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
     ConnectionClosedError,
     Error,
