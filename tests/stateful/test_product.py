@@ -467,7 +467,7 @@ LINK_VERBS: Final[dict[str, Verb]] = {
     "request": verb(lambda session, world: session.request("e.a", now=world.now)),
     "ping": verb(lambda session, world: session.ping(world.now)),
     "wait for room": verb(lambda session, world: session.sendable()),
-    "drain": verb(lambda session, world: session.drain(world.now)),
+    "drain": verb(lambda session, world: session.drain(world.now, [])),
     "flush": verb(lambda session, world: session.flush()),
     "close": verb(lambda session, world: session.close(world.now)),
 }
