@@ -53,7 +53,7 @@ class DeliverySequence:
     """How far one consumer's deliveries have come.
 
     Attributes:
-     * ``consumer_seq``: the number of the last delivery, 0 before the first. ``UNKNOWN`` while any number may come next.
+     * ``consumer_seq``: the number of the last delivery, 0 before the first. ``UNKNOWN``: any number may come next.
      * ``stream_seq``: the stream sequence of the last delivery, 0 before the first.
      * ``expected_prefix``: how the reply subject of the next message starts if that is the next of the stream, too, and
        delivered for the first time. Nearly all are. Then ``advance`` is all that is to be done.
@@ -108,7 +108,8 @@ class DeliverySequence:
         """Whether each of these starts as the next one does, with numbers of as many digits.
 
         How it works: the expected starts of all of them are written into one buffer, by copying the first one and
-        counting its two numbers up. One comparison with the joined starts of ``replies`` decides.
+        counting its two numbers up. One comparison with the joined starts of ``replies`` decides. The benchmark row
+        ``deliver`` of ``tests.bench.core`` pays for it.
         """
         start, count = self.expected_prefix, len(replies)
         if start == NO_PREFIX:

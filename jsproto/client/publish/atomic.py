@@ -1,8 +1,8 @@
 """Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or not at all.
 
 The server stages the members of a batch until the commit. It answers a member only where an answer was asked for. The
-first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one, and
-the others need no round trip. A commit stores with its last message, or with a marker that is no message.
+first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one. The
+others need no round trip. A commit stores with its last message, or with a marker that is no message.
 
 Rules
  * "May I add?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids adding. Where an
@@ -244,8 +244,8 @@ class AtomicBatch(Conversation):
     def add_many(self, messages: Sequence[Message], now: float, start: int = 0, stop: int | None = None) -> int:
         """Add of ``messages[start:stop]``, from the front, what is possible now. Returns how many were taken.
 
-        They are fewer than all when an answer is awaited or the outbox is full. Wait for ``ready()``, or for the outbox,
-        and go on after those that were taken.
+        They are fewer than all when an answer is awaited or the outbox is full. Wait for ``ready()``, or for the
+        outbox, and go on after those that were taken.
 
         Raises: as ``add``. The messages before a bad one are taken, and ``sequence`` says how many they are.
         """

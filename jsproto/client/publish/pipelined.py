@@ -6,8 +6,8 @@ one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocol
 TimeoutError, or why the link was lost.
 
 Rules
- * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try. It
-   costs no object for a message.
+ * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try,
+   at the cost of no object for a message.
  * A message is held until it is answered, so memory is bounded by the window plus one message.
  * Failed messages are kept up to the same bounds. Beyond them they are only counted.
  * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
