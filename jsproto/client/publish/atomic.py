@@ -1,8 +1,8 @@
 """Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or not at all.
 
 The server stages the members of a batch until the commit. It answers a member only where an answer was asked for. The
-first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one. The
-others need no round trip. A commit stores with its last message, or with a marker that is no message.
+first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one.
+The others need no round trip. A commit stores with its last message, or with a marker that is no message.
 
 Rules
  * "May I add?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids adding. Where an
