@@ -268,19 +268,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PUBLISHER + "the_window_in_bytes_is_overrun_by_one_message",
         ),
         promise(
-            "Nothing is sent then.",
+            "Raises, with nothing sent:",
             CLIENT_PUBLISHER + "a_full_outbox",
             CLIENT_PUBLISHER + "a_bad_message_leaves_those_before_it_taken",
         ),
     ),
     "jsproto:AtomicBatch": (
         promise(
-            "The ticket fails with the server's APIError, and nothing is stored",
+            "APIError: the server refuses the batch, and nothing is stored.",
             CLIENT_ATOMIC + "every_code_is_a_typed_error",
             DRIVERS_ATOMIC_FACADE + "a_check_that_fails_refuses_all",
         ),
         promise(
-            "Behind either commit it sends nothing: asking again (after a wait that was given up) gives the same "
+            "Raises, with nothing sent and no sequence spent:",
+            CLIENT_ATOMIC + "what_cannot_be_sent_spends_no_sequence",
+            CLIENT_ATOMIC + "a_full_outbox_spends_no_sequence",
+            CLIENT_ATOMIC + "expected_last_sequence_is_only_for_the_first_message",
+            CLIENT_ATOMIC + "a_message_id_occurs_once",
+        ),
+        promise(
+            "After either commit it sends nothing: asking again (after a wait that was given up) gives the same "
             "answer.",
             CLIENT_ATOMIC + "nothing_is_done_behind_a_commit",
             CLIENT_ATOMIC + "a_commit_can_be_asked_for_again",

@@ -16,7 +16,8 @@ from jsproto.client.connection.api import succeeded
 from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
-from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
+from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher
+from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
 from jsproto.client.read.consistency import ConsistentSession, SessionLevel

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jsproto.client.publish.fast import parts
+from jsproto.client.publish.message import parts
 from jsproto.errors import BatchMessageError, Error, LocalProtocolError
 from jsproto.ticket import Ticket
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
     from jsproto.client.jetstream import JetStream
     from jsproto.client.publish.atomic import AtomicBatch
-    from jsproto.client.publish.fast import Message
+    from jsproto.client.publish.message import Message
     from jsproto.grammar.acks import PubAck
     from jsproto.grammar.config import StreamConfig, StreamInfo
 

@@ -1,1 +1,1 @@
-"""Role-blind tables and windows: what a link and a batch may do next, whoever asks."""
+"""Tables of phases and windows: what a link, a batch, an ordered consumer or a read may do next."""

@@ -1,9 +1,13 @@
-"""The life of one atomic batch (ADR-50). This file does not know our role.
+"""The life of one atomic batch (ADR-50), as its sender sees it.
 
-The members of a batch are staged, none is in the stream, until the commit stores all of them or none. The first is a
-request: its answer tells whether the stream takes batches at all. A refused member ends the batch, unless the batch
-never came to know of it (nobody took the message, or it is too large): then its place is free for another, and the
-batch is where it was. A pair that is absent from the table is not a step: what arrived is stale, duplicate or forged.
+* The members of a batch are staged. None is in the stream until the commit stores all of them, or none.
+* The first member is a request: its answer tells whether the stream takes batches at all.
+* A refused member ends the batch. The exception is a member that never reached it, because no stream took it or it is
+  too large: its sequence is free again and the batch stays open.
+* An ignored input is stale, duplicate or forged.
+
+The client steps this table. The server role does not: a batch is in its list of open ones, or it is gone. The server
+role answers each member at once, so the phases in which a sender waits do not exist there.
 
 Not here: which member asks for an answer, sequences, limits, timers.
 """
@@ -12,6 +16,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+from jsproto.rules.table import Table, total
 
 
 class AtomicPhase(Enum):
@@ -23,7 +29,7 @@ class AtomicPhase(Enum):
     COMMITTING = "the commit is out, its answer is not here"
     COMMITTED = "ended: all of it is stored"
     FAILED = "ended with an error"
-    DISCARDED = "the sender walked away without commit; the server will forget the batch"
+    DISCARDED = "the sender gave the batch up without a commit, and the server will forget it"
 
 
 class AtomicStep(Enum):
@@ -35,28 +41,37 @@ class AtomicStep(Enum):
     COMMIT = "the commit is sent"
     FINISH = "the commit is acknowledged: all is stored"
     FAIL = "an error of the server, a wrong answer or none, silence for too long, a lost link"
-    DISCARD = "the sender walks away"
+    DISCARD = "the sender gives the batch up"
 
 
 _P, _S = AtomicPhase, AtomicStep
 
-ATOMIC: Final[dict[tuple[AtomicPhase, AtomicStep], AtomicPhase]] = {
-    (_P.IDLE, _S.START): _P.STARTING,
-    (_P.IDLE, _S.COMMIT): _P.COMMITTING,
-    (_P.IDLE, _S.FAIL): _P.FAILED,
-    (_P.IDLE, _S.DISCARD): _P.DISCARDED,
-    (_P.STARTING, _S.ACCEPT): _P.OPEN,
-    (_P.STARTING, _S.FAIL): _P.FAILED,
-    (_P.STARTING, _S.DISCARD): _P.DISCARDED,
-    (_P.OPEN, _S.ACCEPT): _P.OPEN,
-    (_P.OPEN, _S.REFUSE): _P.OPEN,
-    (_P.OPEN, _S.COMMIT): _P.COMMITTING,
-    (_P.OPEN, _S.FAIL): _P.FAILED,
-    (_P.OPEN, _S.DISCARD): _P.DISCARDED,
-    (_P.COMMITTING, _S.REFUSE): _P.OPEN,
-    (_P.COMMITTING, _S.FINISH): _P.COMMITTED,
-    (_P.COMMITTING, _S.FAIL): _P.FAILED,
-    (_P.COMMITTING, _S.DISCARD): _P.DISCARDED,
-}
+ATOMIC: Final[Table[AtomicPhase, AtomicStep]] = total(
+    AtomicPhase,
+    AtomicStep,
+    {
+        _P.IDLE: {
+            _S.START: _P.STARTING, _S.COMMIT: _P.COMMITTING, _S.FAIL: _P.FAILED, _S.DISCARD: _P.DISCARDED,
+        },
+        _P.STARTING: {_S.ACCEPT: _P.OPEN, _S.FAIL: _P.FAILED, _S.DISCARD: _P.DISCARDED},
+        _P.OPEN: {
+            _S.ACCEPT: _P.OPEN, _S.REFUSE: _P.OPEN, _S.COMMIT: _P.COMMITTING, _S.FAIL: _P.FAILED,
+            _S.DISCARD: _P.DISCARDED,
+        },
+        _P.COMMITTING: {
+            _S.REFUSE: _P.OPEN, _S.FINISH: _P.COMMITTED, _S.FAIL: _P.FAILED, _S.DISCARD: _P.DISCARDED,
+        },
+    },
+    ignored={
+        _P.IDLE: {_S.ACCEPT, _S.REFUSE, _S.FINISH},
+        _P.STARTING: {_S.START, _S.REFUSE, _S.COMMIT, _S.FINISH},
+        _P.OPEN: {_S.START, _S.FINISH},
+        _P.COMMITTING: {_S.START, _S.ACCEPT, _S.COMMIT},
+        _P.COMMITTED: set(_S),
+        _P.FAILED: set(_S),
+        _P.DISCARDED: set(_S),
+    },
+)  # fmt: skip
 
 ENDED: Final = frozenset({_P.COMMITTED, _P.FAILED, _P.DISCARDED})
+"""The phases that nothing leaves."""

@@ -1,18 +1,24 @@
-"""The life of one fast-ingest batch (ADR-50). This file does not know our role.
+"""The life of one fast-ingest batch (ADR-50), as its sender sees it.
 
-Both sides of a batch go through the same phases: the client as it sends and hears, the server as it receives and
-answers. The first message is answered before the second may follow (the client must learn whether the feature is
-there and how fast it may go). A batch in gap mode ``fail`` that loses a message is broken: nothing more may be
-sent, and the terminal acknowledgement says how much was stored. In gap mode ``ok`` a loss is only reported, so it
-is not a step here. A pair that is absent from the table is not a step: what arrived is stale, duplicate or forged.
+* The first message is answered before the second may follow: the answer says that the server knows the feature, and
+  the rate.
+* A batch in gap mode ``fail`` that loses a message is broken: nothing more is sent. The terminal acknowledgement says
+  how much was stored.
+* In gap mode ``ok`` a loss is only reported, so it is no step here.
+* An ignored input is stale, duplicate or forged.
 
-Not here: the window (``windows``), the reply subjects and the messages (``grammar``), timers.
+The client steps this table. The server role does not: a batch is in its list of open ones, or it is gone. The server
+role answers each message at once, so the phases in which a sender waits do not exist there.
+
+Not here: the window (``window``), the reply subjects and the messages (``grammar``), timers.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+from jsproto.rules.table import Table, total
 
 
 class FastPhase(Enum):
@@ -23,9 +29,9 @@ class FastPhase(Enum):
     OPEN = "messages flow inside the window"
     BROKEN = "a message was lost or refused in gap mode fail: only the terminal acknowledgement can follow"
     COMMITTING = "the commit is out, its answer is not here"
-    COMMITTED = "ended with the acknowledgement the sender wanted"
+    COMMITTED = "ended with the acknowledgement that the sender wanted"
     FAILED = "ended with an error"
-    ABANDONED = "the sender walked away; the server will forget the batch"
+    ABANDONED = "the sender gave the batch up, and the server will forget it"
 
 
 class FastStep(Enum):
@@ -35,34 +41,42 @@ class FastStep(Enum):
     COMMIT = "the commit is sent"
     ACCEPT = "the server grants a rate"
     BREAK = "a gap or a refused message, in gap mode fail"
-    FINISH = "a terminal acknowledgement that says what the sender wants to hear"
-    FAIL = "a terminal acknowledgement that does not, an error that ends the batch, a timeout, a lost link"
-    ABANDON = "the sender walks away"
+    FINISH = "a terminal acknowledgement of all that the sender wanted to be stored"
+    FAIL = "a terminal acknowledgement of less, an error that ends the batch, a timeout, a lost link"
+    ABANDON = "the sender gives the batch up"
 
 
 _P, _S = FastPhase, FastStep
 
-FAST: Final[dict[tuple[FastPhase, FastStep], FastPhase]] = {
-    (_P.IDLE, _S.START): _P.STARTING,
-    (_P.IDLE, _S.COMMIT): _P.COMMITTING,
-    (_P.IDLE, _S.FAIL): _P.FAILED,
-    (_P.IDLE, _S.ABANDON): _P.ABANDONED,
-    (_P.STARTING, _S.ACCEPT): _P.OPEN,
-    (_P.STARTING, _S.FAIL): _P.FAILED,
-    (_P.STARTING, _S.ABANDON): _P.ABANDONED,
-    (_P.OPEN, _S.ACCEPT): _P.OPEN,
-    (_P.OPEN, _S.BREAK): _P.BROKEN,
-    (_P.OPEN, _S.COMMIT): _P.COMMITTING,
-    (_P.OPEN, _S.FAIL): _P.FAILED,
-    (_P.OPEN, _S.ABANDON): _P.ABANDONED,
-    (_P.BROKEN, _S.ACCEPT): _P.BROKEN,
-    (_P.BROKEN, _S.FAIL): _P.FAILED,
-    (_P.BROKEN, _S.ABANDON): _P.ABANDONED,
-    (_P.COMMITTING, _S.ACCEPT): _P.COMMITTING,
-    (_P.COMMITTING, _S.BREAK): _P.COMMITTING,
-    (_P.COMMITTING, _S.FINISH): _P.COMMITTED,
-    (_P.COMMITTING, _S.FAIL): _P.FAILED,
-    (_P.COMMITTING, _S.ABANDON): _P.ABANDONED,
-}
+FAST: Final[Table[FastPhase, FastStep]] = total(
+    FastPhase,
+    FastStep,
+    {
+        _P.IDLE: {
+            _S.START: _P.STARTING, _S.COMMIT: _P.COMMITTING, _S.FAIL: _P.FAILED, _S.ABANDON: _P.ABANDONED,
+        },
+        _P.STARTING: {_S.ACCEPT: _P.OPEN, _S.FAIL: _P.FAILED, _S.ABANDON: _P.ABANDONED},
+        _P.OPEN: {
+            _S.ACCEPT: _P.OPEN, _S.BREAK: _P.BROKEN, _S.COMMIT: _P.COMMITTING, _S.FAIL: _P.FAILED,
+            _S.ABANDON: _P.ABANDONED,
+        },
+        _P.BROKEN: {_S.ACCEPT: _P.BROKEN, _S.FAIL: _P.FAILED, _S.ABANDON: _P.ABANDONED},
+        _P.COMMITTING: {
+            _S.ACCEPT: _P.COMMITTING, _S.BREAK: _P.COMMITTING, _S.FINISH: _P.COMMITTED, _S.FAIL: _P.FAILED,
+            _S.ABANDON: _P.ABANDONED,
+        },
+    },
+    ignored={
+        _P.IDLE: {_S.ACCEPT, _S.BREAK, _S.FINISH},
+        _P.STARTING: {_S.START, _S.COMMIT, _S.BREAK, _S.FINISH},
+        _P.OPEN: {_S.START, _S.FINISH},
+        _P.BROKEN: {_S.START, _S.COMMIT, _S.BREAK, _S.FINISH},
+        _P.COMMITTING: {_S.START, _S.COMMIT},
+        _P.COMMITTED: set(_S),
+        _P.FAILED: set(_S),
+        _P.ABANDONED: set(_S),
+    },
+)  # fmt: skip
 
 ENDED: Final = frozenset({_P.COMMITTED, _P.FAILED, _P.ABANDONED})
+"""The phases that nothing leaves."""

@@ -1,10 +1,11 @@
-"""The phases of one link, from the first byte to the last. This file does not know our role.
+"""The phases of one link, from the first byte to the last. Both roles step this table.
 
-A link opens with a fixed conversation: the server speaks first (INFO), the client answers (CONNECT, then PING) and
-the server's PONG says that CONNECT was accepted. After that both sides may send what their role allows at any time.
-TLS begins between INFO and CONNECT, or before INFO where both sides know; how it is agreed on is not told in frames.
-Which frames a role may send at all is settled below this table: the decoder of each role knows only the verbs of
-the other side. So the table is keyed by phase and frame type, and a pair that is absent is illegal.
+* A link opens with a fixed conversation. The server sends INFO, the client answers with CONNECT and PING, and the
+  server's PONG says that CONNECT was accepted.
+* After that both sides may send at any time what their role allows.
+* TLS begins between INFO and CONNECT, or before INFO where both sides were configured so. No frame says that it begins.
+* A frame that does not fit the phase ends the link.
+* The table does not say which frames a role may send: the decoder of each role knows only the verbs of the other side.
 
 Not here: keep-alive (a timer of the client's link), authentication (the server answers a bad CONNECT with ``-ERR``
 and closes), TLS itself.
@@ -12,10 +13,12 @@ and closes), TLS itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias, get_args
 
-from jsproto.wire.frames import Connect, Err, Info, Msg, Ok, Ping, Pong, Pub, Sub, Unsub
+from jsproto.rules.table import Table, total
+from jsproto.wire.frames import Connect, Err, Frame, Info, Ok, Ping, Pong, Pub, Sub, Unsub
 
 
 class LinkPhase(Enum):
@@ -23,24 +26,56 @@ class LinkPhase(Enum):
 
     EXPECT_INFO = "the server has not spoken yet"
     EXPECT_TLS = "TLS comes next"
-    EXPECT_CONNECT = "INFO has passed; the client owes CONNECT"
-    EXPECT_PONG = "CONNECT and PING have passed; the server owes PONG or -ERR"
+    EXPECT_CONNECT = "INFO has passed, and the client owes CONNECT"
+    EXPECT_PONG = "CONNECT and PING have passed, and the server owes PONG or -ERR"
     OPEN = "messages flow"
     CLOSED = "nothing more will be sent or read"
 
 
-_P = LinkPhase
+class LinkStep(Enum):
+    """What happens to a link besides frames."""
 
-LINK: Final[dict[LinkPhase, dict[type, LinkPhase]]] = {
-    _P.EXPECT_INFO: {Info: _P.EXPECT_CONNECT, Err: _P.EXPECT_INFO},
-    # A server that has no room for another client says so without TLS. Nothing else may be smuggled in.
-    _P.EXPECT_TLS: {Err: _P.EXPECT_TLS},
-    _P.EXPECT_CONNECT: {Connect: _P.EXPECT_PONG, Err: _P.EXPECT_CONNECT, Ping: _P.EXPECT_CONNECT},
-    # The client may write ahead of the PONG and a server may send a second INFO or a PING of its own.
-    _P.EXPECT_PONG: {
-        Pong: _P.OPEN, Ping: _P.EXPECT_PONG, Info: _P.EXPECT_PONG, Ok: _P.EXPECT_PONG, Err: _P.EXPECT_PONG,
-        Pub: _P.EXPECT_PONG, Sub: _P.EXPECT_PONG, Unsub: _P.EXPECT_PONG,
+    START_TLS = "INFO, or the options, demand TLS"
+    SECURED = "TLS has begun"
+    EARLY_PONG = "the answer to a PING that was not the last one"
+    CLOSE = "this side ends the link, or finds it broken"
+
+
+LinkInput: TypeAlias = type[Frame] | LinkStep
+
+FRAMES: Final[tuple[type[Frame], ...]] = get_args(Frame)
+
+_P, _S = LinkPhase, LinkStep
+
+
+def _row(legal: Mapping[LinkInput, LinkPhase]) -> dict[LinkInput, LinkPhase]:
+    """The steps of a phase in which the frames of ``legal`` may come: any other frame ends the link."""
+    return {**dict.fromkeys(FRAMES, _P.CLOSED), _S.EARLY_PONG: _P.CLOSED, _S.CLOSE: _P.CLOSED, **legal}
+
+
+LINK: Final[Table[LinkPhase, LinkInput]] = total(
+    LinkPhase,
+    (*FRAMES, *_S),
+    {
+        _P.EXPECT_INFO: _row({Info: _P.EXPECT_CONNECT, Err: _P.EXPECT_INFO}),
+        # A server without room for another client says so before TLS. Nothing else is accepted in the open.
+        _P.EXPECT_TLS: _row({Err: _P.EXPECT_TLS, _S.SECURED: _P.EXPECT_INFO}),
+        _P.EXPECT_CONNECT: _row({
+            Connect: _P.EXPECT_PONG, Err: _P.EXPECT_CONNECT, Ping: _P.EXPECT_CONNECT, _S.START_TLS: _P.EXPECT_TLS,
+        }),
+        # The client may send before the PONG has come. A server may send a second INFO or a PING of its own.
+        _P.EXPECT_PONG: _row({
+            Pong: _P.OPEN,
+            **dict.fromkeys((Ping, Info, Ok, Err, Pub, Sub, Unsub, _S.EARLY_PONG), _P.EXPECT_PONG),
+        }),
+        _P.OPEN: _row(dict.fromkeys((*FRAMES, _S.EARLY_PONG), _P.OPEN)),
     },
-    _P.OPEN: dict.fromkeys((Info, Ping, Pong, Ok, Err, Msg, Pub, Sub, Unsub, Connect), _P.OPEN),
-    _P.CLOSED: {},
-}  # fmt: skip
+    ignored={
+        _P.EXPECT_INFO: {_S.START_TLS, _S.SECURED},
+        _P.EXPECT_TLS: {_S.START_TLS},
+        _P.EXPECT_CONNECT: {_S.SECURED},
+        _P.EXPECT_PONG: {_S.START_TLS, _S.SECURED},
+        _P.OPEN: {_S.START_TLS, _S.SECURED},
+        _P.CLOSED: {*FRAMES, *_S},
+    },
+)  # fmt: skip

@@ -1,11 +1,11 @@
 """Whether a consumer's deliveries arrived without a hole. This file does not know our role.
 
-A consumer numbers what it delivers, redeliveries included, from 1 on: the consumer sequence. Each message says its own
-in the ack reply subject, and each idle heartbeat says the last one that was sent. So a message that was lost shows as
-soon as anything follows it, and a consumer that was reset, or made anew under its old name, shows as a number that
-comes again. The stream sequence shows neither: filters leave holes in it and redeliveries go back.
-
-Only the one subscriber of a consumer can tell: in a queue group every member sees holes.
+* A consumer numbers what it delivers, redeliveries included, from 1 on: the consumer sequence.
+* Each message carries its number in the ack reply subject. Each idle heartbeat carries the last number that was sent.
+* A lost message shows as soon as anything follows it.
+* A consumer that was reset, or made anew under its old name, shows as a number that comes again.
+* The stream sequence shows neither: filters leave holes in it and redeliveries go back.
+* Only the one subscriber of a consumer can see it: in a queue group every member sees holes.
 
 Not here: what to do about it.
 """
@@ -20,19 +20,19 @@ from jsproto.errors import NotJSMessageError
 from jsproto.grammar.jsack import jsack_sequences
 
 UNKNOWN: Final = -1
-"""Where a consumer stands that was not followed from its beginning, before it says so."""
+"""The number of a consumer that was not followed from its beginning, until its first message or heartbeat."""
 NO_PREFIX: Final = b"\n"
 """No reply subject starts like this: look at all of it."""
 MANY: Final = 16
-"""So many are worth being compared at once."""
+"""From so many reply subjects on it is faster to compare all at once."""
 _DIGITS: Final = b"0123456789"
 
 
 @event
 class SequenceGap:
-    """The next delivery should have been number ``expected``; it is ``found``.
+    """The next delivery should have been number ``expected``, and it is ``found``.
 
-    Higher: those in between were lost. Lower: the consumer numbers anew.
+    A higher one: those in between were lost. A lower one: the consumer numbers anew.
     """
 
     expected: int
@@ -45,17 +45,18 @@ class SequenceGap:
 
     @property
     def missing(self) -> int:
-        """How many deliveries were lost on the way to this one; 0 when nobody can tell."""
+        """How many deliveries were lost on the way to this one. 0 after a restart, when it is not known."""
         return max(self.found - self.expected, 0)
 
 
 class DeliverySequence:
     """How far one consumer's deliveries have come.
 
-    Attributes: ``consumer_seq`` and ``stream_seq`` of the last one, 0 before the first; ``UNKNOWN`` as the consumer
-    sequence as long as any number may come next. ``expected_prefix`` is how the reply subject of the next message
-    starts if it is the next of the stream, too, and delivered for the first time: a cheap comparison for what is nearly
-    always so, after which ``advance`` is all there is to do.
+    Attributes:
+     * ``consumer_seq``: the number of the last delivery, 0 before the first. ``UNKNOWN``: any number may come next.
+     * ``stream_seq``: the stream sequence of the last delivery, 0 before the first.
+     * ``expected_prefix``: how the reply subject of the next message starts if that is the next of the stream, too, and
+       delivered for the first time. Nearly all are. Then ``advance`` is all that is to be done.
     """
 
     __slots__ = ("_form", "_head", "consumer_seq", "expected_prefix", "stream_seq")
@@ -74,10 +75,10 @@ class DeliverySequence:
         self.expected_prefix = self._form % (stream_seq + 1, consumer_seq + 1)
 
     def count_in_sequence(self, replies: Sequence[bytes]) -> int:
-        """Messages have come with these reply subjects: how many of them, from the front, follow each other.
+        """How many of these reply subjects, from the front, are of deliveries that follow each other without a hole.
 
-        They have the numbers that were next, are of rising sequences in the stream, and delivered for the first time.
-        The last of them is the last one then.
+        They have the numbers that were next, rising sequences in the stream, and are delivered for the first time.
+        Afterwards the last of them is the last delivery.
         """
         if len(replies) >= MANY and self._are_next(replies):
             self.stream_seq += len(replies)
@@ -97,16 +98,18 @@ class DeliverySequence:
                     stream_seq = found
                 consumer_seq += 1
                 expected_prefix = form % (stream_seq + 1, consumer_seq + 1)
-        except NotJSMessageError:  # who looks at it alone says why
+        except NotJSMessageError:  # ``delivered`` says why
             pass
         count = consumer_seq - self.consumer_seq
         self.expected_prefix, self.stream_seq, self.consumer_seq = expected_prefix, stream_seq, consumer_seq
         return count
 
     def _are_next(self, replies: Sequence[bytes]) -> bool:
-        """Whether each of these starts as the next one does, with numbers of as many digits: nearly always so.
+        """Whether each of these starts as the next one does, with numbers of as many digits.
 
-        What they must start with is written for all of them, and compared, at once: that takes a third of the time.
+        How it works: the expected starts of all of them are written into one buffer, by copying the first one and
+        counting its two numbers up. One comparison with the joined starts of ``replies`` decides. The benchmark row
+        ``deliver`` of ``tests.bench.core`` pays for it.
         """
         start, count = self.expected_prefix, len(replies)
         if start == NO_PREFIX:
@@ -122,9 +125,11 @@ class DeliverySequence:
         return b"".join([reply[:length] for reply in replies]) == starts
 
     def delivered(self, reply: bytes) -> SequenceGap | None:
-        """A message has come with the reply subject ``reply``; says what is wrong with its number, if anything.
+        """Take a message with the reply subject ``reply``. Returns what is wrong with its number, None if it is right.
 
-        Afterwards it is the last one. NotJSMessageError, with nothing changed, for another kind of subject.
+        Afterwards it is the last one.
+
+        Raises: NotJSMessageError: it is another kind of subject. Nothing has changed.
         """
         stream_seq, consumer_seq = jsack_sequences(reply)
         broken = self._compare(consumer_seq)
@@ -138,9 +143,9 @@ class DeliverySequence:
         return broken
 
     def heartbeat(self, last_consumer: int) -> SequenceGap | None:
-        """A heartbeat says that ``last_consumer`` was the last delivery; says what is wrong with that, if anything.
+        """Take a heartbeat with the number of the last delivery. Returns what is wrong with it, None if it is right.
 
-        Afterwards it is the last one: what is missing is told once.
+        Afterwards it is the last one, so that a loss is reported once.
         """
         broken = self._compare(last_consumer + 1)
         if broken is not None or self.consumer_seq == UNKNOWN:
@@ -156,9 +161,9 @@ class DeliverySequence:
 
 
 def _count_up(records: bytearray, end: int, length: int, first: int, count: int) -> None:
-    """In ``count`` records of ``length`` bytes, make of the number ``first`` that ends before ``end`` the next ones.
+    """Count a number up, in ``count`` copies of a record of ``length`` bytes.
 
-    All have as many digits.
+    The number ``first`` ends before byte ``end`` of each record. All numbers have as many digits.
     """
     place, last = 1, first + count - 1
     records[end - 1 :: length] = (_DIGITS * (count // 10 + 2))[first % 10 :][:count]

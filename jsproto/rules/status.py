@@ -1,13 +1,13 @@
 """What the statuses mean that a consumer sends instead of a message (ADR-15). This file does not know our role.
 
-A status is either news that the application need not hear of, or the end of a pull request that another one may make
-good, or an error that stays. One table says which, by code and by the words that follow; both roles use these words.
-What is not in the table is an error: a status that nobody knows must not be taken for silence.
+* A status is hidden from the application, or it ends a pull request that may be made again, or it is an error that
+  stays. One table says which, by code and by the words that follow. Both roles use these words.
+* A status that is not in the table is an error: an unknown status must not be taken for silence.
+* A code without words of its own stands for every text that has no entry.
+* Servers before 2.12 send some statuses with other words. Those that are known are here too.
 
-Rules: a code without words of its own stands for every text that has no entry. Servers before 2.12 send some statuses
-with other words; what is known of them is here too.
-
-Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``gaps``, ``client.consume.push_buffer``).
+Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``sequence_gaps``,
+``client.consume.push_buffer``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_DIGITS: Final = 20
 
 
 class Meaning(Enum):
-    """What a status is to whoever consumes."""
+    """What a status is to a consumer of messages."""
 
     HIDDEN = "normal: the application hears nothing of it"
     RETRY = "the request ended, and another one may be served"
@@ -63,7 +63,7 @@ WORDS: Final = {
     API_LEVEL: "Required Api Level",
     PIN_MISMATCH: "Nats-Pin-Id mismatch",
 }
-"""What servers write behind the codes that have one meaning."""
+"""What servers write after the codes that have one meaning."""
 
 WRONG_PIN: Final = "Nats-Wrong-Pin-Id"  # 423 of a request that waited while its pin was lost
 FLOW_CONTROL: Final = "FlowControl Request"
@@ -104,7 +104,10 @@ _CONFLICTS: Final[dict[str, tuple[Meaning, type[StatusError]]]] = {
 
 
 def classify(code: int, description: str, subject: str = "") -> tuple[Meaning, Error]:
-    """What a status means, and the error it is where it is one; ``subject`` is what was asked, for 503."""
+    """What a status means, and the error to raise for it.
+
+    ``code`` and ``description``: as in the status line. ``subject``: what was asked, for the text of 503.
+    """
     if code == NO_RESPONDERS:
         return Meaning.FATAL, NoRespondersError(subject, "the consumer does not exist, or has no leader now")
     if code == CONFLICT:
@@ -120,8 +123,10 @@ def classify(code: int, description: str, subject: str = "") -> tuple[Meaning, E
 class ConsumerStatus:
     """A status of a consumer.
 
-    ``pending_msgs`` and ``pending_bytes``: how much of the pull request was not served, None when it does not say.
-    ``error`` is what to raise where ``meaning`` is not HIDDEN.
+    * ``code`` and ``description``: as in the status line.
+    * ``meaning``: what to do about it.
+    * ``error``: what to raise where ``meaning`` is not HIDDEN.
+    * ``pending_msgs`` and ``pending_bytes``: how much of the pull request was not served. None: it does not say.
     """
 
     code: int
@@ -133,7 +138,12 @@ class ConsumerStatus:
 
 
 def read_status(header: bytes, subject: str = "") -> ConsumerStatus | None:
-    """The status that a header block says; None when it says none. RemoteProtocolError when it is malformed."""
+    """The status in the header block ``header``, None when there is none.
+
+    ``subject``: what was asked, for the text of 503.
+
+    Raises: RemoteProtocolError: the status line, or a number in the block, is malformed.
+    """
     found = status_line(header)
     if found is None:
         return None

@@ -1,12 +1,11 @@
 """The two ends of a flow-controlled batch: how far its sender may run ahead, and when its receiver acknowledges.
 
-The receiver acknowledges every ``every`` messages and may change that number with any acknowledgement; the sender may
-have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control). Acknowledgements are cumulative, so a lost
-one costs nothing once the next arrives, and one that is older than what is known changes nothing. The whole question
-"may I send?" is one comparison with ``limit``; "must I acknowledge?" is one with the last acknowledgement.
-
-A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has
-an answer of its own and may never be acknowledged: it is settled, and another one may be sent in its place.
+* The receiver acknowledges every ``every`` messages and may change that number with any acknowledgement.
+* The sender may have ``outstanding`` such acknowledgements missing (ADR-50, Flow Control).
+* Acknowledgements are cumulative. A lost one costs nothing once the next arrives, and an older one changes nothing.
+* "May I send?" is one comparison with ``limit``. "Must I acknowledge?" is one with the last acknowledgement.
+* A receiver that tolerates losses acknowledges only when it stores something. A message that it refused, or missed, has
+  an answer of its own and may never be acknowledged. It is settled, and another one may be sent in its place.
 
 Not here: timers, phases, and what an acknowledgement looks like.
 """
@@ -26,15 +25,19 @@ _first, _last = itemgetter(0), itemgetter(1)
 class AckWindow:
     """Sequences of one batch. ``acked`` and ``limit`` never move backwards by an acknowledgement that is older.
 
-    At most ``size`` messages are out that are neither acknowledged nor settled. Attributes: ``acked`` highest
-    acknowledged sequence, ``every`` the acknowledgement interval in force, ``limit`` the highest sequence that may be
-    sent now.
+    At most ``size`` messages are out that are neither acknowledged nor settled.
+
+    Attributes:
+     * ``acked``: the highest acknowledged sequence.
+     * ``every``: the acknowledgement interval in force, in messages.
+     * ``limit``: the highest sequence that may be sent now.
+     * ``maximum``, ``outstanding``: as they were given.
     """
 
     __slots__ = ("_floor", "_settled", "_spans", "acked", "every", "limit", "maximum", "outstanding")
 
     def __init__(self, maximum: int, outstanding: int) -> None:
-        """``maximum`` is the interval asked for, an upper bound for the server; ``outstanding`` is 1 to 3."""
+        """``maximum``: the interval asked for, an upper bound for the server. ``outstanding``: 1 to 3."""
         self.maximum = maximum
         self.outstanding = outstanding
         self.acked = 0
@@ -50,9 +53,10 @@ class AckWindow:
         return self.every * self.outstanding
 
     def adopt(self, sequence: int, every: int, sent: int) -> bool:
-        """Take an acknowledgement of ``sequence`` with the interval ``every``; False when it cannot be true.
+        """Take an acknowledgement of ``sequence`` with the interval ``every``. Returns whether it can be true.
 
-        It cannot when it acknowledges more than was ``sent``, less than was acknowledged before, or no interval.
+        It cannot when it acknowledges more than was ``sent``, or less than was acknowledged before. Nor can it when the
+        interval is less than 1. Then nothing changes.
         """
         if not self.acked <= sequence <= sent or every < 1:
             return False
@@ -62,7 +66,7 @@ class AckWindow:
         return True
 
     def settle(self, first: int, last: int) -> None:
-        """Messages ``first`` to ``last`` were refused, or are reported as lost; saying so again changes nothing."""
+        """Messages ``first`` to ``last`` were refused, or are reported as lost. A repetition changes nothing."""
         first = max(first, self._floor + 1)
         if first > last:
             return
@@ -81,7 +85,7 @@ class AckWindow:
         return at < len(self._spans) and self._spans[at][0] <= sequence
 
     def reach(self, sequence: int) -> None:
-        """Everything up to ``sequence`` has arrived, and nobody waits for what is said of it any more."""
+        """Everything up to ``sequence`` has arrived, and no answer to it is awaited any more."""
         self._floor = floor = max(self._floor, sequence)
         spans = self._spans
         if spans:
@@ -100,16 +104,24 @@ def _length(spans: list[tuple[int, int]]) -> int:
 
 
 class AckPace:
-    """When the receiver of a batch acknowledges: often at first beside others, then less; more often with more of them.
+    """When the receiver of a batch acknowledges, as nats-server 2.15.1 chooses (FACTS.md F2.6, F2.7).
 
-    As nats-server 2.15.1 chooses (FACTS.md F2.6, F2.7). Attributes: ``acked`` the sequence last acknowledged,
-    ``every`` the interval in force, ``maximum`` the interval the sender asked for.
+    A batch beside others begins with an acknowledgement for each message, and the interval doubles. More batches mean
+    shorter intervals.
+
+    Attributes:
+     * ``acked``: the sequence last acknowledged.
+     * ``every``: the interval in force, in messages.
+     * ``maximum``: the interval that the sender asked for.
     """
 
     __slots__ = ("acked", "every", "maximum")
 
     def __init__(self, maximum: int, batches: int, acked: int = 0) -> None:
-        """``maximum`` is what the sender asks for; ``batches`` the open ones of the stream, this one among them."""
+        """``maximum``: the interval that the sender asks for. ``acked``: the sequence that it goes on from.
+
+        ``batches``: how many are open in the stream, this one among them.
+        """
         self.maximum = maximum
         self.acked = acked
         self.every = min(SHARED_RATE, maximum) if batches == 1 else 1
@@ -117,8 +129,8 @@ class AckPace:
     def due(self, sequence: int, batches: int) -> bool:
         """Whether an acknowledgement is due now that everything up to ``sequence`` is there.
 
-        If so ``acked`` is what it acknowledges and ``every`` the interval from there on: of several that are due at
-        once, only the last.
+        If so ``acked`` is what it acknowledges and ``every`` the interval from there on. Of several that are due at
+        once only the last one is sent. ``batches``: how many are open in the stream.
         """
         passed = (sequence - self.acked) // self.every
         if passed < 1:

@@ -22,7 +22,7 @@ from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import dumps, loads
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.subjects import check_subject, matches
-from jsproto.rules.link import LINK, LinkPhase
+from jsproto.rules.link import LINK, LinkPhase, LinkStep
 from jsproto.timers import Timer, Timers
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import OK, PING, PONG, encode_err, encode_info, encode_msg
@@ -188,17 +188,17 @@ class ServerSession:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, now: float) -> None:
-        following = LINK[self.phase].get(type(frame))
-        if following is None:
+        self.phase = LINK[self.phase, type(frame)] or self.phase
+        if self.phase is LinkPhase.CLOSED:
             self._refuse(b"Unknown Protocol Operation")
             return
-        self.phase = following
         match frame:
             case Pub():
                 self._publish(frame, now)
             case Ping():
                 self._send(PONG)
-                self.phase = LINK[self.phase].get(Pong, self.phase)
+                if self.phase is LinkPhase.EXPECT_PONG:
+                    self.phase = LINK[self.phase, Pong] or self.phase
                 return
             case Sub():
                 self._subscribe(frame, now)
@@ -280,7 +280,7 @@ class ServerSession:
 
     def _end(self) -> None:
         self.wants_close = True
-        self.phase = LinkPhase.CLOSED
+        self.phase = LINK[self.phase, LinkStep.CLOSE] or self.phase
         self.interests.clear()
         self._timers.clear()
         self._host.left(self)

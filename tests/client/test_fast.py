@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -1010,3 +1011,20 @@ def test_after_a_commit_nothing_is_left() -> None:
     batch.h.sent()
     batch.pub_ack(5, 5, 2)
     assert batch.fast.unacknowledged == []
+
+
+def test_a_ping_that_finds_no_room_is_tried_again_later() -> None:
+    batch = Batch(Harness(pending_size=5_000)).start()
+    batch.h.sent()
+    fast, now = batch.fast, batch.h.now
+    with suppress(OutboundBufferLimitError):
+        while True:
+            batch.h.session.publish("fill", b"x" * 1_000)
+    moments: list[float] = []
+    while fast.error is None and len(moments) < 10:
+        deadline = fast.deadline()
+        assert deadline is not None
+        moments.append(deadline - now)
+        fast.handle_timeout(deadline)
+    assert moments == [5.0, 6.0, 7.0, 8.0, 9.0, 10.0]
+    assert isinstance(fast.error, BatchExpiredError)

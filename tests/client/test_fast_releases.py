@@ -39,7 +39,7 @@ def test_2_14_0_answers_no_commit_of_a_duplicate_and_the_error_says_so(gap: str,
     batch.say({"type": "ack", "seq": 1, "msgs": 10}, 2, 4)
     batch.h.advance(10.1)
     assert isinstance(ticket.error, BatchStalledError)
-    assert "within 10 s: what is stored behind message 1 is not known" in str(ticket.error)
+    assert "within 10 s: what is stored after message 1 is not known" in str(ticket.error)
     assert ("2.14.3" in str(ticket.error)) is named
 
 

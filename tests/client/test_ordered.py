@@ -10,7 +10,7 @@ import pytest
 from jsproto.api_errors import StreamNotFoundError
 from jsproto.client.connection.session import Session
 from jsproto.client.consume.message import Acker, JSMsg
-from jsproto.client.consume.ordered import OrderedConsumer, Phase
+from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.retry import CREATE_FIRST, CREATE_MOST
 from jsproto.errors import (
     BadSubjectError,
@@ -25,6 +25,7 @@ from jsproto.errors import (
 )
 from jsproto.events import OrderedConsumerRecreated, SlowConsumer, StreamRecreated, UnexpectedMessage
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.rules.ordered import OrderedPhase
 from jsproto.wire.frames import Msg, Pub, Unsub
 from tests.client.pushing import CREATED, Pushing, ack_subject, heartbeat, info, refusal
 
@@ -105,7 +106,7 @@ def test_the_consumer_is_in_memory_unacknowledged_and_watched() -> None:
         "inactive_threshold": 300 * 10**9,
     }  # fmt: skip
     assert reading.ordered.ready().result() is None
-    assert reading.ordered.phase is Phase.FOLLOWING
+    assert reading.ordered.phase is OrderedPhase.FOLLOWING
     for seq in range(1, 6):
         reading.push(seq)
     assert reading.take(2) == [1, 2]
@@ -159,7 +160,7 @@ def test_the_buffer_may_be_full_before_the_answer_to_the_creation() -> None:
         reading.push(seq)
     assert ready.result() is None
     reading.created()  # late: that consumer was left
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.take() == [1, 2]
     reading.expect_creation()
     assert reading.config["opt_start_seq"] == 3
@@ -210,7 +211,7 @@ def test_silence_leads_to_another_consumer_and_then_to_patience() -> None:
         reading.expect_creation()
         start = reading.h.now
         reading.h.advance(5.0)  # no answer
-        assert reading.ordered.phase is Phase.PAUSED
+        assert reading.ordered.phase is OrderedPhase.PAUSED
         deadline = reading.ordered.deadline()
         assert deadline is not None
         pauses.append(round(deadline - start - 5.0, 6))
@@ -236,7 +237,7 @@ def test_what_may_pass_is_tried_again(answer: dict[str, Any] | None, header: byt
     reading.push(1, skip=1)
     reading.expect_creation()
     reading.h.reply_to(reading.request, answer, header)
-    assert reading.ordered.phase is Phase.PAUSED
+    assert reading.ordered.phase is OrderedPhase.PAUSED
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     reading.created()
@@ -255,7 +256,7 @@ def test_what_the_server_refuses_for_good_ends_it() -> None:
     readable = reading.ordered.readable()
     reading.h.reply_to(reading.request, refusal(404, 10059))
     assert isinstance(readable.error, StreamNotFoundError)
-    assert reading.ordered.phase is Phase.ENDED
+    assert reading.ordered.phase is OrderedPhase.ENDED
     assert isinstance(reading.ordered.ready().error, StreamNotFoundError)
     assert reading.ordered.deadline() is None
     reading.h.sent()
@@ -303,14 +304,14 @@ def test_a_junk_answer_later_on_is_passed_over_and_tried_again() -> None:
     reading.push(1, skip=1)
     reading.expect_creation()
     reading.h.reply_to(reading.request, {"name": 3})
-    assert reading.ordered.phase is Phase.PAUSED
+    assert reading.ordered.phase is OrderedPhase.PAUSED
 
 
 def test_a_lost_link_leads_to_another_consumer_on_the_next_one() -> None:
     reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
     reading.push(1)
     reading.h.lose()
-    assert reading.ordered.phase is Phase.DOWN
+    assert reading.ordered.phase is OrderedPhase.DOWN
     assert reading.ordered.deadline() is None
     reading.h.advance(60.0)  # silence is no alarm now
     reading.h.connect()
@@ -329,7 +330,7 @@ def test_a_lost_session_ends_it() -> None:
     assert isinstance(readable.error, ConnectionLostError)
     reading.ordered.anchor_restored(reading.h.now)
     reading.ordered.anchor_lost(ConnectionLostError("again"), reading.h.now)
-    assert reading.ordered.phase is Phase.ENDED
+    assert reading.ordered.phase is OrderedPhase.ENDED
 
 
 def test_a_full_buffer_pauses_the_reading() -> None:
@@ -338,11 +339,11 @@ def test_a_full_buffer_pauses_the_reading() -> None:
         reading.push(seq)
     events = reading.h.events()
     assert [type(event) for event in events] == [SlowConsumer, OrderedConsumerRecreated]
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert (reading.ordered.dropped, reading.ordered.last_seq) == (1, 4)
     assert not [asked for asked in reading.h.asked() if ".CREATE." in asked[0]]
     assert reading.take(1) == [1]
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.take(1) == [2]
     reading.expect_creation()
     assert reading.config["opt_start_seq"] == 5
@@ -357,7 +358,7 @@ def test_a_message_larger_than_the_buffer_is_taken_alone() -> None:
     reading.h.push(deliver, ack_subject(name, 1), b"1" * 30, b"NATS/1.0\r\nK: v\r\n\r\n")
     assert reading.ordered.pending_bytes == 48
     reading.h.push(deliver, ack_subject(name, 2), b"2")
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert len(reading.take()) == 1
     reading.expect_creation()
 
@@ -367,7 +368,7 @@ def test_a_message_that_found_no_room_is_waited_for_until_it_fits() -> None:
     name, deliver = reading.config["name"], reading.config["deliver_subject"]
     for seq, payload in enumerate((b"1", b"2", b"3" * 9), 1):
         reading.h.push(deliver, ack_subject(name, seq), payload)
-    assert reading.ordered.phase is Phase.FULL  # though the buffer is nearly empty
+    assert reading.ordered.phase is OrderedPhase.FULL  # though the buffer is nearly empty
     assert not [asked for asked in reading.h.asked() if ".CREATE." in asked[0]]
     assert reading.take(1) == [1]
     reading.expect_creation()
@@ -380,7 +381,7 @@ def test_recreating_waits_for_room_in_the_buffer() -> None:
     for seq in range(1, 4):
         reading.push(seq)
     reading.push(9, skip=1)
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.take(2) == [1, 2]
     reading.expect_creation()
 
@@ -465,7 +466,7 @@ def test_no_room_to_ask_is_no_end() -> None:
     session.publish("other", bytes(3_000))
     name = reading.config["name"]
     reading.ordered.receive(Msg(b"s.a", b"1", ack_subject(name, 3), None, b"3"), reading.h.now)
-    assert reading.ordered.phase is Phase.PAUSED
+    assert reading.ordered.phase is OrderedPhase.PAUSED
     reading.h.sent()
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
@@ -492,7 +493,7 @@ def test_draining_the_session_ends_it() -> None:
     reading.h.sent()
     reading.h.feed(b"PONG\r\n")
     assert ticket.done
-    assert reading.ordered.phase is Phase.ENDED
+    assert reading.ordered.phase is OrderedPhase.ENDED
 
 
 def test_late_answers_change_nothing() -> None:
@@ -501,7 +502,7 @@ def test_late_answers_change_nothing() -> None:
     reading.push(1, skip=1)
     reading.expect_creation()
     reading.h.reply_to(first, refusal(404, 10059))
-    assert reading.ordered.phase is Phase.CREATING
+    assert reading.ordered.phase is OrderedPhase.CREATING
 
 
 @pytest.mark.parametrize(
@@ -562,7 +563,7 @@ def test_a_lost_link_after_the_end_changes_nothing() -> None:
     reading = Reading(session={"max_reconnect_attempts": 9, "reconnect_time_wait": 0.1})
     reading.ordered.unsubscribe(reading.h.now)
     reading.ordered.anchor_lost(ConnectionLostError("gone"), reading.h.now)
-    assert reading.ordered.phase is Phase.ENDED
+    assert reading.ordered.phase is OrderedPhase.ENDED
 
 
 # -- a stream that is made again ---------------------------------------------------------------------------------------
@@ -590,7 +591,7 @@ def test_a_stream_that_is_the_same_is_read_on_once_that_is_known() -> None:
     reading.created()
     comparing = reading.ordered.phase
     reading.identify(reading.asked_for_identity(), 1)
-    assert (comparing, reading.ordered.phase) == (Phase.COMPARING, Phase.FOLLOWING)
+    assert (comparing, reading.ordered.phase) == (OrderedPhase.COMPARING, OrderedPhase.FOLLOWING)
     reading.push(4)
     assert reading.take() == [1, 2, 3, 4]
     assert not [event for event in reading.h.all_events if isinstance(event, StreamRecreated)]
@@ -650,7 +651,7 @@ def test_a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one() -> None:
     reading.created(at=0)
     reading.identify(reading.asked_for_identity(), 2)
     reading.h.push(reading.config["deliver_subject"], ack_subject("o_3", 1, 1), b"000000001")  # finds no room
-    assert reading.ordered.phase is Phase.FULL
+    assert reading.ordered.phase is OrderedPhase.FULL
     assert reading.ordered.last_seq == 0  # none of the new one was kept
     assert reading.take() == [1, 2, 3]
     reading.expect_creation()
@@ -721,7 +722,7 @@ def test_who_may_not_ask_for_the_stream_reads_on_without_comparing() -> None:
     later.created()
     later.asked_for_identity()
     later.h.feed(refused)
-    assert later.ordered.phase is Phase.FOLLOWING
+    assert later.ordered.phase is OrderedPhase.FOLLOWING
     later.push(4)
     assert later.take() == [1, 2, 3, 4]
 
@@ -758,7 +759,7 @@ def test_no_room_to_ask_for_the_stream_is_no_end() -> None:
     assert reading.request.reply is not None
     reading.ordered.answered(Msg(reading.request.reply, b"1", None, None, json.dumps(created).encode()), reading.h.now)
     session._pending = pending
-    assert reading.ordered.phase is Phase.PAUSED
+    assert reading.ordered.phase is OrderedPhase.PAUSED
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()
     assert reading.ordered.error is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.api_errors import StreamWrongLastSequenceError
-from jsproto.client.publish.fast import Message
+from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import PipelinedPublisher
 from jsproto.errors import (
     APIError,

@@ -17,7 +17,7 @@ from jsproto.api_errors import (
     AtomicPublishUnsupportedHeaderBatchError,
     StreamWrongLastSequenceError,
 )
-from jsproto.client.publish.fast import Message
+from jsproto.client.publish.message import Message
 from jsproto.grammar.config import ServerInfo
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, JetStream, connect

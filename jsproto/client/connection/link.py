@@ -33,12 +33,12 @@ from jsproto.errors import (
 from jsproto.events import Connected, Event, ServerInfoChanged, ServerReportedError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import ServerInfo
-from jsproto.rules.link import LINK, LinkPhase
+from jsproto.rules.link import LINK, LinkInput, LinkPhase, LinkStep
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import PING, PONG, encode_connect
-from jsproto.wire.frames import Err, Frame, Info, Ping, Pong
+from jsproto.wire.frames import Connect, Err, Frame, Info, Ping, Pong
 
 MAX_PONGS: Final = 1_000  # written at once: of those that are owed only the number is kept
 
@@ -89,13 +89,13 @@ class Link:
 
     def receive(self, frame: Frame, now: float) -> None:
         """Any frame but a message that arrives while the link is open."""
-        following = LINK[self.phase].get(type(frame))
-        if following is None:
-            self._end(RemoteProtocolError(f"{type(frame).__name__} does not fit: {self.phase.value}"))
-            return
-        previous, self.phase = self.phase, following
-        self._reported = None  # it goes on speaking: what it complained of before is not what will end the link
         kind = type(frame)
+        previous = self.phase
+        self._step(LinkStep.EARLY_PONG if kind is Pong and len(self._pings) > 1 else kind)
+        if self.phase is LinkPhase.CLOSED:
+            self._end(RemoteProtocolError(f"{kind.__name__} does not fit: {previous.value}"))
+            return
+        self._reported = None  # it goes on speaking: what it complained of before is not what will end the link
         if kind is Ping:
             self.pongs_owed += 1
         elif kind is Pong:
@@ -118,8 +118,9 @@ class Link:
         """TLS has begun; whatever came before it and was not read yet does not count."""
         self._secure = True
         self.decoder = Decoder("client")
-        self.phase = LinkPhase.EXPECT_INFO
+        self._step(LinkStep.SECURED)
         if self.server is not None:
+            self._step(Info)
             # Who changed what was said in the open must not choose where we go next. From 2.12 on servers say it again.
             self.server = replace(self.server, connect_urls=None)
             self._connect(self.server, now)
@@ -161,7 +162,7 @@ class Link:
 
     def close(self) -> None:
         """This side ends the link: no more timers, no more steps."""
-        self.phase = LinkPhase.CLOSED
+        self._step(LinkStep.CLOSE)
         self.pongs_owed = 0
         self._timers.clear()
 
@@ -179,9 +180,7 @@ class Link:
         if ticket is not None:
             ticket.succeed(now - sent_at)
             self.ponged.append(ticket)
-        if previous is LinkPhase.EXPECT_PONG and self._pings:
-            self.phase = LinkPhase.EXPECT_PONG
-        elif previous is LinkPhase.EXPECT_PONG and self.server is not None:
+        if previous is LinkPhase.EXPECT_PONG and self.phase is LinkPhase.OPEN and self.server is not None:
             self.was_open = True
             self._timers.stop(Timer.HANDSHAKE)
             self._timers.set(Timer.KEEP_ALIVE, now + self._options.ping_interval)
@@ -204,7 +203,7 @@ class Link:
         elif not (server.tls_required or server.tls_available):
             self._end(TLSRequiredError("the server has no TLS, which the options, or the URL, require"))
         else:
-            self.phase = LinkPhase.EXPECT_TLS
+            self._step(LinkStep.START_TLS)
 
     def _wants_tls(self, server: ServerInfo) -> bool:
         """Whether this side or the other wants it."""
@@ -228,7 +227,7 @@ class Link:
         }  # fmt: skip
         present = {key: value for key, value in fields.items() if value is not None}
         self.to_send.append(encode_connect(dumps(present)))
-        self.phase = LinkPhase.EXPECT_PONG
+        self._step(Connect)
         self.ping(None, now)
 
     def _receive_err(self, text: str) -> None:
@@ -244,6 +243,9 @@ class Link:
             self._end(AuthorizationError(text))
         elif fatal:
             self._reported = text  # the end of the stream follows and says so
+
+    def _step(self, given: LinkInput) -> None:
+        self.phase = LINK[self.phase, given] or self.phase
 
     def _end(self, error: Error) -> None:
         if self.error is None:

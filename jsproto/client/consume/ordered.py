@@ -41,7 +41,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.requests import is_no_responders
@@ -68,6 +67,7 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.subjects import has_wildcards
 from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
 from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer
@@ -78,18 +78,6 @@ D = TypeVar("D", bound=ConsumerMsg)
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
 ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
 _SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
-
-
-class Phase(Enum):
-    """Where an ordered consumer stands."""
-
-    CREATING = "a consumer was asked for"
-    COMPARING = "a consumer is there; whether its stream is the one that was read before was asked"
-    FOLLOWING = "messages come"
-    PAUSED = "another attempt will be made when its time has come"
-    FULL = "another consumer is created when there is room in the buffer"
-    DOWN = "there is no link"
-    ENDED = "nothing comes any more"
 
 
 class OrderedConsumer(PushBuffer[D]):
@@ -131,7 +119,7 @@ class OrderedConsumer(PushBuffer[D]):
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
         super().__init__(outbox, acker, consumer="", patience=idle_heartbeat * heartbeats_missed, now=now, **keywords)
-        self.phase = Phase.CREATING
+        self.phase = OrderedPhase.CREATING
         self.recreated = 0
         self._api = api
         self._inbox = inbox
@@ -207,7 +195,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def answered(self, message: Msg, now: float) -> None:
         """The API has answered a request of this consumer."""
-        is_creation = message.subject == self._answer_to and self.phase is Phase.CREATING
+        is_creation = message.subject == self._answer_to and self.phase is OrderedPhase.CREATING
         if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
         try:
@@ -219,7 +207,7 @@ class OrderedConsumer(PushBuffer[D]):
             else:
                 self._identified(StreamInfo.from_json(body).created, now)
         except Error as error:
-            if is_creation or self.phase is Phase.COMPARING:
+            if is_creation or self.phase is OrderedPhase.COMPARING:
                 self._failed(error, now)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
@@ -228,20 +216,20 @@ class OrderedConsumer(PushBuffer[D]):
             self._end(violation)
         elif violation.subject == self._api.stream_info(self.stream):
             self._may_compare, self._identity = False, None
-            if self.phase is Phase.COMPARING:
+            if self.phase is OrderedPhase.COMPARING:
                 self._follow_consumer(now)
 
     def anchor_lost(self, error: Error, now: float) -> None:
         """The link is gone, and the consumer is not worth waiting for."""
         if self._outbox.closed_error is not None or self._ready is not None:
             self._end(error)
-        elif self.phase is not Phase.ENDED:
+        elif self.phase is not OrderedPhase.ENDED:
             self._drop(tell=False)
-            self.phase = Phase.DOWN
+            self._step(OrderedStep.LOSE)
 
     def anchor_restored(self, now: float) -> None:
         """There is a new link."""
-        if self.phase is Phase.DOWN:
+        if self.phase is OrderedPhase.DOWN:
             self._works()
             self._recreate("the link was lost", now)
 
@@ -279,7 +267,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _receive_heartbeat(self, header: bytes, now: float) -> None:
         super()._receive_heartbeat(header, now)
-        if self.phase is Phase.FOLLOWING:
+        if self.phase is OrderedPhase.FOLLOWING:
             self._works()
             if self._identity is None:  # the server had no answer to the first request
                 try:
@@ -306,14 +294,14 @@ class OrderedConsumer(PushBuffer[D]):
         self._recreate("the buffer was full", now)
 
     def _after_taking(self, some: bool, now: float) -> None:
-        if self.phase is Phase.FULL and not self._half_full():
+        if self.phase is OrderedPhase.FULL and not self._half_full():
             self._full = False
             self._awaited = 0
             self._try_again(now)
 
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.CREATED:
-            what = "creating a consumer" if self.phase is Phase.CREATING else "asking for its stream"
+            what = "creating a consumer" if self.phase is OrderedPhase.CREATING else "asking for its stream"
             self._failed(TimeoutError(f"no answer to {what} within {self._answer_within:g} s"), now)
         else:
             self._create(now)
@@ -322,7 +310,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _create(self, now: float) -> None:
         """Ask for a consumer that starts after the last message kept."""
-        self.phase = Phase.CREATING
+        self._step(OrderedStep.CREATE)
         self._floor = self.last_seq
         self._count = self._seen = DeliverySequence()
         self._start = None
@@ -369,7 +357,7 @@ class OrderedConsumer(PushBuffer[D]):
         if self._sid is not None:  # there is nothing to compare with
             self._follow_consumer(now)
             return
-        self.phase = Phase.COMPARING
+        self._step(OrderedStep.COMPARE)
         try:
             self._ask_for_identity()
         except OutboundBufferLimitError as error:
@@ -381,14 +369,14 @@ class OrderedConsumer(PushBuffer[D]):
         """The stream was created then."""
         if self._identity is None:
             self._identity = created
-        elif self.phase is Phase.COMPARING and created == self._identity:
+        elif self.phase is OrderedPhase.COMPARING and created == self._identity:
             self._follow_consumer(now)
-        elif self.phase is Phase.COMPARING:
+        elif self.phase is OrderedPhase.COMPARING:
             self._begin_anew(created, now)
 
     def _follow_consumer(self, now: float) -> None:
         """What the present consumer delivers is what comes next."""
-        self.phase = Phase.FOLLOWING
+        self._step(OrderedStep.FOLLOW)
         self._timers.stop(Timer.CREATED)
         if self._start is not None:
             self._floor = max(self._floor, self._start)
@@ -434,14 +422,14 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _try_again(self, now: float) -> None:
         if self._half_full():  # there would soon be no room again
-            self.phase = Phase.FULL
+            self._step(OrderedStep.FILL)
             return
         pause = self._backoff.failed(now) if self._has_tried else None
         self._has_tried = True
         if pause is None:
             self._create(now)
         else:
-            self.phase = Phase.PAUSED
+            self._step(OrderedStep.PAUSE)
             self._timers.set(Timer.CREATE, now + pause)
             self._outbox.rearm(self)
 
@@ -473,9 +461,9 @@ class OrderedConsumer(PushBuffer[D]):
                 return
 
     def _end(self, error: Error) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase is OrderedPhase.ENDED:
             return
-        self.phase = Phase.ENDED
+        self._step(OrderedStep.END)
         self._drop(tell=self._outbox.closed_error is None)
         self._outbox.unsubscribe(self._anchor)
         self._finish(error)
@@ -483,6 +471,9 @@ class OrderedConsumer(PushBuffer[D]):
         if ready is not None:
             ready.fail(error)
             self._outbox.completed(ready)
+
+    def _step(self, step: OrderedStep) -> None:
+        self.phase = ORDERED[self.phase, step] or self.phase
 
     def _is_there(self) -> None:
         """The first consumer was created."""

@@ -1,14 +1,17 @@
 """Watching a stream for batches that its server gave up (ADR-50, Abandonment Advisories).
 
-A batch can be abandoned without a word to its publisher; the server tells whoever listens. One ``BatchAdvisories`` is a
-subscription to what is told about one stream, narrowed to one batch if wanted.
+A batch can be abandoned without a word to its publisher, but the server publishes an advisory. One ``BatchAdvisories``
+is a subscription to the advisories of one stream, narrowed to one batch if wanted.
 
-Rules: advisories are core NATS messages, sent once, so one that nobody listened to is gone: watch before publishing.
-The buffer is bounded; what does not fit is dropped, counted and told once each time it fills up. What is no such
-advisory, or is about another stream, is told as an event and changes nothing: anybody may publish there. After the
-end what is buffered can still be taken; then ``readable()`` fails with why it ended.
+Rules
+ * Advisories are core NATS messages, sent once. One without a subscriber is gone, so watch before publishing.
+ * The buffer is bounded. What does not fit is dropped and counted, with one event each time the buffer fills up.
+ * A message that is no such advisory, or is about another stream, is an event and changes nothing: anybody may publish
+   there.
+ * After the end what is buffered can still be taken. Then ``readable()`` fails with why it ended.
 
-Not here: what to do about it. 2.15.1 tells of atomic batches alone, of fast-ingest ones nothing (FACTS.md F2.10).
+Not here: what to do about it. Nats-server 2.15.1 sends advisories of atomic batches alone. A fast-ingest batch ends in
+silence (FACTS.md F2.10).
 """
 
 from __future__ import annotations
@@ -35,8 +38,11 @@ DEFAULT_PENDING_ADVISORIES: Final = 8_192
 class BatchAdvisories(Conversation):
     """The advisories about abandoned batches of one stream, or about one of its batches.
 
-    Attributes: ``stream``; ``batch_id`` (None: all batches); ``dropped`` (advisories lost to a full buffer); ``error``
-    (why it ended, None while it lives).
+    Attributes:
+     * ``stream``: its name.
+     * ``batch_id``: of the one batch. None: all batches.
+     * ``dropped``: how many advisories were lost to a full buffer.
+     * ``error``: why it ended. None while it lives.
     """
 
     __slots__ = (
@@ -52,9 +58,12 @@ class BatchAdvisories(Conversation):
         *,
         pending_limit: int = DEFAULT_PENDING_ADVISORIES,
     ) -> None:
-        """Listen from now on. ``pending_limit``: how many advisories are buffered.
+        """Listen from now on. ``pending_limit``: how many advisories are buffered, 1 or more.
 
-        BadSubjectError when ``stream`` is no stream's name; LocalProtocolError, ConnectionClosedError.
+        Raises:
+         * BadSubjectError: ``stream`` cannot be a stream's name.
+         * LocalProtocolError: ``pending_limit`` is less than 1.
+         * OutboundBufferLimitError, ConnectionClosedError: the outbox refuses the subscription.
         """
         if pending_limit < 1:
             raise LocalProtocolError("the limit of a buffer must be at least 1")
@@ -86,7 +95,7 @@ class BatchAdvisories(Conversation):
         if advisory.stream != self.stream:
             self._outbox.emit(UnexpectedMessage(self._subject, "an advisory about another stream"))
         elif self.batch_id not in (None, advisory.batch_id) or self.error is not None:
-            pass  # somebody else's batch, or it was under way when we closed
+            pass  # another batch's, or it was under way when this was closed
         elif len(self._buffer) >= self._limit:
             self.dropped += 1
             if not self._full:
@@ -100,23 +109,23 @@ class BatchAdvisories(Conversation):
                 self._readable = None
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Nothing will come; a message that was dropped is none of ours."""
+        """A refused subscription ends it. It publishes no message, so a dropped one is not its own."""
         if violation.operation == "subscribe":
             self._outbox.unsubscribe(self._sid)
             self._end(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """What is told meanwhile is missed; it ends only when no new link will carry the subscription."""
+        """Advisories are missed until there is a new link. Without one it ends."""
         if self._outbox.closed_error is not None:
             self._end(error)
 
     def pop_many(self, most: int) -> list[BatchAbandoned]:
-        """Take up to ``most`` advisories, oldest first; empty when there are none."""
+        """Take up to ``most`` advisories, oldest first. Empty when there are none."""
         self._full = False
         return [self._buffer.popleft() for _ in range(min(most, len(self._buffer)))]
 
     def readable(self) -> Ticket[None]:
-        """Completed when an advisory can be taken; fails with why it ended when none ever will."""
+        """A ticket that is completed when an advisory can be taken, and fails with why none will ever come."""
         if self._readable is not None:
             return self._readable
         ticket: Ticket[None] = Ticket()
@@ -129,7 +138,7 @@ class BatchAdvisories(Conversation):
         return ticket
 
     def close(self) -> None:
-        """Listen no more. Nothing happens after the end."""
+        """Listen no more. No effect after the end."""
         if self.error is None:
             self._outbox.unsubscribe(self._sid)
             self._end(ConnectionClosedError("the advisories are watched no more"))

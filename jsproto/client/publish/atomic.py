@@ -1,20 +1,21 @@
 """Atomic batch publishing (ADR-50), the client's side: one ``AtomicBatch`` is one batch, stored whole or not at all.
 
-The server stages the members of a batch until the commit. It answers a member only where an answer was asked for: the
-first one, which tells whether the stream takes batches (``ack_first``), and then every so many (``ack_every``); the
-others travel without a round trip. A commit stores with its last message, or with a marker that is no message.
+The server stages the members of a batch until the commit. It answers a member only where an answer was asked for. The
+first answer tells whether the stream takes batches (``ack_first``). Then every ``ack_every``-th member asks for one.
+The others need no round trip. A commit stores with its last message, or with a marker that is no message.
 
 Rules
  * "May I add?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids adding. Where an
    answer was asked for nothing more is sent before it is here.
- * What the server would refuse at the commit, when it is too late, is refused by the verb where the client can know it,
-   with nothing sent and no sequence spent: a full batch, header checks that cannot be made inside a batch, a message id
-   that occurs twice, a server that is too old, a batch that was silent for so long that it is forgotten.
- * A message that did not reach the batch (nobody took it, or it is larger than the stream allows) gives its sequence
+ * What the server would refuse at the commit is refused by the verb where the client can know it, with nothing sent and
+   no sequence spent. Such are a full batch, a header that cannot be checked inside a batch and a message id that occurs
+   twice. So are a server that is too old, and a batch that the server has forgotten.
+ * A message that did not reach the batch (no stream took it, or it is larger than the stream allows) gives its sequence
    back and the batch stays open. Every other error ends it, and then nothing of it is stored.
- * A batch ends exactly once. Only a commit whose answer never came leaves open whether it is stored: then the error is
-   a BatchStalledError or BatchLostError and says so. Nothing is ever sent twice.
- * An answer counts only on the reply subject that is waited for; an acknowledgement only with this batch's id and size.
+ * A batch ends exactly once. Only a commit whose answer never came leaves open whether it is stored. Its error is a
+   BatchStalledError or BatchLostError and says so. Nothing is ever sent twice.
+ * An answer counts only on the reply subject that is waited for, and an acknowledgement only with this batch's id and
+   size.
 
 Not here: following a batch's advisories, and trying a whole batch again.
 """
@@ -24,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from jsproto.client.publish.fast import SERVER_IDLE_LIMIT, Message, parts
+from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
+from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
     APIError,
     BatchClosedError,
@@ -89,9 +91,12 @@ EOB_UNCOUNTED_SINCE: Final = (2, 14, 3)  # before, the marker that commits count
 class AtomicBatch(Conversation):
     """One atomic batch.
 
-    Attributes: ``batch_id``; ``sequence`` (of the last message added, 1 for the first, 0 before); ``acked`` (the
-    highest sequence that the server has answered: staged, or stored once the phase is COMMITTED); ``phase``;
-    ``error`` (why the batch failed, else None).
+    Attributes:
+     * ``batch_id``: as it was given.
+     * ``sequence``: of the last message added. The first one has 1. 0 before it.
+     * ``acked``: the highest sequence that the server has answered, staged or (in phase COMMITTED) stored.
+     * ``phase``: an ``AtomicPhase``.
+     * ``error``: why the batch failed, else None.
     """
 
     __slots__ = (
@@ -117,12 +122,15 @@ class AtomicBatch(Conversation):
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
 
-        ``max_messages``: how many the server takes in one batch; None leaves the check to it. ``ack_first``: wait for
-        the answer to the first message. ``ack_every``: wait for the answer to every so many messages; 0 for none.
-        ``required_api_level``: what the server must offer, or refuse. ``ack_timeout``: seconds until an answer that is
-        due counts as missing. ``idle_limit``: seconds of silence after which the server forgets a batch.
-        ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees one reply subject, with a
-        message, cannot answer the next one. LocalProtocolError for anything else.
+        * ``max_messages``: how many the server takes in one batch. None leaves the check to the server.
+        * ``ack_first``: wait for the answer to the first message.
+        * ``ack_every``: wait for the answer to each message whose sequence this divides. 0: to none.
+        * ``required_api_level``: a server with a lower API level refuses the batch.
+        * ``ack_timeout``: seconds until an answer that is due counts as missing.
+        * ``idle_limit``: seconds of silence after which the server forgets a batch.
+        * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject cannot answer the next.
+
+        Raises: LocalProtocolError: a value is not one of these.
         """
         if max_messages is not None and (type(max_messages) is not int or max_messages < 1):
             raise LocalProtocolError(f"max_messages is 1 or more, or None, not {max_messages!r}")
@@ -166,7 +174,7 @@ class AtomicBatch(Conversation):
 
     @property
     def waiting(self) -> bool:
-        """The answer to a message is awaited: nothing may be added or committed before ``ready()``."""
+        """Whether the answer to a message is awaited: no message may be added or committed before ``ready()``."""
         return self._awaited is not None and self.phase is not AtomicPhase.COMMITTING
 
     @property
@@ -176,14 +184,14 @@ class AtomicBatch(Conversation):
 
     @property
     def sequences(self) -> range:
-        """The stream sequences of the messages, in their order, once they are stored; empty before."""
+        """The stream sequences of the messages, in their order, once they are stored. Empty before."""
         return range(0) if self.ack is None else self.ack.sequences
 
     def ready(self) -> Ticket[None]:
-        """Completed when no answer is awaited (any more).
+        """A ticket that is completed when no answer is awaited.
 
-        Fails with why the batch ended, or with BatchMessageError when the message in question was refused and the batch
-        is still open (``error`` is None then).
+        It fails with why the batch ended. It fails with BatchMessageError when the message whose answer was awaited is
+        refused and the batch stays open (``error`` is None then).
         """
         if self._ready is not None:
             return self._ready
@@ -201,13 +209,22 @@ class AtomicBatch(Conversation):
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def add(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
-        """Add one message; returns its sequence in the batch. All subjects must be of one stream.
+        """Add one message. Returns its sequence in the batch. All subjects must be of one stream.
 
-        With nothing sent and no sequence spent: LocalProtocolError while an answer is awaited, and for headers that
-        cannot be in a batch (those of the batch itself; Nats-Expected-Last-Msg-Id; Nats-Expected-Last-Sequence behind
-        the first message; Nats-Expected-Last-Subject-Sequence for a subject that the batch has written already; a
-        Nats-Msg-Id that it has already); BatchFullError; UnsupportedByServerError; BatchExpiredError after too long a
-        silence; BatchClosedError after the end, or the batch's own error; and the outbox's LocalProtocolErrors.
+        ``now``: monotonic seconds.
+
+        Raises, with nothing sent and no sequence spent:
+         * LocalProtocolError: an answer is awaited, or a header is not allowed here. Not allowed are headers of the
+           batch itself, Nats-Expected-Last-Msg-Id, and a Nats-Msg-Id that the batch has already. So is
+           Nats-Expected-Last-Sequence after the first message, and Nats-Expected-Last-Subject-Sequence for a subject
+           that the batch has written already.
+         * BatchFullError: the batch has ``max_messages``.
+         * BatchExpiredError: the batch was silent for ``idle_limit`` seconds.
+         * BatchClosedError: the batch was committed or discarded.
+         * UnsupportedByServerError: the server has no atomic batches, or no Nats-Msg-Id in them.
+         * The batch's ``error``: it has failed.
+         * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
+           refuses the message.
         """
         sequence = self.sequence + 1
         if sequence > self._limit or now - self._sent_at >= self._idle_limit:
@@ -225,11 +242,12 @@ class AtomicBatch(Conversation):
         return sequence
 
     def add_many(self, messages: Sequence[Message], now: float, start: int = 0, stop: int | None = None) -> int:
-        """Add of ``messages[start:stop]``, from the front, what is possible now; returns how many were taken.
+        """Add of ``messages[start:stop]``, from the front, what is possible now. Returns how many were taken.
 
-        Fewer than all when an answer is awaited or the outbox is full: wait for ``ready()``, or for the outbox, and go
-        on behind what was taken. Errors as of ``add``; a bad message raises with those before it taken, so that
-        ``sequence`` tells how far it got.
+        They are fewer than all when an answer is awaited or the outbox is full. Wait for ``ready()``, or for the
+        outbox, and go on after those that were taken.
+
+        Raises: as ``add``. The messages before a bad one are taken, and ``sequence`` says how many they are.
         """
         at, stop = start, len(messages) if stop is None else stop
         step = MANY
@@ -251,11 +269,14 @@ class AtomicBatch(Conversation):
     def commit(
         self, now: float, subject: str, payload: bytes = b"", headers: HeadersLike | None = None
     ) -> Ticket[PubAck]:
-        """Add a last message and store the batch; the ticket takes the acknowledgement (``count``, the last ``seq``).
+        """Add a last message and store the batch. The ticket takes the acknowledgement: ``count``, the last ``seq``.
 
-        The ticket fails with the server's APIError, and nothing is stored; with BatchMessageError when this message was
-        refused and the batch is still open; with BatchStalledError or BatchLostError when no answer came, and it is
-        not known whether all is stored or nothing. Raises as ``add``.
+        The ticket fails with:
+         * APIError: the server refuses the batch, and nothing is stored.
+         * BatchMessageError: this message was refused, and the batch is still open.
+         * BatchStalledError or BatchLostError: no answer came. It is not known whether the batch is stored.
+
+        Raises: as ``add``.
         """
         self._check_open(now)
         sequence = self.sequence + 1
@@ -267,10 +288,13 @@ class AtomicBatch(Conversation):
         return commit
 
     def commit_eob(self, now: float) -> Ticket[PubAck]:
-        """Store the batch as it is, without a further message; otherwise as ``commit``.
+        """Store the batch as it is, without a further message. Otherwise as ``commit``.
 
-        Behind either commit it sends nothing: asking again (after a wait that was given up) gives the same answer.
-        LocalProtocolError when it is empty; UnsupportedByServerError before nats-server 2.14, with the batch as it was.
+        After either commit it sends nothing: asking again (after a wait that was given up) gives the same answer.
+
+        Raises, besides those of ``add``:
+         * LocalProtocolError: the batch is empty.
+         * UnsupportedByServerError: the server is older than 2.14. The batch is as it was.
         """
         if self._commit is not None:
             return self._commit
@@ -287,7 +311,7 @@ class AtomicBatch(Conversation):
         return self._send_commit(self._subject, b"", block, None, now)
 
     def discard(self, now: float) -> None:
-        """Walk away without commit: nothing is stored, the server forgets the batch. Nothing happens after the end."""
+        """Give the batch up: nothing is stored, the server forgets the batch. No effect after the end."""
         if self.phase in ENDED:
             return
         self._step(AtomicStep.DISCARD)
@@ -335,7 +359,7 @@ class AtomicBatch(Conversation):
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
+        """When ``handle_timeout`` wants to be called, in monotonic seconds. None: not yet."""
         return self._timers.next()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
@@ -409,7 +433,7 @@ class AtomicBatch(Conversation):
         return sequence
 
     def _add_run(self, run: Sequence[Message], now: float) -> int:
-        """Add those at the front that have no headers; 0 where the outbox cannot, or none is."""
+        """Add those at the front that have no headers, and return how many. 0 without ``publish_numbered``."""
         if self._publish_numbered is None or not run or now - self._sent_at >= self._idle_limit:
             return 0
         added = self._publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
@@ -443,7 +467,7 @@ class AtomicBatch(Conversation):
         return b"%b%d%b%b" % (self._head, sequence, behind_sequence, behind(block)), msg_id
 
     def _check_headers(self, subject: str, headers: Headers, sequence: int) -> str | None:
-        """Refuse what the server would refuse when all of the batch is there; returns the message id."""
+        """Refuse what the server would refuse when all of the batch is there. Returns the message id."""
         for name in headers:
             if name in BATCH_HEADERS:
                 raise LocalProtocolError(f"{name} is written by the batch itself: leave it out (strip_batch_headers)")
@@ -464,7 +488,7 @@ class AtomicBatch(Conversation):
         return msg_id
 
     def _most_messages(self) -> int:
-        """How many may be added so that a commit is still possible behind them."""
+        """How many may be added so that a commit is still possible after them."""
         if self._max_messages is None:
             return _NO_LIMIT
         return self._max_messages - self._is_before(EOB_UNCOUNTED_SINCE)
@@ -488,7 +512,7 @@ class AtomicBatch(Conversation):
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def _read(self, message: Msg) -> PubAck | Error | None:
-        """What an answer says; None: accepted."""
+        """What an answer says. None: accepted."""
         if message.payload:
             return parse_pub_ack(message.payload)
         status = None if message.header is None else status_line(message.header)
@@ -606,7 +630,7 @@ class AtomicBatch(Conversation):
         return "nothing of the batch is stored"
 
     def _fail(self, error: Error) -> None:
-        """End with ``error``; a BatchError is brought up to date with what is known now."""
+        """End with ``error``. A BatchError is brought up to date with what is known now."""
         self._step(AtomicStep.FAIL)
         if isinstance(error, BatchError):
             error.acked, error.sequence, error.ack = self.acked, self.sequence, self._ack
@@ -640,7 +664,7 @@ class AtomicBatch(Conversation):
         return {"batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._ack}
 
     def _step(self, step: AtomicStep) -> None:
-        self.phase = ATOMIC[self.phase, step]
+        self.phase = ATOMIC[self.phase, step] or self.phase
 
     def _is_before(self, version: tuple[int, int, int]) -> bool:
         """The server is known to be older than ``version``."""

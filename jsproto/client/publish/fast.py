@@ -6,34 +6,36 @@ of the batch's own, ``<inbox>.<batch id>.>``, which is dropped as soon as the ba
 
 Rules
  * "May I send?" is one comparison: ``sequence < limit``. The limit is 0 in every phase that forbids sending.
- * Acknowledgements are cumulative and never move backwards. What cannot be true (more than was sent, an older one, no
-   rate, another batch) is told as an event and changes nothing: anybody may publish to an inbox.
- * Gap mode ``fail``: the first gap or refused message ends the sending; the terminal acknowledgement, asked for with a
-   commit that stores nothing, says how much was stored.
- * Gap mode ``ok``: losses and refusals are events and the batch goes on. Neither is acknowledged before something is
-   stored again (FACTS.md F2.9), so each makes room for another message.
- * A silent batch is forgotten by the server without a word (FACTS.md F2.10), so a quiet one is pinged, and
-   one that could not be pinged in time is refused instead of being trusted.
+ * Acknowledgements are cumulative and never move backwards. An impossible one (of more than was sent, an older
+   one, without a rate, of another batch) is an event and changes nothing: anybody may publish to an inbox.
+ * Gap mode ``fail``: the first gap or refused message ends the sending. A commit that stores nothing asks for the
+   terminal acknowledgement, which says how much was stored.
+ * Gap mode ``ok``: losses and refusals are events and the batch goes on. Neither is acknowledged before another message
+   is stored (FACTS.md F2.9), so each makes room for another message.
+ * The server forgets a silent batch without a word (FACTS.md F2.10), so a quiet batch is pinged. A batch that
+   could not be pinged in time ends with an error.
  * A batch ends exactly once: with the acknowledgement of a commit, with a typed error that carries what is known to be
    stored, or abandoned.
- * A new leader, or a new link, may have missed messages. Gap mode ``ok`` asks with a ping and goes on; gap mode
-   ``fail`` ends with the link, because what was under way on it is unknown, and goes on under a new leader that missed
-   nothing.
- * A lost link takes refusals with it. The answer to the ping on the new one says that all before it has arrived, so
-   nothing of it is waited for any more. Without a new link in time the batch ends.
- * No message is sent twice inside a batch: servers end a batch that goes backwards. What is not known to be stored is
-   kept, a window and one more for each lost link, and offered as ``unacknowledged`` for another batch.
+ * A new leader may have missed messages. Gap mode ``ok`` asks with a ping and goes on. Gap mode ``fail`` goes on if the
+   leader missed nothing.
+ * A lost link leaves unknown what was under way on it. Gap mode ``ok`` asks with a ping on the next link and goes on.
+   Gap mode ``fail`` ends.
+ * A lost link may lose refusals. The answer to the ping says that all messages before it have arrived, so no refusal of
+   them is awaited any more. Without a new link in time the batch ends.
+ * No message is sent twice inside a batch, because servers end a batch that goes backwards. Messages that are not known
+   to be stored are kept, a window and one more for each lost link. ``unacknowledged`` offers them for another batch.
 
 Not here: that other batch.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.publish.message import Message, parts
+from jsproto.client.publish.sent_log import SentLog
 from jsproto.errors import (
     APIError,
     BatchClosedError,
@@ -68,7 +70,6 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
 PublishRun: TypeAlias = Callable[[Sequence[Any], tuple[bytes, bytes], int], int]
-Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
 DEFAULT_FLOW: Final = 500  # servers grant no more
@@ -86,27 +87,21 @@ def _no_run(messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> 
     return 0
 
 
-def parts(message: object) -> tuple[Any, Any, Any]:
-    """Subject, payload and headers of what a list gives as a message; LocalProtocolError when it is none."""
-    if not isinstance(message, tuple | list) or not 2 <= len(message) <= 3:
-        raise LocalProtocolError(
-            f"a message is (subject, payload) or (subject, payload, headers), not {message!r:.100}"
-        )
-    subject, payload, *rest = message
-    return subject, payload, rest[0] if rest else None
-
-
 class FastPublisher(Conversation):
     """One fast-ingest batch.
 
-    Attributes: ``batch_id``; ``sequence`` (of the last message published, 1 for the first, 0 before);
-    ``acks`` (how many flow acknowledgements came); ``phase``; ``error`` (why the batch failed, else None).
+    Attributes:
+     * ``batch_id``: as it was given.
+     * ``sequence``: of the last message published. The first one has 1. 0 before it.
+     * ``acks``: how many flow acknowledgements came.
+     * ``phase``: a ``FastPhase``.
+     * ``error``: why the batch failed, else None.
     """
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_kept", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
-        "_resumption", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
+        "_inbox", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -124,9 +119,13 @@ class FastPublisher(Conversation):
     ) -> None:
         """``inbox``: a subject of this client alone. ``batch_id``: up to 64 characters, one subject token.
 
-        ``flow``: the highest rate to ask for, messages for each acknowledgement, 1 to 65535. ``max_outstanding_acks``:
-        1 to 3 (ADR-50). ``ack_timeout``: seconds until an answer that is due counts as missing. ``idle_limit``: seconds
-        of silence after which the server forgets a batch. LocalProtocolError for anything else.
+        * ``gap``: what a lost or refused message does to the batch. ``"fail"`` ends it, ``"ok"`` reports it.
+        * ``flow``: the highest rate to ask for, in messages for each acknowledgement, 1 to 65535.
+        * ``max_outstanding_acks``: 1 to 3 (ADR-50).
+        * ``ack_timeout``: seconds until an answer that is due counts as missing.
+        * ``idle_limit``: seconds of silence after which the server forgets a batch.
+
+        Raises: LocalProtocolError: a value is not one of these.
         """
         check_batch_id(batch_id)
         if gap not in ("ok", "fail"):
@@ -166,14 +165,13 @@ class FastPublisher(Conversation):
         self._link_error: Error | None = None  # why there is no link
         self._resumption: bytes | None = None  # where the first ping on a new link is answered
         self._settled = 0  # messages told as refused or lost that are kept all the same
-        # What was published and is not acknowledged: the last sequence of each run, and the run. Runs cost nothing.
-        self._kept: deque[tuple[int, Sequence[Message]]] = deque()
+        self._sent = SentLog(self._window.is_settled)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
     @property
     def acked(self) -> int:
-        """The highest acknowledged sequence. Gap mode ``fail``: all up to it are stored; ``ok``: stored or reported."""
+        """The highest acknowledged sequence. All up to it are stored or, in gap mode ``ok``, stored or reported."""
         return self._window.acked
 
     @property
@@ -192,11 +190,11 @@ class FastPublisher(Conversation):
     def unacknowledged(self) -> list[Message]:
         """The published messages that are not known to be stored, in order: what another batch would begin with.
 
-        Some of them may be stored all the same: only ``Nats-Msg-Id`` headers keep a second copy out of the stream. Gap
-        mode ``ok``: without those that were told as refused or lost while the batch was open.
+        Some of them may be stored all the same. Only ``Nats-Msg-Id`` headers keep a second copy out of the stream. In
+        gap mode ``ok`` those that were reported as refused or lost while the batch was open are not among them.
         """
         known = self.acked if self._terminal is None else max(self.acked, self._terminal.count or 0)
-        return [message for _, message in self._kept_from(known + 1)]
+        return [message for _, message in self._sent.since(known + 1)]
 
     @property
     def ack(self) -> PubAck | None:
@@ -204,9 +202,10 @@ class FastPublisher(Conversation):
         return self._terminal if self.phase is FastPhase.COMMITTED else None
 
     def ready(self) -> Ticket[None]:
-        """Completed when there is room; fails with why the batch ended when there never will be.
+        """A ticket that is completed when there is room.
 
-        After the first message: completed, or failed, by the server's first answer.
+        It fails with why the batch ended when there never will be. After the first message the server's first answer
+        completes it, or fails it.
         """
         if self._ready is not None:
             return self._ready
@@ -224,11 +223,18 @@ class FastPublisher(Conversation):
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def publish(self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float) -> int:
-        """Publish one message; returns its sequence in the batch.
+        """Publish one message. Returns its sequence in the batch.
 
-        LocalProtocolError when there is no ``room`` (wait for ``ready()``), or for headers of an atomic batch;
-        BatchClosedError after the end, the batch's own error after a failure, and the outbox's LocalProtocolErrors. The
-        sequence is not spent then.
+        ``now``: monotonic seconds. No sequence is spent by a message that is refused.
+
+        Raises:
+         * LocalProtocolError: there is no ``room`` (wait for ``ready()``), or the headers are those of an atomic batch.
+         * BatchClosedError: the batch was committed or abandoned.
+         * UnsupportedByServerError: the server has no fast ingest. Before the first message alone.
+         * BatchExpiredError: the batch was silent for ``idle_limit`` seconds.
+         * The batch's ``error``: it has failed.
+         * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
+           refuses the message.
         """
         sequence = self.sequence + 1
         if sequence > self._limit or now - self._sent_at >= self._idle_limit:
@@ -237,7 +243,7 @@ class FastPublisher(Conversation):
             self._refuse(now)
         block = None if headers is None else encode_unbatched(headers)
         self._outbox.publish(subject, payload, b"%b%d.1.$FI" % (self._reply, sequence), block)
-        self._kept.append((sequence, ((subject, payload, headers),)))
+        self._sent.add((sequence, ((subject, payload, headers),)))
         self.sequence = sequence
         self._sent_at = now
         if sequence == self._limit:
@@ -245,11 +251,12 @@ class FastPublisher(Conversation):
         return sequence
 
     def publish_many(self, messages: Sequence[Message], now: float) -> int:
-        """Publish from the front of ``messages`` what there is room for; returns how many were taken.
+        """Publish from the front of ``messages`` what there is room for. Returns how many were taken.
 
-        Fewer than all when the window closes or the outbox is full: wait for ``ready()``, or for the outbox, and
-        go on behind what was taken. Errors as of ``publish``; a bad message raises with those before it taken, so
-        that ``sequence`` tells how far it got.
+        They are fewer than all when the window closes or the outbox is full. Wait for ``ready()``, or for the outbox,
+        and go on after those that were taken.
+
+        Raises: as ``publish``. The messages before a bad one are taken, and ``sequence`` says how many they are.
         """
         if not messages:
             return 0
@@ -274,7 +281,7 @@ class FastPublisher(Conversation):
                 raise
         finally:
             self.sequence = sequence
-            self._kept.append((sequence, run if len(run) == sequence - before else run[: sequence - before]))
+            self._sent.add((sequence, run if len(run) == sequence - before else run[: sequence - before]))
             self._sent_at = now if sequence > before else self._sent_at
             if sequence == self._limit:
                 self._window_closed(now)
@@ -283,12 +290,13 @@ class FastPublisher(Conversation):
     def commit(
         self, now: float, subject: str | None = None, payload: bytes = b"", headers: HeadersLike | None = None
     ) -> Ticket[PubAck]:
-        """End the batch; the ticket takes the acknowledgement (``count`` messages, the last stored as ``seq``).
+        """End the batch. The ticket takes the acknowledgement: ``count`` messages, the last one stored as ``seq``.
 
-        With a ``subject`` the message is stored as the last one; without, nothing more is stored, and asking again
-        (after a wait that was given up) gives the same answer. The ticket fails
-        with a BatchError that carries what was stored when the acknowledgement counts fewer than were published.
-        LocalProtocolError for an empty batch without a message; otherwise as ``publish``.
+        With a ``subject`` the message is stored as the last one. Without a ``subject`` no further message is stored,
+        and asking again (after a wait that was given up) gives the same answer. In gap mode ``fail`` the ticket fails
+        with a BatchError, which carries what was stored, when the acknowledgement counts fewer than were published.
+
+        Raises: LocalProtocolError: the batch is empty and there is no message. Otherwise as ``publish``.
         """
         if subject is None and self._commit is not None:
             return self._commit
@@ -315,11 +323,11 @@ class FastPublisher(Conversation):
         self._subject = target
         if subject is not None:
             self.sequence = sequence
-            self._kept.append((sequence, ((subject, payload, headers),)))
+            self._sent.add((sequence, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.COMMIT)
         self._limit = 0
-        self._fail_waiters(self._closed())  # nobody may publish behind the commit
+        self._fail_waiters(self._closed())  # nothing may be published after the commit
         ticket: Ticket[PubAck] = Ticket()
         self._commit = ticket
         self._timers.stop(Timer.BATCH_IDLE)
@@ -329,7 +337,9 @@ class FastPublisher(Conversation):
     def ping(self, now: float) -> None:
         """Keep the batch alive and ask for the latest acknowledgement. Sent automatically when it is needed.
 
-        LocalProtocolError before the first message, otherwise as ``publish``.
+        Raises:
+         * LocalProtocolError: no message was published yet.
+         * BatchClosedError, or the batch's ``error``: it has ended.
         """
         if self._subject is None:
             raise LocalProtocolError("nothing was published: there is no batch to ping")
@@ -338,7 +348,7 @@ class FastPublisher(Conversation):
         self._send_ping(now)
 
     def abandon(self, now: float) -> None:
-        """Walk away: no acknowledgement is awaited. What was sent may be stored. Nothing happens after the end."""
+        """Give the batch up: no acknowledgement is awaited. What was sent may be stored. No effect after the end."""
         if self.phase in ENDED:
             return
         self._step(FastStep.ABANDON)
@@ -352,7 +362,7 @@ class FastPublisher(Conversation):
         if self.phase in ENDED:
             self._ignore(message, "the batch has ended")
             return
-        if self.phase is FastPhase.IDLE:  # the first message was refused here, behind the subscription
+        if self.phase is FastPhase.IDLE:  # the first message was refused here, after the subscription was made
             self._ignore(message, "nothing was published")
             return
         if is_no_responders(message):
@@ -393,7 +403,7 @@ class FastPublisher(Conversation):
         self._outbox.rearm(self)
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
+        """When ``handle_timeout`` wants to be called, in monotonic seconds. None: not yet."""
         return self._timers.next()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
@@ -403,7 +413,7 @@ class FastPublisher(Conversation):
         """
         if self.phase in ENDED:
             return
-        sequence = next((number for number, message in self._kept_from(1) if message[0] == violation.subject), None)
+        sequence = next((number for number, message in self._sent.since(1) if message[0] == violation.subject), None)
         if violation.operation == "subscribe" or (sequence is not None and self.acks == 0):
             self._fail(violation)  # no answer will come, or there is no batch
         elif sequence is None:
@@ -414,9 +424,9 @@ class FastPublisher(Conversation):
             self._fail(self._refused(sequence, violation))
 
     def link_lost(self, error: Error, now: float) -> None:
-        """What was under way is unknown: gap mode ``ok`` waits for a new link, otherwise the batch ends here.
+        """Gap mode ``ok`` waits for a new link, otherwise the batch ends here: what was under way is unknown.
 
-        It waits for ``ack_timeout`` seconds at most, and not after the server has forgotten the batch.
+        The wait lasts ``ack_timeout`` seconds at most, and ends when the server has forgotten the batch.
         """
         if self.phase in ENDED or self.phase is FastPhase.IDLE:
             return
@@ -455,7 +465,7 @@ class FastPublisher(Conversation):
         self._outbox.flush()
         self._subject = subject
         self.sequence = 1
-        self._kept.append((1, ((subject, payload, headers),)))
+        self._sent.add((1, ((subject, payload, headers),)))
         self._sent_at = now
         self._step(FastStep.START)
         self._timers.set(Timer.BATCH_START, now + self._ack_timeout)
@@ -477,11 +487,13 @@ class FastPublisher(Conversation):
             self._sid = self._outbox.subscribe(f"{self._inbox}.{self.batch_id}.>", self)
 
     def _send_ping(self, now: float) -> None:
-        """Ask for the latest answer. A ping carries the highest sequence sent; it takes no sequence of its own.
+        """Ask for the latest answer. A ping carries the highest sequence sent, and takes none of its own.
 
-        A commit that stores nothing is asked for again instead: should the first one be lost, a ping would count it
-        as a lost message, while a second one is either the first to arrive or finds no batch any more. A commit that is
-        the only message opens no batch: a ping would be told so, or open one (2.14.0 to 2.15.0), and prove nothing.
+        A commit that stores nothing is sent again instead. Had the first one been lost, a ping would count it as a lost
+        message. A second commit is either the first to arrive or finds no batch any more.
+
+        A commit that is the only message opens no batch, so it is not followed by pings. The server would answer that
+        it knows no such batch, or open one (2.14.0 to 2.15.0).
         """
         if self._commit_sequence == 1 or self._link_error is not None:
             return
@@ -496,7 +508,7 @@ class FastPublisher(Conversation):
         self._sent_at = now
 
     def _window_closed(self, now: float) -> None:
-        """Nothing more may be sent until an acknowledgement comes: what was sent must leave, and time counts."""
+        """The window is full: what was sent must leave, and the time until an acknowledgement counts."""
         self._outbox.flush()
         self._await_answers(now)
 
@@ -540,7 +552,7 @@ class FastPublisher(Conversation):
         elif every != window.every:
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
         if window.acked > acked:
-            self._forget(window.acked)
+            self._sent.forget(window.acked)
         if message.subject == self._resumption:  # what was said of messages before may have gone with the old link
             self._resumption = None
             self._forget_settled()
@@ -548,7 +560,7 @@ class FastPublisher(Conversation):
         self._window_moved(now, progress=window.acked > acked)
 
     def _window_moved(self, now: float, *, progress: bool) -> None:
-        """There may be room again. ``progress``: it was the answer to a message."""
+        """There may be room again. ``progress``: because of the answer to a message."""
         if self.phase is FastPhase.OPEN and self._link_error is None:
             self._limit = self._window.limit
         if self.sequence < self._limit:
@@ -563,7 +575,7 @@ class FastPublisher(Conversation):
             self._window_closed(now)
 
     def _resolve(self, first: int, last: int, now: float) -> None:
-        """Gap mode ok: these were refused or lost, and told: others may take their places."""
+        """Gap mode ok: these were reported as refused or lost, so others may take their places."""
         if self.phase is not FastPhase.OPEN:
             return
         self._window.settle(first, last)
@@ -573,7 +585,7 @@ class FastPublisher(Conversation):
         self._window_moved(now, progress=True)
 
     def _receive_gap(self, message: Msg, gap: FlowGap, now: float) -> None:
-        """The server missed messages; informational, it acknowledges nothing."""
+        """The server missed messages. A gap acknowledges nothing."""
         highest = max(self.sequence, self._commit_sequence)
         last_missing = min(gap.seq - 1, highest)
         if not 0 < gap.first_missing <= last_missing:
@@ -707,10 +719,13 @@ class FastPublisher(Conversation):
         return refused
 
     def _idle(self, now: float) -> None:
-        """Half of the server's patience may be over: ping if it is, and look again."""
+        """Ping if half of the server's idle limit has passed, and look again later."""
         if now >= self._sent_at + self._idle_limit / 2:  # in the words of the timer: a difference rounds otherwise
             self._send_ping(now)
-        self._timers.set(Timer.BATCH_IDLE, self._sent_at + self._idle_limit / 2)
+        due = self._sent_at + self._idle_limit / 2
+        if due <= now:  # there was no room for the ping
+            due = now + self._idle_limit / PINGS_PER_TIMEOUT
+        self._timers.set(Timer.BATCH_IDLE, due)
 
     def _expire(self, now: float) -> None:
         silent = now - self._sent_at
@@ -730,13 +745,13 @@ class FastPublisher(Conversation):
             self._lose(self._link_error, "; there was no new one in time")
             return
         missing = f"no answer from the server within {self._ack_timeout:g} s"
-        text = f"{missing}: what is stored behind message {self.acked} is not known"
+        text = f"{missing}: what is stored after message {self.acked} is not known"
         if self.phase is FastPhase.COMMITTING and self._leaves_commits_open():
             text += f"; before {COMMITS_ANSWERED_SINCE} nats-server answers no commit whose message is a duplicate"
         self._fail(self._cause or BatchStalledError(text, **self._facts()))
 
     def _fail(self, error: Error) -> None:
-        """End with ``error``; a BatchError is brought up to date with what is known now."""
+        """End with ``error``. A BatchError is brought up to date with what is known now."""
         self._step(FastStep.FAIL)
         if isinstance(error, BatchError):
             error.acked, error.sequence, error.ack = self.acked, self.sequence, self._terminal
@@ -759,23 +774,9 @@ class FastPublisher(Conversation):
                 self._outbox.completed(ticket)
         self._ready = self._commit = None
 
-    def _kept_from(self, first: int) -> Iterator[tuple[int, Message]]:
-        """The messages from ``first`` on that are still kept, with their sequences."""
-        is_settled = self._window.is_settled
-        for last, run in self._kept:
-            for sequence, message in enumerate(run, last - len(run) + 1):
-                if sequence >= first and not is_settled(sequence):
-                    yield sequence, message
-
-    def _forget(self, acked: int) -> None:
-        """What is acknowledged need not be kept."""
-        kept = self._kept
-        while kept and kept[0][0] <= acked:
-            kept.popleft()
-
     def _forget_settled(self) -> None:
-        """What was told as refused or lost need not be kept either."""
-        self._kept = deque((sequence, (message,)) for sequence, message in self._kept_from(self.acked + 1))
+        """What was reported as refused or lost need not be kept either."""
+        self._sent.compact(self.acked)
         self._settled = 0
 
     # -- helpers -------------------------------------------------------------------------------------------------------
@@ -791,10 +792,11 @@ class FastPublisher(Conversation):
         return self._gap == "ok" and server is not None and server.is_before(COMMITS_ANSWERED_SINCE)
 
     def _next(self, step: FastStep) -> FastPhase | None:
-        return FAST.get((self.phase, step))
+        """The phase that ``step`` leads to; None: it is ignored in this phase."""
+        return FAST[self.phase, step]
 
     def _step(self, step: FastStep) -> None:
-        self.phase = FAST[self.phase, step]
+        self.phase = FAST[self.phase, step] or self.phase
 
     def _sequence_of(self, message: Msg) -> int | None:
         """The sequence an answer is for: the server answers on the reply subject of the message (FACTS.md F2.1)."""

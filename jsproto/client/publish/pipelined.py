@@ -2,17 +2,17 @@
 
 Each message carries a reply subject of its own below one inbox, and no reply subject tells another. At most
 ``max_pending`` messages, and about ``max_pending_bytes`` bytes, wait for their answers. Every message ends in exactly
-one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is none),
+one of: its PubAck, the server's APIError, NoStreamResponseError, RemoteProtocolError (the answer is malformed),
 TimeoutError, or why the link was lost.
 
 Rules
- * Who wants to know about one message gets a ticket: ``publish``. Who publishes many and wants to know what failed gets
-   counts, and the failed messages whole, for another try: ``publish_many``. That costs no object for a message.
- * A message is held until it is answered, so memory is bounded by the window plus one message; failed messages are kept
-   up to the same bounds, and beyond them only counted.
+ * ``publish`` gives a ticket for its message. ``publish_many`` gives counts, and the failed messages for another try,
+   at the cost of no object for a message.
+ * A message is held until it is answered, so memory is bounded by the window plus one message.
+ * Failed messages are kept up to the same bounds. Beyond them they are only counted.
  * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
    knows whether it may be sent again (with a message id the stream stores it once).
- * Answers may come in any order. One that fits no message under way is told as an event and changes nothing.
+ * Answers may come in any order. One that fits no message under way is an event and changes nothing.
  * Time is looked at in steps: a message is given up after ``timeout`` seconds, and at most a sixteenth later.
 
 Not here: batches, which are cheaper (``fast``) or all-or-nothing (``atomic``).
@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.publish.fast import Message, parts
+from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
     ConnectionClosedError,
     Error,
@@ -54,15 +54,18 @@ Failure: TypeAlias = tuple[Message, Error]
 other error it may be."""
 
 _Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck]]
-"""A message whose acknowledgement somebody has a ticket for: the shape of a message without headers, and one more."""
+"""A message whose acknowledgement completes a ticket: the shape of a message without headers, and one more."""
 
 
 class PipelinedPublisher(Conversation):
     """Publishes ahead of the acknowledgements by a bounded window.
 
-    Attributes: ``sequence`` (messages published); ``acked``; ``failed`` (both kinds of publish counted in all three);
-    ``unreported`` (messages of ``publish_many`` that failed since ``take_failures()``); ``error`` (why nothing can be
-    published any more, None while it can).
+    Attributes, the first three of both kinds of publish:
+     * ``sequence``: how many messages were published.
+     * ``acked``: how many were acknowledged.
+     * ``failed``: how many failed.
+     * ``unreported``: how many messages of ``publish_many`` failed since ``take_failures()``.
+     * ``error``: why no message can be published any more. None while one can.
     """
 
     __slots__ = (
@@ -83,10 +86,12 @@ class PipelinedPublisher(Conversation):
     ) -> None:
         """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
 
-        ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees one reply subject, with a
-        message, cannot acknowledge the next one. Without it the replies only count.
-        ``max_pending``, ``max_pending_bytes``: how much may wait for answers; the message that reaches the second may
-        go beyond it. LocalProtocolError for what cannot be.
+        * ``max_pending``: how many messages may wait for answers.
+        * ``max_pending_bytes``: how many bytes of payload may wait. The message that reaches this may go beyond it.
+        * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject cannot acknowledge the
+          next message. Without it the reply subjects only count.
+
+        Raises: LocalProtocolError: a value is not one of these.
         """
         if not timeout > 0:
             raise LocalProtocolError("timeout must be greater than 0 seconds")
@@ -135,9 +140,9 @@ class PipelinedPublisher(Conversation):
         return self._max_pending - len(self._open)
 
     def ready(self) -> Ticket[None]:
-        """Completed when there is room; fails with why there never will be.
+        """A ticket that is completed when there is room, and fails with why there never will be.
 
-        Once the window has closed, that is when a quarter of it is free again: who waits is not woken for each answer.
+        Once the window has closed, a quarter of it must be free again, so that not each answer wakes the caller.
         """
         if self._ready is not None:
             return self._ready
@@ -151,7 +156,7 @@ class PipelinedPublisher(Conversation):
         return ticket
 
     def answered(self) -> Ticket[None]:
-        """Completed when no message waits for an answer: each has its acknowledgement or has failed."""
+        """A ticket that is completed when no message waits: each has its acknowledgement or has failed."""
         if self._answered is not None:
             return self._answered
         ticket: Ticket[None] = Ticket()
@@ -165,7 +170,7 @@ class PipelinedPublisher(Conversation):
     def take_failures(self) -> list[Failure]:
         """The messages of ``publish_many`` that failed since the last call, in the order in which they failed.
 
-        As many of them, from the first on, as the window holds; ``failed`` counts all.
+        As many of them, from the first on, as the window holds. ``failed`` counts all.
         """
         failures, self._failures = self._failures, []
         self._failures_bytes = self.unreported = 0
@@ -176,10 +181,15 @@ class PipelinedPublisher(Conversation):
     def publish(
         self, subject: str, payload: bytes = b"", headers: HeadersLike | None = None, *, now: float
     ) -> Ticket[PubAck]:
-        """Publish one message; the ticket takes its acknowledgement, or why there is none.
+        """Publish one message. The ticket takes its acknowledgement, or why there is none.
 
-        LocalProtocolError when there is no ``room`` (wait for ``ready()``), or for headers of an atomic batch; the
-        error of the publisher after its end, and the outbox's LocalProtocolErrors. Nothing is sent then.
+        ``now``: monotonic seconds.
+
+        Raises, with nothing sent:
+         * LocalProtocolError: there is no ``room`` (wait for ``ready()``), or the headers are those of an atomic batch.
+         * The publisher's ``error``: it has ended.
+         * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
+           refuses the message.
         """
         if self.error is not None or len(self._open) >= self._max_pending or self._bytes >= self._max_bytes:
             self._refuse()
@@ -197,11 +207,12 @@ class PipelinedPublisher(Conversation):
         return ticket
 
     def publish_many(self, messages: Sequence[Message], now: float) -> int:
-        """Publish from the front of ``messages`` what there is room for; returns how many were taken.
+        """Publish from the front of ``messages`` what there is room for. Returns how many were taken.
 
-        Fewer than all when the window closes or the outbox is full: wait for ``ready()``, or for the outbox, and go on
-        behind what was taken. What fails later is in ``take_failures()``. Errors as of ``publish``; a bad message
-        raises with those before it taken, so that ``sequence`` tells how far it got.
+        They are fewer than all when the window closes or the outbox is full. Wait for ``ready()``, or for the outbox,
+        and go on after those that were taken. What fails later is in ``take_failures()``.
+
+        Raises: as ``publish``. The messages before a bad one are taken, and ``sequence`` says how many they are.
         """
         if self.error is not None:
             self._refuse()
@@ -240,7 +251,7 @@ class PipelinedPublisher(Conversation):
         return sequence - before
 
     def close(self, now: float) -> None:
-        """End it: what waits for an answer fails with ConnectionClosedError. Nothing happens after the end."""
+        """End it: what waits for an answer fails with ConnectionClosedError. No effect after the end."""
         if self.error is not None:
             return
         if self._sid is not None:
@@ -285,7 +296,7 @@ class PipelinedPublisher(Conversation):
         self._tell()
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called."""
+        """When ``handle_timeout`` wants to be called, in monotonic seconds. None: not yet."""
         return self._due(self._sent[0][0]) if self._sent else None
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
@@ -293,7 +304,7 @@ class PipelinedPublisher(Conversation):
         if violation.operation == "subscribe":
             assert self._sid is not None  # it is the subscription in question
             self._outbox.unsubscribe(self._sid)
-            self._sid = None  # the next message tries again: it is told again
+            self._sid = None  # the next message subscribes again
             self._fail_all(violation)
             return
         for reply in [reply for reply, sent in self._open.items() if sent[0] == violation.subject]:
@@ -303,7 +314,7 @@ class PipelinedPublisher(Conversation):
         self._tell()
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The answers on the lost link will not come; a new link, if there will be one, is as good as the old one."""
+        """Fail what waits: the answers on the lost link will not come. A new link serves what is published later."""
         if self._outbox.closed_error is not None:
             self._end(error)
         else:
@@ -316,7 +327,7 @@ class PipelinedPublisher(Conversation):
         return sent + self._timeout * (1 + 1 / STEPS)
 
     def _sent_by(self, now: float) -> None:
-        """Remember when; and let what fills the window leave, because nothing more will push it."""
+        """Remember when it was sent. What fills the window must leave, because no further message pushes it."""
         sent = self._sent
         if sent and now - sent[-1][0] < self._timeout / STEPS:
             sent[-1] = (sent[-1][0], self.sequence)

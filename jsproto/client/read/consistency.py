@@ -40,7 +40,6 @@ Not here: the token itself (``grammar.position``), reads of many messages (``con
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -74,6 +73,7 @@ from jsproto.grammar.stored import StoredMsg, answerer, number, paging
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Instant
 from jsproto.outbox import Conversation
+from jsproto.rules.consistent_read import CONSISTENT_READ, ReadPhase, ReadStep
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
@@ -91,15 +91,7 @@ LONGEST_PAUSE: Final = 0.25
 MAX_DOUBLINGS: Final = 6  # of the pause, until it is the longest
 BATCH_READS: Final = "2.11"  # the server that brought the form whose end says up to where it holds
 UNAVAILABLE: Final = 503
-
-
-class Phase(Enum):
-    """What a read waits for."""
-
-    DIRECT = "the answer of whoever has the stream"
-    STATE = "the leader, to say how far it is"
-    LEADER = "the leader's answer"
-    PAUSE = "the time to ask again"
+_FIRST: Final = {ReadPhase.DIRECT: ReadStep.ASK_REPLICA, ReadPhase.STATE: ReadStep.ASK_LEADER}
 
 
 class _Read:
@@ -111,7 +103,7 @@ class _Read:
         "until",
     )  # fmt: skip
 
-    def __init__(self, stream: str, source: str, first: Phase, direct: tuple[str, bytes], leader: bytes) -> None:
+    def __init__(self, stream: str, source: str, first: ReadPhase, direct: tuple[str, bytes], leader: bytes) -> None:
         self.stream = stream
         self.source = source  # who is believed: the stream itself, or the mirror that is asked instead
         self.first = first
@@ -131,6 +123,10 @@ class _Read:
         self.found: int | None = None
         self.error: Error | None = None
         self.message: StoredMsg | None = None  # of an answer that has not ended yet
+
+    def step(self, step: ReadStep) -> None:
+        """Something has happened to it."""
+        self.phase = CONSISTENT_READ[self.phase, step] or self.phase
 
 
 class ConsistentSession(Conversation):
@@ -238,7 +234,7 @@ class ConsistentSession(Conversation):
         if wanted is not None and not ("*" in wanted or ">" in wanted):
             server = self._outbox.server
             if server is not None and server.is_before(BATCH_READS):
-                first = Phase.STATE
+                first = ReadPhase.STATE
             direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
         read = _Read(stream, source, first, direct, dumps(body))
         read.proves = direct[1].startswith(b'{"multi_last"')
@@ -308,9 +304,9 @@ class ConsistentSession(Conversation):
         try:
             if is_no_responders(message):
                 self._nobody(read, now)
-            elif read.phase is Phase.STATE:
+            elif read.phase is ReadPhase.STATE:
                 self._receive_state(read, message, now)
-            elif read.phase is Phase.LEADER:
+            elif read.phase is ReadPhase.LEADER:
                 self._receive_of_leader(read, message, now)
             elif read.proves:
                 self._receive_part(read, message, now)
@@ -331,8 +327,8 @@ class ConsistentSession(Conversation):
         for read in self._deadlines.due(now):
             if now >= read.until:
                 self._give_up(read)
-            elif read.phase is Phase.PAUSE:
-                read.phase = read.first
+            elif read.phase is ReadPhase.PAUSE:
+                read.step(_FIRST[read.first])
                 self._ask(read, now)
             else:
                 self._retry_read(read, TimeoutError(f"no answer from stream {read.stream}"), now)
@@ -355,7 +351,7 @@ class ConsistentSession(Conversation):
     def link_restored(self, now: float) -> None:
         """Ask what was under way when the link was lost."""
         for read in list(self._reads):
-            if read.phase is not Phase.PAUSE and not read.token:
+            if read.phase is not ReadPhase.PAUSE and not read.token:
                 self._ask(read, now)
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -383,8 +379,8 @@ class ConsistentSession(Conversation):
                 "mirror by its own name"
             )
 
-    def _first(self, level: SessionLevel | None) -> Phase:
-        return Phase.STATE if self._level(level) == "leader" else Phase.DIRECT
+    def _first(self, level: SessionLevel | None) -> ReadPhase:
+        return ReadPhase.STATE if self._level(level) == "leader" else ReadPhase.DIRECT
 
     def _level(self, level: SessionLevel | None) -> SessionLevel:
         return self.level if level is None else _checked(level)
@@ -409,11 +405,11 @@ class ConsistentSession(Conversation):
 
     def _send(self, read: _Read, now: float) -> None:
         """Ask what the phase is for; LocalProtocolError with nothing changed."""
-        if read.phase is Phase.STATE and not self._floor(read):
-            read.phase = Phase.LEADER  # nothing to be confirmed
-        if read.phase is Phase.DIRECT:
+        if read.phase is ReadPhase.STATE and not self._floor(read):
+            read.step(ReadStep.CONFIRM)  # nothing is demanded
+        if read.phase is ReadPhase.DIRECT:
             subject, payload = read.subject, read.payload
-        elif read.phase is Phase.STATE:
+        elif read.phase is ReadPhase.STATE:
             subject, payload = self.js.api.stream_info(read.stream), b""
         else:
             subject, payload = self.js.api.stream_msg_get(read.stream), read.leader
@@ -435,7 +431,7 @@ class ConsistentSession(Conversation):
         """Ask again from the start, later."""
         self._forget_request(read)
         read.error = error or read.error
-        read.phase = Phase.PAUSE
+        read.step(ReadStep.WAIT)
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
         pause = min(FIRST_PAUSE * 2**read.pauses, LONGEST_PAUSE) * (0.5 + self._seed / 2**32)
@@ -445,13 +441,13 @@ class ConsistentSession(Conversation):
 
     def _retry_read(self, read: _Read, error: Error | None, now: float) -> None:
         """That was no answer, or one that proves too little: ask again, or ask the leader."""
-        if read.phase is not Phase.DIRECT:
+        if read.phase is not ReadPhase.DIRECT:
             self._pause(read, error, now)
             return
         read.tries += 1
         if error is not None or not read.tries % DIRECT_TRIES:
             read.error = error or read.error
-            read.phase = Phase.STATE
+            read.step(ReadStep.ASK_LEADER)
             self._ask(read, now)
         else:
             self._pause(read, error, now)
@@ -477,7 +473,7 @@ class ConsistentSession(Conversation):
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _nobody(self, read: _Read, now: float) -> None:
-        if read.phase is not Phase.DIRECT:
+        if read.phase is not ReadPhase.DIRECT:
             raise JetStreamNotAvailableError(self.js.api.stream_info(read.stream))
         self._retry_read(read, no_direct_get(read.stream, read.subject), now)
 
@@ -493,7 +489,7 @@ class ConsistentSession(Conversation):
             self._succeed(read, found)
         elif read.is_next:  # another replica may show the same, and prove no more
             read.is_stale, read.found = True, max(found.seq, read.found or 0)
-            read.phase = Phase.STATE
+            read.step(ReadStep.ASK_LEADER)
             self._ask(read, now)
         else:
             self._stale(read, found.seq, now)
@@ -553,7 +549,7 @@ class ConsistentSession(Conversation):
         floor = self._floor(read)
         if not floor or (read.seq is not None and floor < read.seq):
             read.error = error
-            read.phase = Phase.STATE
+            read.step(ReadStep.ASK_LEADER)
             self._ask(read, now)
         else:
             self._stale(read, None, now)
@@ -563,7 +559,7 @@ class ConsistentSession(Conversation):
         if read.confirmed < self._floor(read):
             self._stale(read, read.confirmed, now)
         else:
-            read.phase = Phase.LEADER
+            read.step(ReadStep.CONFIRM)
             self._ask(read, now)
 
     def _receive_of_leader(self, read: _Read, message: Msg, now: float) -> None:
@@ -601,6 +597,7 @@ class ConsistentSession(Conversation):
             self._fail(read, read.error or late)
 
     def _end(self, read: _Read) -> None:
+        read.step(ReadStep.END)
         self._forget_request(read)
         self._reads.pop(read, None)
         self._deadlines.set(read, None)

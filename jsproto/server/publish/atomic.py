@@ -1,10 +1,13 @@
 """Atomic batches in the server role (ADR-50): members are staged, the commit stores all of them or none.
 
-Rules, those of nats-server 2.15.1 (FACTS.md F1): nothing is in the stream before the commit, where every
-member is checked under the state that the members before it will have made. A batch that is refused, at whatever
-member, is gone, and its id is free at once. Whoever sends a member that fits nothing gets ``incomplete``. A batch that
-is silent for too long is dropped with an advisory; so is one with a gap, an unknown end, too many members or too high
-a demand, but not one that fails at its commit.
+Rules, those of nats-server 2.15.1 (FACTS.md F1)
+ * Nothing is in the stream before the commit. There every member is checked under the state that the members before it
+   will have made.
+ * A batch that is refused, at whatever member, is gone, and its id is free at once.
+ * A member that fits no open batch is answered with ``incomplete``.
+ * A batch is dropped with an advisory when it is silent for too long. So it is after a gap, too many members, an end
+   without members, or a demand for a higher API level.
+ * A batch that fails at its commit, or has an unknown commit header, is dropped without an advisory.
 
 Not here: the headers (``grammar.batch``), which message is a member (``server.inlet``), replication.
 """
@@ -32,7 +35,7 @@ from jsproto.wire.frames import Msg
 
 
 class _Abandoned(Exception):
-    """The batch is dropped: the sender gets ``error``, whoever listens the ``reason``, if there is one."""
+    """The batch is dropped: the sender gets ``error``, and an advisory says the ``reason``, if there is one."""
 
     def __init__(self, error: APIError, reason: AbandonReason | None = None) -> None:
         self.error = error
@@ -55,7 +58,7 @@ class AtomicBatches(Conversation):
         return len(self._open)
 
     def receive(self, message: Msg, now: float) -> None:
-        """A member of some batch; a message that is none is not looked at."""
+        """A member of a batch. A message without a batch id is passed over."""
         self.handle_timeout(now)
         headers = parse_batch_headers(message.header)
         if headers is None:
@@ -80,7 +83,7 @@ class AtomicBatches(Conversation):
             self._answers.abandoned(batch_id, "timeout", now)
 
     def deadline(self) -> float | None:
-        """When the next batch will have been silent for too long."""
+        """When the next batch will have been silent for too long, in monotonic seconds. None: no batch is open."""
         return self._deadlines.next()
 
     def forget(self) -> None:
@@ -89,7 +92,7 @@ class AtomicBatches(Conversation):
             self._drop(batch_id)
 
     def _admit(self, message: Msg, headers: BatchHeaders) -> None:
-        """Find or open the batch; an APIError leaves everything as it is."""
+        """Find or open the batch. An APIError leaves everything as it is."""
         check_open(self._stream)
         check_size(self._stream, _publication(message))
         if not self._stream.config.allow_atomic:

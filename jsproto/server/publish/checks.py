@@ -1,10 +1,12 @@
 """What a stream checks before it stores a message: size, headers that expect something of the stream, message ids.
 
-Two orders, as in nats-server: ``check`` for a message alone on a stream of one replica, ``Staged.check`` for the
-members of batches, under a running state: what the batch will have changed before the member is stored.
+The checks have two orders, as in nats-server. ``check`` is for a message alone on a stream of one replica.
+``Staged.check`` is for the members of batches, under what the batch will have changed before the member is stored.
 
-Rules: a failed check is an APIError, raised; a duplicate is returned as the sequence of the message that came first
-(0 when that is staged too). A number that is none is a number that never matches. FACTS.md F1, F2.
+Rules (FACTS.md F1, F2)
+ * A failed check raises APIError.
+ * A duplicate is returned as the sequence of the message that came first, or 0 when that is staged too.
+ * A malformed number matches no sequence.
 
 Not here: whether batches are allowed, sequences inside a batch.
 """
@@ -35,20 +37,23 @@ _LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def check_size(stream: Stream, message: Publication) -> None:
-    """APIError (10054) when the message is larger than the stream allows."""
+    """Raises: APIError (10054): the message is larger than the stream allows."""
     limit = -1 if stream.config.max_msg_size is None else stream.config.max_msg_size
     if 0 <= limit < len(message.header or b"") + len(message.payload):
         raise refusal(10054)
 
 
 def check_open(stream: Stream) -> None:
-    """APIError (10109) when the stream is sealed."""
+    """Raises: APIError (10109): the stream is sealed."""
     if stream.config.sealed:
         raise refusal(10109)
 
 
 def check_level(message: Publication, api_level: int) -> Publication:
-    """The message without the API level that it requires; APIError (10185) when it requires more than there is."""
+    """The message without the header with the API level that it requires.
+
+    Raises: APIError (10185): it requires more than ``api_level``.
+    """
     level = message.value(REQUIRED_API_LEVEL)
     if message.header is None or not level:
         return message
@@ -58,7 +63,10 @@ def check_level(message: Publication, api_level: int) -> Publication:
 
 
 def check(stream: Stream, message: Publication, now: float) -> int | None:
-    """Check a message that belongs to no batch; a duplicate is the sequence of its original, else None."""
+    """Check a message that belongs to no batch. Returns the sequence of its original if it is a duplicate, else None.
+
+    Raises: APIError: the stream does not take it.
+    """
     check_open(stream)
     _check_stream_name(stream, message)
     _check_ttl(stream, message)
@@ -92,7 +100,12 @@ class Staged:
         self._bytes = 0
 
     def check(self, message: Publication, now: float) -> int | None:
-        """Check the next member, and stage it; a duplicate (not staged) is the sequence of its original, else None."""
+        """Check the next member, and stage it.
+
+        Returns the sequence of its original if it is a duplicate, which is not staged, else None.
+
+        Raises: APIError: the stream does not take it.
+        """
         stream = self._stream
         _check_header_size(message)
         _check_stream_name(stream, message)
@@ -151,7 +164,7 @@ class Staged:
 
 
 def _number(message: Publication, name: str) -> int | None:
-    """The number in a header; None when there is none, -1 when it is something else."""
+    """The number in a header. None when there is none, -1 when it is something else."""
     value = message.value(name)
     if not value:
         return None

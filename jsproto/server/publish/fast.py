@@ -1,16 +1,25 @@
 """Fast-ingest batches in the server role (ADR-50): messages are stored as they come, acknowledged now and then.
 
-Rules, those of nats-server 2.15.1 (FACTS.md F2): every answer goes to the reply subject of the message that
-made it. The first message is answered with the rate; after that ``AckPace`` says when. A gap is reported and, in mode
-``fail``, ends the batch with a publish acknowledgement of what is stored; so does a sequence that was there before, in
-either mode. A message that fails a check is reported and, in mode ``fail``, ends the batch; if it is the first, the
-error alone is the answer. Duplicates count and are not stored. A batch that is silent for too long is forgotten without
-a word. The count of the final acknowledgement is the highest batch sequence.
+Rules, those of nats-server 2.15.1 (FACTS.md F2)
+ * Every answer goes to the reply subject of the message that caused it.
+ * The first message is answered with the rate. After that ``AckPace`` says when to acknowledge.
+ * A gap is reported. In mode ``fail`` it ends the batch with a publish acknowledgement of what is stored.
+ * A sequence that was there before is reported and ends the batch in the same way, in either mode.
+ * A message that fails a check is reported and, in mode ``fail``, ends the batch. If it is the first one, the error
+   alone is the answer.
+ * Duplicates count and are not stored.
+ * A batch that is silent for too long is forgotten without a word.
+ * The count of the final acknowledgement is the highest batch sequence.
 
-The draft of ADR-50 differs: one form for all flow messages, other error codes, the error of mode ``fail`` inside the
-final acknowledgement, no report of a sequence that goes back, and an advisory for a batch that is forgotten.
-Releases before 2.15.1 do not report a sequence that goes back either, and take a ping with sequence 1 for a start;
-before 2.14.3 they leave a commit without its final acknowledgement when its message fails a check or is a duplicate.
+The draft of ADR-50 differs:
+ * It has one form for all flow messages, and other error codes.
+ * The error of mode ``fail`` is inside the final acknowledgement.
+ * A sequence that goes back is not reported.
+ * A batch that is forgotten is announced by an advisory.
+
+Older releases differ:
+ * Before 2.15.1 they do not report a sequence that goes back, and take a ping with sequence 1 for a start.
+ * Before 2.14.3 a commit gets no final acknowledgement when its message fails a check or is a duplicate.
 
 Not here: the reply subjects (``grammar.fast``), the bytes of answers (``grammar.acks``), replication (``lead`` is what
 a new leader does).
@@ -65,7 +74,7 @@ class FastBatches(Conversation):
         return len(self._open)
 
     def receive(self, message: Msg, now: float) -> None:
-        """A message of some batch; one without a fast-ingest reply subject is not looked at."""
+        """A message of a batch. One without a fast-ingest reply subject is passed over."""
         self.handle_timeout(now)
         reply = parse_fast_reply(message.reply or b"")
         if reply is None:
@@ -96,7 +105,7 @@ class FastBatches(Conversation):
                 self._answers.abandoned(batch_id, "timeout", now)
 
     def deadline(self) -> float | None:
-        """When the next batch will have been silent for too long."""
+        """When the next batch will have been silent for too long, in monotonic seconds. None: no batch is open."""
         return self._deadlines.next()
 
     def forget(self) -> None:
@@ -105,7 +114,7 @@ class FastBatches(Conversation):
             self._drop(batch_id)
 
     def lead(self, now: float) -> None:
-        """What a new leader of the stream does, which knows only what is stored: tell each publisher how far that is.
+        """Become the leader of the stream, which knows only what is stored, and say so to each publisher.
 
         The acknowledgement goes to the reply subject of the last message stored, and the rate starts over.
         """
@@ -116,7 +125,7 @@ class FastBatches(Conversation):
             self._acknowledge(batch.reply, batch)
 
     def _admit(self, publication: Publication, reply: FastReply | FastProblem) -> tuple[_Batch, FastReply]:
-        """Find or open the batch; an APIError leaves everything as it is."""
+        """Find or open the batch. An APIError leaves everything as it is."""
         check_open(self._stream)
         check_size(self._stream, publication)
         if not self._stream.config.allow_batched:
@@ -137,7 +146,7 @@ class FastBatches(Conversation):
         return batch, reply
 
     def _ping(self, to: bytes | None, reply: FastReply, batch: _Batch) -> None:
-        """Report what is missing up to the sequence of the ping, which arrived for nothing else; say where we are."""
+        """Report what is missing up to the sequence of the ping, then acknowledge what is there."""
         if reply.sequence > batch.last:
             self._say(to, FlowGap(batch.last + 1, reply.sequence + 1))
             if not batch.gap_ok:
@@ -148,7 +157,7 @@ class FastBatches(Conversation):
         self._acknowledge(to, batch)
 
     def _in_order(self, to: bytes | None, reply: FastReply, batch: _Batch) -> bool:
-        """Whether the message can be taken, perhaps behind a gap; if not, the batch is at its end."""
+        """Whether the message can be taken, perhaps after a gap. If not, the batch has ended."""
         expected = batch.last + 1
         if reply.sequence > expected or (reply.sequence < expected and self._reports_steps_back()):
             self._say(to, FlowGap(expected, reply.sequence))

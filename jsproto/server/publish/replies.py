@@ -1,10 +1,10 @@
 """How a stream answers: to the reply subject of the message that made it answer, through an outbox.
 
-Rules: no reply subject, no answer. A stream that is told not to acknowledge (``no_ack``) answers refusals and
-acknowledges plain messages no more; fast ingest goes on with its flow. What cannot be a subject has no subscriber, so
-the answer is dropped: a peer's message never raises.
+* A message without a reply subject gets no answer.
+* A stream with ``no_ack`` answers neither plain messages nor refused ones. Fast ingest goes on with its flow.
+* A reply that cannot be a subject has no subscriber, so the answer is dropped: a peer's message never raises.
 
-Not here: who gets the answer (whoever routes).
+Not here: routing the answer (``server.server``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PublishReplies:
         return not self._stream.config.no_ack
 
     def send(self, reply: bytes | None, payload: bytes, headers: bytes | None = None) -> None:
-        """One answer, whatever the stream's mind about acknowledging. ``headers``: an encoded block."""
+        """One answer, with or without ``no_ack``. ``headers``: an encoded block."""
         if not reply:
             return
         try:
@@ -69,7 +69,7 @@ class PublishReplies:
         self.send(reply, encode_pub_ack(ack))
 
     def abandoned(self, batch_id: str, reason: AbandonReason, now: float) -> None:
-        """Tell whoever listens that a batch was given up."""
+        """Publish the advisory that a batch was given up."""
         context, name = self._context, self._stream.config.name
         advisory = BatchAbandoned(name, batch_id, reason, context.next_id(), context.timestamp(now), context.domain)
         self._outbox.publish(batch_abandoned_subject(name), encode_batch_abandoned(advisory, context.dialect))

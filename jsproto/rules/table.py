@@ -1,0 +1,51 @@
+"""How the tables of phases are written: each pair of a phase and an input has an entry, or is ignored by name.
+
+* A table maps (phase, input) to the phase that follows, or to ``IGNORED``.
+* A pair that is ignored changes nothing: what arrived is stale, duplicate or forged, or a verb that comes too late.
+* A table with a hole, or with a pair that stands in it twice, raises ValueError when its module is imported.
+
+Not here: the tables, and the machines that step them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from typing import Final, Never, TypeAlias, TypeVar
+
+P = TypeVar("P", bound=Enum)
+I = TypeVar("I")  # noqa: E741 (the input of an automaton)
+
+Table: TypeAlias = dict[tuple[P, I], P | None]
+"""The phase that follows, by phase and input; ``IGNORED`` where the input changes nothing."""
+
+IGNORED: Final = None
+"""The entry of a pair that is no step."""
+
+
+def total(
+    phases: type[P],
+    inputs: Iterable[I],
+    steps: Mapping[P, Mapping[I, P]],
+    ignored: Mapping[P, Collection[I]],
+) -> Table[P, I]:
+    """The table of ``steps``, in which the pairs of ``ignored`` are ``IGNORED``.
+
+    ``phases`` and ``inputs``: all that there are. ``steps``: for each phase the phase that follows, by input.
+    ``ignored``: for each phase the inputs that change nothing.
+
+    Raises: ValueError: a pair stands in neither of the two, or in both.
+    """
+    table: Table[P, I] = {}
+    for phase in phases:
+        row, nothing = steps.get(phase, {}), ignored.get(phase, ())
+        for given in inputs:
+            if (given in row) is (given in nothing):
+                _refuse(phase, given)
+            table[phase, given] = row.get(given, IGNORED)
+    return table
+
+
+def _refuse(phase: Enum, given: object) -> Never:
+    name = given.name if isinstance(given, Enum) else getattr(given, "__name__", given)
+    raise ValueError(f"a table needs exactly one entry for {phase.name} and {name}")
