@@ -26,48 +26,41 @@ Not here: TLS itself, opening sockets.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from functools import partial
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar
 
-from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
 from jsproto.client.connection.drain import drain
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
 from jsproto.client.connection.options import Address, ConnectOptions
 from jsproto.client.connection.requests import Requests
+from jsproto.client.connection.script_runner import Script, ScriptRunner
 from jsproto.client.connection.server_pool import ServerPool
 from jsproto.client.connection.subscription import Drainable
 from jsproto.client.connection.tokens import Tokens
+from jsproto.client.connection.write_buffer import WriteBuffer
 from jsproto.errors import (
     ConnectionClosedError,
     ConnectionLostError,
     Error,
     LocalProtocolError,
-    MaxPayloadError,
     NoServersError,
-    OutboundBufferLimitError,
     PermissionsViolationError,
-    UnsupportedByServerError,
 )
 from jsproto.events import Connected, Disconnected, Event
-from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.outbox import BulkConversation, Conversation
 from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
-from jsproto.timers import Deadlines, Timer, Timers
-from jsproto.wire.bulk_encoder import encode_numbered, encode_run
+from jsproto.timers import Deadlines
 from jsproto.wire.encoder import encode_sub, encode_unsub
 from jsproto.wire.frames import DeliveryRun, Msg, MsgRun
 
 T = TypeVar("T")
 
-MAX_DIGITS = 20  # of a number in a header block
-MIN_TOKEN = 16  # bytes
-DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
+MIN_TOKEN: Final = 16  # bytes
 
 
 def _decoded(message: Msg) -> Msg:
@@ -94,16 +87,10 @@ class Session:
         self.wants_close = False
         self.draw = Tokens(token).draw
         self._link: Link | None = None
-        self._dialler = ServerPool(options, int(self.draw(), 16))
+        self._server_pool = ServerPool(options, int(self.draw(), 16))
         self._address: Address | None = None
         self._server: ServerInfo | None = None
-        self._max_payload = DEFAULT_MAX_PAYLOAD
-        self._writes: list[bytes] = []
-        self._pending = 0
-        self._urgent = False
-        self._timers = Timers()
-        self._heads: dict[str, tuple[bytes, bytes]] = {}
-        self._runs = BulkPublisher()
+        self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._ping_later: Ticket[float] | None = None  # one for all who have asked while there is no link
@@ -112,8 +99,7 @@ class Session:
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
-        self._congestion: Ticket[None] | None = None
-        self._scripts: dict[Ticket[Any], list[tuple[Generator[Ticket[Any], Any, Any], Ticket[Any]]]] = {}
+        self._scripts = ScriptRunner(self.completed)
         self._requests = Requests(self, self.new_inbox(), self.draw)
 
     # -- the link ------------------------------------------------------------------------------------------------------
@@ -121,7 +107,7 @@ class Session:
     @property
     def connect_to(self) -> Address | None:
         """Dial this now; None while a link lives, during a pause, or after the end."""
-        return None if self.closed else self._dialler.address
+        return None if self.closed else self._server_pool.address
 
     def connection_made(self, now: float) -> None:
         """The address of ``connect_to`` was dialled and answers. After the end it is to be closed: ``wants_close``."""
@@ -130,7 +116,7 @@ class Session:
         address = self.connect_to
         if address is None:
             raise LocalProtocolError("this session asked for no connection")
-        self._dialler.dialled()
+        self._server_pool.dialled()
         self._address = address
         self._link = Link(self.options, address, now)
         self.wants_close = False
@@ -144,9 +130,9 @@ class Session:
             return
         if self.connect_to is None:
             raise LocalProtocolError("this session asked for no connection")
-        self._dialler.failed(reason, now)
-        if self._dialler.gave_up:
-            self._end(NoServersError(tuple(self._dialler.attempts)), now)
+        self._server_pool.failed(reason, now)
+        if self._server_pool.gave_up:
+            self._end(NoServersError(tuple(self._server_pool.attempts)), now)
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Bytes from the peer, cut anywhere."""
@@ -216,9 +202,8 @@ class Session:
         if self.closed:
             return
         self.now = now
-        if self._timers.expired(now):
-            self.flush()
-        self._dialler.handle_timeout(now)
+        self._write_buffer.handle_timeout(now)
+        self._server_pool.handle_timeout(now)
         link = self._link
         if link is not None:
             link.handle_timeout(now)
@@ -231,8 +216,8 @@ class Session:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds; None: not at all."""
         if self.closed:
             return None
-        beneath = self._dialler if self._link is None else self._link
-        times = (self._deadlines.next(), self._timers.next(), beneath.deadline())
+        beneath = self._server_pool if self._link is None else self._link
+        times = (self._deadlines.next(), self._write_buffer.deadline(), beneath.deadline())
         return min([time for time in times if time is not None], default=None)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
@@ -244,15 +229,7 @@ class Session:
             return False
         if link.to_send or link.pongs_owed:
             return True
-        if not (self._pending or self._urgent) or not (link.is_open or self.closed):
-            return False
-        if self._urgent or self._pending >= self.options.flush_at:
-            return True
-        lingers_until = self._timers.next()
-        if lingers_until is None:
-            lingers_until = now + self.options.linger
-            self._timers.set(Timer.LINGER, lingers_until)
-        return now >= lingers_until
+        return (link.is_open or self.closed) and self._write_buffer.wants_send(now)
 
     def data_to_send(self) -> list[bytes]:
         """Everything that may be written now, in order; it counts as written."""
@@ -261,12 +238,7 @@ class Session:
             return []
         data = link.data_to_send()
         if link.is_open or self.closed:
-            data += self._writes
-            self._writes = []
-            self._pending = 0
-            self._urgent = False
-            self._timers.clear()
-            self._release_congestion()
+            data += self._write_buffer.take()
         return data
 
     def nudge(self) -> None:
@@ -287,18 +259,11 @@ class Session:
     @property
     def congested(self) -> bool:
         """More than half of ``pending_size`` waits to be written: stop publishing until ``sendable()``."""
-        return self._pending > self.options.pending_size // 2
+        return self._write_buffer.congested
 
     def sendable(self) -> Ticket[None]:
         """Completed when what waits now has been taken to be written, or the session has ended."""
-        if self._congestion is not None:
-            return self._congestion
-        ticket: Ticket[None] = Ticket()
-        if self._pending and not self.closed:
-            self._congestion = ticket
-        else:
-            ticket.succeed(None)
-        return ticket
+        return self._write_buffer.sendable()
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
 
@@ -320,7 +285,7 @@ class Session:
     @property
     def max_payload(self) -> int:
         """The largest message, headers and payload together, in bytes, that the server takes."""
-        return self._max_payload
+        return self._write_buffer.max_payload
 
     @property
     def closed_error(self) -> Error | None:
@@ -364,7 +329,7 @@ class Session:
         Without a link it is sent when there is one, once for all who ask meanwhile: they share the ticket.
         """
         if self.closed:
-            self._refuse()
+            self._write_buffer.refuse()
         link = self._link
         if link is None or not link.is_open:
             if self._ping_later is None:
@@ -372,8 +337,7 @@ class Session:
             return self._ping_later
         ticket: Ticket[float] = Ticket()
         # The PING must leave behind what was published before it.
-        link.to_send += self._writes
-        self._writes = []
+        link.to_send += self._write_buffer.take_before_ping()
         link.ping(ticket, now)
         return ticket
 
@@ -387,11 +351,9 @@ class Session:
         everything = [kept for kept in self._routes.values() if isinstance(kept, Drainable)]
         return self.run(drain(self, everything, now, closing=True))
 
-    def run(self, script: Generator[Ticket[Any], Any, T]) -> Ticket[T]:
+    def run(self, script: Script[T]) -> Ticket[T]:
         """Run a script: a generator that yields tickets and is sent their values (see ``scripts``)."""
-        ticket: Ticket[T] = Ticket()
-        self._advance(script, ticket, None)
-        return ticket
+        return self._scripts.run(script)
 
     def close(self, now: float) -> None:
         """End the session: open tickets fail, buffered bytes stay in ``data_to_send()`` for a last write."""
@@ -411,52 +373,26 @@ class Session:
         LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than
         ``pending_size`` bytes wait already), ConnectionClosedError. TypeError for a payload that is not bytes.
         """
-        try:
-            heads = self._heads.get(subject) or self._check_head(subject)
-        except TypeError:  # unhashable
-            heads = self._check_head(subject)  # which says that it is no str
-        if type(payload) is not bytes:  # what is queued must neither change nor count otherwise
-            payload = _copied(payload)
-        size = len(payload)
-        if size > self._max_payload or headers is not None:
-            size = self._check_size(size, headers)
-        if self._pending > self.options.pending_size or self.closed:
-            self._refuse()
-        if headers is not None:
-            where = heads[1] if reply is None else b"%b%b " % (heads[1], reply)
-            head = b"%b%d %d\r\n%b" % (where, len(headers), size, headers)
-        elif reply is not None:
-            head = b"%b%b %d\r\n" % (heads[0], reply, size)
-        else:
-            head = b"%b%d\r\n" % (heads[0], size)
-        if size > SPLIT_WRITES_AT:
-            self._writes += (head, payload, b"\r\n")
-        else:
-            self._writes.append(b"%b%b\r\n" % (head, payload))
-        self._pending += len(head) + len(payload) + 2
+        self._write_buffer.publish(subject, payload, reply, headers)
 
     def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
         """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
 
         Servers take it as it is, because our connections are not pedantic. It errs as ``publish`` does.
         """
-        checked = check_subject(subject, wildcards=True)
-        size = self._check_size(len(payload), None)
-        if self._pending > self.options.pending_size or self.closed:
-            self._refuse()
-        self._write(b"PUB %b %b %d\r\n%b\r\n" % (checked, reply, size, payload))
+        self._write_buffer.publish_to_pattern(subject, payload, reply)
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe ``conversation``; returns the id. BadSubjectError, ConnectionClosedError."""
         pattern = check_subject(subject, wildcards=True)
         group = None if queue is None else check_queue(queue)
         if self.closed:
-            self._refuse()
+            self._write_buffer.refuse()
         self._sids += 1
         sid = b"%d" % self._sids
         self._routes[sid] = conversation
         self._subscribed[sid] = encode_sub(pattern, group, sid)
-        self._write(self._subscribed[sid])
+        self._write_buffer.queue(self._subscribed[sid])
         return self._sids
 
     def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
@@ -464,10 +400,7 @@ class Session:
 
         OutboundBufferLimitError, ConnectionClosedError.
         """
-        if self._pending > self.options.pending_size or self.closed:
-            self._refuse()
-        end = b" %d\r\n%b\r\n" % (len(payload), payload)
-        self._write(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
+        self._write_buffer.publish_replies(replies, payload)
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
         """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
@@ -476,14 +409,7 @@ class Session:
         behind the number. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
         ``publish``, which raises if it must. ``MessageColumns`` may have encoded them already.
         """
-        room = self._room()
-        if isinstance(messages, MessageColumns) and room >= 0:
-            count, data = messages.encoded(reply, first, self._max_payload, room)
-            if count:
-                self._write(data)
-                return count
-        encode = partial(encode_run, reply, first)
-        return len(self._queue_run(messages, self._max_payload, encode))
+        return self._write_buffer.publish_run(messages, reply, first)
 
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
@@ -492,23 +418,7 @@ class Session:
 
         ``block`` is what stands before and behind the number. Adds to ``subjects`` where they go.
         """
-        largest = self._max_payload - sum(map(len, block)) - MAX_DIGITS
-        queued = self._queue_run(messages, largest, partial(encode_numbered, block, first))
-        subjects.update(queued)
-        return len(queued)
-
-    def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:
-        room = self._room()
-        if room < 0:
-            return ()
-        subjects, pieces = self._runs.encode(messages, largest, room, encode)
-        self._writes += pieces
-        self._pending += sum(map(len, pieces))
-        return subjects
-
-    def _room(self) -> int:
-        """How many bytes may be queued; less than 0 when nothing may."""
-        return -1 if self.closed else self.options.pending_size - self._pending
+        return self._write_buffer.publish_numbered(messages, block, first, subjects)
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
         """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""
@@ -516,13 +426,13 @@ class Session:
             self.end_interest(sid)
             self.forget(sid)
         elif b"%d" % sid in self._routes and not self.closed:
-            self._write(encode_unsub(b"%d" % sid, max_msgs))
+            self._write_buffer.queue(encode_unsub(b"%d" % sid, max_msgs))
 
     def unsubscribe_later(self, sid: int) -> None:
         """End a subscription, here at once; the server, which need not hurry, is told with what is sent next."""
         key = b"%d" % sid
         if key in self._routes and not self.closed:
-            self._writes.append(encode_unsub(key, None))  # not pending: alone it may wait for ever
+            self._write_buffer.queue_uncounted(encode_unsub(key, None))
         self.forget(sid)
 
     def end_interest(self, sid: int) -> None:
@@ -530,7 +440,7 @@ class Session:
         key = b"%d" % sid
         if key in self._routes and not self.closed:
             self._subscribed.pop(key, None)
-            self._write(encode_unsub(key, None))
+            self._write_buffer.queue(encode_unsub(key, None))
 
     def forget(self, sid: int) -> None:
         """Stop routing to a subscription whose end the server knows."""
@@ -546,9 +456,8 @@ class Session:
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` has its answer."""
         self._completed.append(ticket)
-        if self._scripts:
-            for script, result in self._scripts.pop(ticket, ()):
-                self._advance(script, result, ticket)
+        if self._scripts.waiting:
+            self._scripts.go_on(ticket)
 
     def emit(self, event: Event) -> None:
         """Tell the application."""
@@ -556,7 +465,7 @@ class Session:
 
     def flush(self) -> None:
         """What was queued should leave now."""
-        self._urgent = bool(self._writes)
+        self._write_buffer.flush()
 
     def rearm(self, conversation: Conversation) -> None:
         """Ask ``conversation`` for its deadline again."""
@@ -584,32 +493,6 @@ class Session:
                 conversation.receive(message, now)
                 if row.sid not in self._routes:  # it has unsubscribed
                     break
-
-    def _check_head(self, subject: str) -> tuple[bytes, bytes]:
-        checked = check_subject(subject)
-        if len(self._heads) >= MAX_CACHED_SUBJECTS:
-            self._heads.clear()
-        heads = (b"PUB %b " % checked, b"HPUB %b " % checked)
-        self._heads[subject] = heads
-        return heads
-
-    def _check_size(self, size: int, headers: bytes | None) -> int:
-        server = self.server
-        if headers is not None and server is not None and not server.headers:
-            raise UnsupportedByServerError("message headers", "2.2", server.version)
-        total = size + (0 if headers is None else len(headers))
-        if total > self._max_payload:
-            raise MaxPayloadError(total, self._max_payload)
-        return total
-
-    def _refuse(self) -> NoReturn:
-        if self.closed:
-            raise ConnectionClosedError(str(self.closed_error)) from self.error
-        raise OutboundBufferLimitError(self._pending, self.options.pending_size)
-
-    def _write(self, data: bytes) -> None:
-        self._writes.append(data)
-        self._pending += len(data)
 
     def _after_link(self, link: Link, now: float) -> None:
         """Carry on what the link found out."""
@@ -643,8 +526,8 @@ class Session:
             conversation.denied(violation, now)
 
     def _learn(self, server: ServerInfo) -> None:
-        self._max_payload = server.max_payload
-        self._dialler.learn(server.connect_urls or ())
+        self._write_buffer.learn(server)
+        self._server_pool.learn(server.connect_urls or ())
 
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
         """The handshake is complete: subscriptions go first, then whatever waited."""
@@ -652,20 +535,18 @@ class Session:
         link.decoder.rows = True  # from now on messages have somewhere to go
         link.decoder.fields = self._wants_fields
         self._server = server
-        self._dialler.connected(now)
+        self._server_pool.connected(now)
         if first:
             self.connected.succeed(server)
             self._completed.append(self.connected)
         else:
-            self._writes[:0] = self._subscribed.values()
-            self._pending += sum(map(len, self._subscribed.values()))
+            self._write_buffer.queue_first(self._subscribed.values())
             self.flush()
             for conversation in dict.fromkeys(self._routes.values()):
                 conversation.link_restored(now)
         ticket, self._ping_later = self._ping_later, None
         if ticket is not None:
-            link.to_send += self._writes
-            self._writes = []
+            link.to_send += self._write_buffer.take_before_ping()
             link.ping(ticket, now)
 
     def _link_lost(self, link: Link, error: Error, now: float) -> None:
@@ -674,16 +555,18 @@ class Session:
         self.wants_close = True
         self._fail(link.open_tickets(), error)
         if link.was_open:
-            self._drop_writes()
+            self._write_buffer.drop()
             self._events.append(Disconnected(error))
-            self._dialler.lost(now)
+            self._server_pool.lost(now)
         else:
-            self._dialler.failed(str(error), now, refused=link.refused)
-        if self._dialler.gave_up:
+            self._server_pool.failed(str(error), now, refused=link.refused)
+        if self._server_pool.gave_up:
             alone = (
-                self._dialler.refused or link.was_open or (not self.connected.done and len(self._dialler.attempts) == 1)
+                self._server_pool.refused
+                or link.was_open
+                or (not self.connected.done and len(self._server_pool.attempts) == 1)
             )
-            self._end(error if alone else NoServersError(tuple(self._dialler.attempts)), now)
+            self._end(error if alone else NoServersError(tuple(self._server_pool.attempts)), now)
         elif link.was_open:
             for conversation in dict.fromkeys(self._routes.values()):
                 conversation.link_lost(error, now)
@@ -692,9 +575,10 @@ class Session:
         link = self._link
         self.flush()
         if error is not None or link is None or not link.is_open:
-            self._drop_writes()  # nobody is there to take it
+            self._write_buffer.drop()  # nobody is there to take it
         self.closed = self.wants_close = True
         self.error = error
+        self._write_buffer.close(error)
         why = error or ConnectionClosedError("the connection was closed")
         failed: list[Ticket[Any]] = [] if self.connected.done else [self.connected]
         if self._ping_later is not None:
@@ -707,7 +591,7 @@ class Session:
         for conversation in dict.fromkeys(self._routes.values()):
             conversation.link_lost(why, now)
         self._routes.clear()
-        self._release_congestion()
+        self._write_buffer.release()
         if link is not None or error is None:
             self._events.append(Disconnected(error))
 
@@ -715,46 +599,3 @@ class Session:
         for ticket in tickets:
             ticket.fail(error)
             self.completed(ticket)
-
-    def _drop_writes(self) -> None:
-        self._writes = []
-        self._pending = 0
-        self._urgent = False
-        self._timers.clear()
-        self._release_congestion()
-
-    def _release_congestion(self) -> None:
-        congestion, self._congestion = self._congestion, None  # whoever is told may wait for the next one at once
-        if congestion is not None:
-            congestion.succeed(None)
-            self.completed(congestion)
-
-    def _advance(
-        self, script: Generator[Ticket[Any], Any, Any], ticket: Ticket[Any], answered: Ticket[Any] | None
-    ) -> None:
-        """Run ``script`` until it waits for an answer that is not there, or ends and completes ``ticket``."""
-        try:
-            while True:
-                if answered is None:
-                    answered = next(script)
-                elif answered.error is not None:
-                    answered = script.throw(answered.error)
-                else:
-                    answered = script.send(answered.result())
-                if not answered.done:
-                    self._scripts.setdefault(answered, []).append((script, ticket))
-                    return
-        except StopIteration as stop:
-            ticket.succeed(stop.value)
-        except Error as error:
-            ticket.fail(error)
-        self.completed(ticket)
-
-
-def _copied(payload: object) -> bytes:
-    """The bytes of what is bytes-like; TypeError for text and all else."""
-    try:
-        return bytes(memoryview(payload))  # type: ignore[arg-type]
-    except TypeError:
-        hint = ": encode it" if isinstance(payload, str) else ""
-        raise TypeError(f"the payload must be bytes, not {type(payload).__name__}{hint}") from None
