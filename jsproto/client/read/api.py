@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from jsproto.client.connection.session import Session
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch, IfDropped
+from jsproto.client.read.direct import DirectBatch, IfDropped
 from jsproto.client.read.multi import LastMessages, checked_few
 from jsproto.client.read.single import (
     ReadLevel,
@@ -130,7 +130,7 @@ class Reads:
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, seq=seq,
             start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped, at_least=at_least,
-            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
+            max_bytes=max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def get_last_msgs_for(
@@ -152,16 +152,15 @@ class Reads:
         """
         self.need_batches()
         few = checked_few(subjects)
-        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         if up_to_seq is None and up_to_time is None:
             return Snapshot(
-                self, check_name(stream), few, now=now, most=batch, at_once=True, page_bytes=page_bytes,
+                self, check_name(stream), few, now=now, most=batch, at_once=True, max_bytes=max_bytes,
                 timeout=self._limit(timeout),
             )  # fmt: skip
         return LastMessages(
             self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, batch=batch,
-            up_to_seq=up_to_seq, up_to_time=up_to_time, page_bytes=page_bytes, timeout=self._limit(timeout),
+            up_to_seq=up_to_seq, up_to_time=up_to_time, max_bytes=max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def snapshot(
@@ -179,9 +178,8 @@ class Reads:
         ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
         """
         self.need_batches()
-        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         read = Snapshot(
-            self, check_name(stream), subjects, now=now, at=at, page_bytes=page_bytes, timeout=self._limit(timeout)
+            self, check_name(stream), subjects, now=now, at=at, max_bytes=max_bytes, timeout=self._limit(timeout)
         )
         return self.session.run(read.whole())
 

@@ -44,7 +44,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
-from jsproto.client.read.direct import END_OF_BATCH
 from jsproto.client.read.single import direct_message, direct_request, leader_message, no_direct_get, selection
 from jsproto.errors import (
     APIError,
@@ -72,6 +71,7 @@ from jsproto.grammar.stored import StoredMsg, answerer, number, paging
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import Instant
 from jsproto.outbox import Conversation
+from jsproto.rules.status import END_OF_BATCH
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch
+from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import checked_few
 from jsproto.client.read.single import check_seq
 from jsproto.client.read.snapshot import Snapshot
@@ -44,7 +44,7 @@ class SessionBatch(DirectBatch):
         js = owner.js
         super().__init__(
             js.session, check_name(stream), api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
-            seq=seq, subject=subject, batch=batch, page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
+            seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
             timeout=timeout,
         )  # fmt: skip
 
@@ -66,7 +66,7 @@ class SessionBatch(DirectBatch):
         """Also what the session came to know of while it is read."""
         return max(super()._must_reach(), self._owner.token[self.stream].floor)
 
-    def _stale(self, last_seq: int) -> Error:
+    def _stale_error(self, last_seq: int) -> Error:
         return StaleReadError(self.stream, self._must_reach(), last_seq)
 
 
@@ -86,7 +86,7 @@ class SessionLastMsgs(Snapshot):
         self._owner = owner
         super().__init__(
             owner.js, check_name(stream), checked_few(subjects), now=now, at_once=True,
-            least=owner.token[stream].floor, page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=timeout,
+            least=owner.token[stream].floor, max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:

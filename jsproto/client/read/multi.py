@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from jsproto.client.read.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.page import PAGE_MESSAGES
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.single import check_seq
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
@@ -59,7 +60,7 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 class LastMessages(DirectBatch):
     """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
 
-    __slots__ = ("_from_seq", "_known", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    __slots__ = ("_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
     _NEEDS_POINT = True
 
     def __init__(
@@ -77,7 +78,7 @@ class LastMessages(DirectBatch):
         up_to_seq: int | None = None,
         up_to_time: Instant | None = None,
         page_messages: int = PAGE_MESSAGES,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
         """Ask for the last message of each of ``subjects`` (``checked_few``; wildcards allowed).
@@ -98,10 +99,10 @@ class LastMessages(DirectBatch):
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
         self._from_seq = seq
-        self._known = 0  # messages that some replica, or the leader, said were left
+        self._pending_reported = 0  # messages that some replica, or the leader, said were left
         super().__init__(
             outbox, stream, api=api, inbox=inbox, draw=draw, now=now, batch=batch, page_messages=page_messages,
-            page_bytes=page_bytes, timeout=timeout,
+            max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     @property
@@ -113,7 +114,7 @@ class LastMessages(DirectBatch):
         asked = [*self._subjects]
         if self._witness is not None and self._witness not in asked:
             asked.append(self._witness)
-        body: dict[str, Any] = {"multi_last": asked, "batch": self._page_asked, "max_bytes": self._page_room}
+        body: dict[str, Any] = {"multi_last": asked, "batch": self._page.asked, "max_bytes": self._page.room}
         if (seq := max(self._floor + 1, self._from_seq)) > 1:
             body["seq"] = seq
         if self._up_to_seq is not None:
@@ -125,76 +126,76 @@ class LastMessages(DirectBatch):
     def _set_anchor(self) -> None:
         """No message of the page before shows that the stream is the same: the leader does."""
         if self._witness is not None:
-            self._buffer = ReadBuffer()
-            self._page_asked += 1
+            self._incoming = ReadBuffer()
+            self._page.asked += 1
 
-    def _count_part(self, pending: int) -> None:
-        self._known = max(pending, self._known - self._page_count)
-        super()._count_part(pending)
+    def _count_page(self, pending: int) -> None:
+        self._pending_reported = max(pending, self._pending_reported - self._page.count)
+        super()._count_page(pending)
 
     def _is_end(self, showed_everything: bool) -> bool:
         """Whether nobody said that there is more: the end of the stream is not the end of this."""
-        return not self._known
+        return not self._pending_reported
 
-    def _page_over(self, header: bytes, now: float) -> None:
+    def _page_ended(self, header: bytes, now: float) -> None:
         said = number(header, b"Nats-UpTo-Sequence")
-        if said is None and self._page_count:
+        if said is None and self._page.count:
             raise RemoteProtocolError("the end of a page does not say up to which sequence it is", header)
-        if self._up_to_seq is None and self._page_count:  # an end alone names nobody
+        if self._up_to_seq is None and self._page.count:  # an end alone names nobody
             self._up_to_seq = said
         if self._witness is not None:
-            self._give_but_witness()
-        super()._page_over(header, now)
+            self._give_without_witness()
+        super()._page_ended(header, now)
 
-    def _give_but_witness(self) -> None:
+    def _give_without_witness(self) -> None:
         """Of what was asked for together with a witness, the witness was not wanted."""
         wanted = [
             each
-            for each in self._buffer.pop_messages(len(self._buffer))
+            for each in self._incoming.pop_messages(len(self._incoming))
             if each.subject != self._witness or any(matches(subject, each.subject) for subject in self._subjects)
         ]
         del wanted[self._left if self._left is not None else len(wanted) :]
-        self._buffer = self._ready
-        self._page_count = len(wanted)
+        self._incoming = self._ready
+        self._page.count = len(wanted)
         if wanted:
             seqs, data = [each.seq for each in wanted], [each.data for each in wanted]
             self._ready.add(StoredColumns(NONE, seqs, NONE, data, [each.raw_headers for each in wanted]))
         self._witness = None
 
-    def _pending(self, header: bytes) -> int:
+    def _pending_after(self, header: bytes) -> int:
         # At the end of a page 2.11 counts one too few, but not with its last message (server fact, section 3).
-        said = super()._pending(header)
-        last = self._last_header if self._page_count else None
+        said = super()._pending_after(header)
+        last = self._last_header if self._page.count else None
         return said if last is None else max(said, number(last, b"Nats-Num-Pending") or 0)
 
     # -- an empty answer -----------------------------------------------------------------------------------------------
 
-    def _receive_nothing(self, description: str, now: float) -> None:
-        if self._open:
+    def _receive_no_message(self, description: str, now: float) -> None:
+        if self._page.is_open:
             self._retry_page(f"the page ended with {description!r}", now)
         elif description != NOTHING_MATCHES:
             self._close_page(now)
-            self._retry("a message was overwritten while the server looked for it", now)
+            self._retry_later("a message was overwritten while the server looked for it", now)
         else:
-            super()._receive_nothing(description, now)
+            super()._receive_no_message(description, now)
 
-    def _ask_whether_over(self, now: float) -> None:
+    def _ask_whether_ended(self, now: float) -> None:
         """Ask for a message that whoever answers next must have."""
         if self._floor:
-            self._known = 1
-            self._retry("the rest was overwritten or deleted, or whoever answers does not have it", now)
+            self._pending_reported = 1
+            self._retry_later("the rest was overwritten or deleted, or whoever answers does not have it", now)
         else:
             self._ask_leader(self._api.stream_msg_get(self.stream), dumps(self._any_message()), now)
 
     def _any_message(self) -> dict[str, Any]:
         return {"seq": self._from_seq, "next_by_subj": ">"}
 
-    def _receive_next(self, message: StoredMsg, now: float) -> None:
+    def _receive_leaders_copy(self, message: StoredMsg, now: float) -> None:
         if self._is_beyond(message):
             self._finish()
             return
         self._witness = message.subject
-        self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+        self._retry_later(f"message {message.seq} is with the leader, and nobody else shows it", now)
 
     def _is_beyond(self, message: StoredMsg) -> bool:
         """Whether nothing at all was there yet, since this is the first message of the stream."""
@@ -210,7 +211,7 @@ class LastAnswer(LastMessages):
     who answered and had not come so far as they must; None without one.
     """
 
-    __slots__ = ("_least", "_shows", "come_to", "rest")
+    __slots__ = ("_least", "_must_show", "come_to", "rest")
     _NEEDS_POINT = False
 
     def __init__(
@@ -227,7 +228,7 @@ class LastAnswer(LastMessages):
         up_to_seq: int | None = None,
         least: int = 0,
         shows: tuple[str, int] | None = None,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
         """``least``: a sequence that whoever answers has come to.
@@ -237,46 +238,46 @@ class LastAnswer(LastMessages):
         ``timeout`` is over: IncompleteBatchError.
         """
         self._least = least
-        self._shows = shows
+        self._must_show = shows
         self.rest = 0
         self.come_to: int | None = None
         super().__init__(
             outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, batch=batch, up_to_seq=up_to_seq,
-            page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
+            page_messages=MAX_SUBJECTS + 1, max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     def _begin_page(self) -> None:
         self._floor = 0
         self._tail = None
-        if self._shows is not None:
-            self._witness = self._shows[0]
+        if self._must_show is not None:
+            self._witness = self._must_show[0]
         super()._begin_page()
-        self._page_asked = (self._left or self._page_messages) + (self._witness is not None)
-        self._page_room = self._page_bytes
-        self._buffer = ReadBuffer()
+        self._page.asked = (self._left or self._page_messages) + (self._witness is not None)
+        self._page.room = self._max_bytes
+        self._incoming = ReadBuffer()
 
     def _resume(self, now: float) -> None:
         self._ask(now)
 
-    def _page_over(self, header: bytes, now: float) -> None:
-        up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending(header)
-        if not self._page_count:
-            super()._page_over(header, now)  # nothing matches, or so it says
+    def _page_ended(self, header: bytes, now: float) -> None:
+        up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending_after(header)
+        if not self._page.count:
+            super()._page_ended(header, now)  # nothing matches, or so it says
         elif up_to is None:
             raise RemoteProtocolError("the end of an answer does not say up to which sequence it is", header)
         elif up_to < self._least:
             self.come_to = max(up_to, self.come_to or 0)
             self._close_page(now)
-            self._retry(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
-        elif self._shows is not None and not pending and self._floor != self._shows[1]:
+            self._retry_later(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
+        elif self._must_show is not None and not pending and self._floor != self._must_show[1]:
             self._close_page(now)
-            self._retry("message {1} of {0} is not shown".format(*self._shows), now)
+            self._retry_later("message {1} of {0} is not shown".format(*self._must_show), now)
         else:
             self.rest = pending
             self._up_to_seq = up_to
             if self._witness is not None:
-                self._give_but_witness()
+                self._give_without_witness()
             else:
-                self._ready.add_all(self._buffer)
-                self._buffer = self._ready
+                self._ready.add_all(self._incoming)
+                self._incoming = self._ready
             self._finish()

@@ -28,8 +28,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch, is_younger
+from jsproto.client.read.direct import DirectBatch, is_younger
 from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.client.read.page import PAGE_BYTES
 from jsproto.client.read.single import check_seq
 from jsproto.errors import (
     Error,
@@ -71,8 +72,22 @@ class Snapshot:
     """
 
     __slots__ = (
-        "_at_once", "_began", "_closed", "_js", "_last_seq", "_least", "_listed_at", "_most", "_page_bytes", "_read",
-        "_ready", "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
+        "_at_once",
+        "_began",
+        "_closed",
+        "_js",
+        "_last_seq",
+        "_least",
+        "_listed_at",
+        "_max_bytes",
+        "_most",
+        "_read",
+        "_ready",
+        "_timeout",
+        "_up_to_seq",
+        "_wanted",
+        "_work",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +101,7 @@ class Snapshot:
         most: int | None = None,
         at_once: bool = False,
         least: int = 0,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
         """Read the last message of each of ``subjects`` (wildcards allowed).
@@ -95,19 +110,19 @@ class Snapshot:
         ``most``: no more than so many messages, the first in the order of the stream. ``at_once``: as of what whoever
         answers has, without asking the leader, and with TooManyResultsError where more than MAX_SUBJECTS match.
         ``least``: and of no earlier sequence; StaleReadError when nobody has come so far within ``timeout``.
-        ``page_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
+        ``max_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
         """
         self.stream = stream
         self._js = js
         self._wanted = checked_subjects(subjects)
         if most is not None and most < 1:
             raise LocalProtocolError(f"batch must be at least 1, not {most!r}")
-        if page_bytes < 1 or not timeout > 0:
-            raise LocalProtocolError("page_bytes and timeout must be greater than 0")
+        if (max_bytes is not None and max_bytes < 1) or not timeout > 0:
+            raise LocalProtocolError("max_bytes and timeout must be greater than 0")
         self._most = most
         self._at_once = at_once
         self._least = least
-        self._page_bytes = page_bytes
+        self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
         self._began = now
         self._closed = False
@@ -180,7 +195,7 @@ class Snapshot:
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
         oldest = _NO_LIMIT  # when the oldest message that was shown was stored
-        room = self._page_bytes
+        room = self._max_bytes
         refused = 0
         groups: deque[Sequence[str]] = deque([self._wanted])
         if len(self._wanted) > MAX_SUBJECTS or sum(map(size_in_json, self._wanted)) > self._group_bytes:
@@ -188,7 +203,7 @@ class Snapshot:
         while groups:
             group = groups.popleft()
             most = self._most if shows_one_moment and not moments and not groups else None
-            answer = self._answer(group, least=max([least, *moments]), batch=most, page_bytes=room)
+            answer = self._answer(group, least=max([least, *moments]), batch=most, max_bytes=room)
             try:
                 yield from self._wait_for(answer)
             except TooManyResultsError:
@@ -233,7 +248,7 @@ class Snapshot:
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
             seq=begun + 1, subject=self._wanted[0] if len(self._wanted) == 1 else None, at_least=up_to,
-            page_bytes=max(self._page_bytes, CATCH_UP_BYTES), timeout=self._timeout,
+            max_bytes=max(self._max_bytes, CATCH_UP_BYTES), timeout=self._timeout,
         )  # fmt: skip
         self._read = read
         count = 0
@@ -268,7 +283,7 @@ class Snapshot:
             group = groups.popleft()
             alone = len(group) == 1
             answer = self._answer(
-                group, up_to_seq=up_to, shows=witness, page_bytes=_NO_LIMIT if alone else self._page_bytes
+                group, up_to_seq=up_to, shows=witness, max_bytes=_NO_LIMIT if alone else self._max_bytes
             )
             try:
                 yield from self._wait_for(answer)
