@@ -307,13 +307,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:ConsistentSession": (
         promise(
-            "Reads that never fall behind what this session has written and read.",
+            "Reads that are never older than what this session has written and read.",
             "stateful/test_consistency_stateful.py::TestSessions",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             CLIENT_CONSISTENCY + "it_never_reads_backwards",
         ),
         promise(
-            "LocalProtocolError, with nothing sent, for a choice that cannot be.",
+            "Raises, with nothing sent:",
             CLIENT_CONSISTENCY + "what_cannot_be_is_refused_before_anything_is_sent",
         ),
     ),

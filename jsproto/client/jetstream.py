@@ -19,7 +19,7 @@ from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher, Message
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
-from jsproto.client.read.consistency import ConsistentSession, SessionLevel
+from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.errors import (
     APIError,

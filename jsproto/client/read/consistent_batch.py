@@ -26,7 +26,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
 
 if TYPE_CHECKING:
-    from jsproto.client.read.consistency import ConsistentSession
+    from jsproto.client.read.consistent_session import ConsistentSession
 
 
 class SessionBatch(DirectBatch):

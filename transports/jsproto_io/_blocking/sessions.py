@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.read.consistency import ConsistentSession as CoreConsistentSession
-from jsproto.client.read.consistency import SessionLevel
+from jsproto.client.read.consistent_session import ConsistentSession as CoreConsistentSession
+from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
