@@ -25,13 +25,14 @@ Not here: what is written after the sequence, and what the stream had forgotten,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.client.read.direct import DirectBatch, is_younger
-from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.client.read.multi import LastAnswer, checked_subjects
 from jsproto.client.read.page import PAGE_BYTES
 from jsproto.client.read.single import check_seq
+from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
@@ -43,9 +44,7 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
-from jsproto.grammar.bodies import size_in_json
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.subjects import matches
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -53,16 +52,12 @@ if TYPE_CHECKING:
     from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.times import Point
 
-GROUP: Final = MAX_SUBJECTS - 1  # and the witness
-GROUP_BYTES: Final = 256 * 1024  # of subjects in one request, as JSON; or half of what the server takes
 CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
-TIMES_LISTED: Final = 10  # a list in pages that changes each time is begun no oftener
 _NO_LIMIT: Final = 1 << 62
 _ROLLUP: Final = "Nats-Rollup"
-_NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not UTF-8
 
 
 class Snapshot:
@@ -78,7 +73,7 @@ class Snapshot:
         "_js",
         "_last_seq",
         "_least",
-        "_listed_at",
+        "_list",
         "_max_bytes",
         "_most",
         "_read",
@@ -114,7 +109,7 @@ class Snapshot:
         """
         self.stream = stream
         self._js = js
-        self._wanted = checked_subjects(subjects)
+        self._wanted = wanted = checked_subjects(subjects)
         if most is not None and most < 1:
             raise LocalProtocolError(f"batch must be at least 1, not {most!r}")
         if (max_bytes is not None and max_bytes < 1) or not timeout > 0:
@@ -125,12 +120,12 @@ class Snapshot:
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
         self._began = now
+        self._list = SubjectList(js, stream, wanted, now=lambda: self._now, timeout=timeout)
         self._closed = False
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
         self._up_to_seq: int | None = None
         self._last_seq = 0
-        self._listed_at: int | None = None
         script = self._read_now() if at is None else self._read_at(at)
         self._work: Ticket[None] = js.session.run(script)
 
@@ -198,8 +193,8 @@ class Snapshot:
         room = self._max_bytes
         refused = 0
         groups: deque[Sequence[str]] = deque([self._wanted])
-        if len(self._wanted) > MAX_SUBJECTS or sum(map(size_in_json, self._wanted)) > self._group_bytes:
-            groups = deque(self._in_groups((yield from self._names())))
+        if not self._list.fits_one_request:
+            groups = deque(self._list.in_groups((yield from self._list.names())))
         while groups:
             group = groups.popleft()
             most = self._most if shows_one_moment and not moments and not groups else None
@@ -210,7 +205,7 @@ class Snapshot:
                 refused += 1
                 if self._at_once or refused > TIMES_LISTED:
                     raise
-                groups = deque(self._in_groups((yield from self._names())))
+                groups = deque(self._list.in_groups((yield from self._list.names())))
                 continue
             except IncompleteBatchError:
                 if self._least and answer.come_to is not None:
@@ -228,11 +223,11 @@ class Snapshot:
                     raise RemoteProtocolError(f"an answer shows nothing, and says that {answer.rest} are left")
                 room *= 2
             if answer.rest and len(messages) != most:
-                names = group if all(map(_is_name, group)) else (yield from self._names())
-                groups.extendleft(reversed(self._in_groups([name for name in names if name not in shown])))
-        up_to = max(moments, default=self._listed_at or least)
-        if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
-            begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
+                names = group if all(map(is_literal, group)) else (yield from self._list.names())
+                groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
+        up_to = max(moments, default=self._list.listed_at or least)
+        if moments and (len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment):
+            begun = min(moments if self._list.listed_at is None else [*moments, self._list.listed_at])
             up_to = yield from self._catch_up(shown, begun, up_to)
             yield from self._check_identity(info, oldest)
         elif self._least and not is_known:  # nothing at all is there, as the leader says: is it the same stream?
@@ -243,7 +238,7 @@ class Snapshot:
 
     def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
         """Read what was written after ``begun``; returns as of which sequence everything is then."""
-        is_wanted = _matcher(self._wanted)
+        is_wanted = matcher(self._wanted)
         read = DirectBatch(
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
@@ -276,9 +271,9 @@ class Snapshot:
             return
         witness = yield from self._last_until(up_to)
         self._check_gap(info, witness[1], up_to)
-        names = yield from self._names()
+        names = yield from self._list.names()
         shown: dict[str, StoredMsg] = {}
-        groups = deque(self._in_groups(names) if witness[1] else ())
+        groups = deque(self._list.in_groups(names) if witness[1] else ())
         while groups:
             group = groups.popleft()
             alone = len(group) == 1
@@ -326,7 +321,7 @@ class Snapshot:
         if not missing or state.messages == state.last_seq:
             return  # nothing was ever removed: what did not come is newer
         kept = config.max_msgs_per_subject or 0
-        counts = yield from self._counts()
+        counts = yield from self._list.counts()
         for name in missing:
             count = counts.get(name, 0)
             if not count:
@@ -362,13 +357,6 @@ class Snapshot:
         except MessageNotFoundError:
             return last_seq
         return first.seq - 1
-
-    def _total(self, info: StreamInfo, names: int) -> int:
-        """How many subjects match, as the leader says; RemoteProtocolError when it is no number."""
-        total = info.extra.get("total", names)
-        if type(total) is not int:
-            raise RemoteProtocolError(f"the total of a list of subjects is no integer, but {total!r:.100}")
-        return total
 
     def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
         """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
@@ -426,7 +414,7 @@ class Snapshot:
     def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
         """What an answer about ``group`` shows; RemoteProtocolError if it is about something else."""
         messages = answer.pop_many(_NO_LIMIT, self._now)
-        is_asked = _matcher(group)
+        is_asked = matcher(group)
         for each in messages:
             if not is_asked(each.subject):
                 raise RemoteProtocolError(f"the last message of {each.subject}, which was not asked for")
@@ -438,95 +426,9 @@ class Snapshot:
             yield from self._wait_for(read)
         return messages
 
-    def _names(self) -> Generator[Ticket[Any], Any, list[str]]:
-        """The subjects that match, and those that were asked for by name."""
-        names: dict[str, None] = {}
-        for pattern in self._wanted:
-            if _is_name(pattern):
-                names[pattern] = None
-            else:
-                names.update(dict.fromkeys((yield from self._listed(pattern))))
-        return [*names]
-
-    def _counts(self) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """The subjects that match and exist, with the number of their messages."""
-        counts: dict[str, int] = {}
-        for pattern in self._wanted:
-            counts |= yield from self._listed(pattern)
-        return counts
-
-    def _listed(self, pattern: str) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """The subjects that match, as the leader lists them, and the number of their messages.
-
-        ``_listed_at`` is the last sequence before that, of the first list. A list that is too long comes in pages of
-        sorted names. One name of the last page is asked for again: when it is not there any more, names have moved up,
-        and one may have been missed.
-        """
-        info: StreamInfo
-        for _ in range(TIMES_LISTED):
-            info = yield self._js.subjects(self.stream, pattern, now=self._now, timeout=self._timeout)
-            if self._listed_at is None:
-                self._listed_at = info.state.last_seq
-            names = dict(info.state.subjects or {})
-            total = self._total(info, len(names))
-            self._check_names(names)
-            whole = True
-            last, offset = max(names, default=""), len(names)
-            while whole and offset < total:
-                info = yield self._js.subjects(self.stream, pattern, offset - 1, now=self._now, timeout=self._timeout)
-                page = info.state.subjects or {}
-                self._check_names(page)
-                whole = bool(page) and min(page) <= last < max(page)
-                names |= page
-                offset += len(page) - 1
-                last, total = max(page, default=last), self._total(info, total)
-            if whole:
-                return {name: names[name] for name in sorted(names)}
-        raise SnapshotError("the list of subjects changes faster than it can be read", self._listed_at or 0)
-
-    def _check_names(self, names: Iterable[str]) -> None:
-        """SnapshotError for a subject that cannot be asked for by the name that it is listed under."""
-        for name in names:
-            if _NOT_UTF_8 in name:
-                raise SnapshotError(
-                    f"{name} is not UTF-8: such a subject cannot be asked for by name, which one answer has no need of",
-                    self._listed_at or 0,
-                )
-
-    @property
-    def _group_bytes(self) -> int:
-        return min(GROUP_BYTES, self._js.session.max_payload // 2)
-
-    def _in_groups(self, names: Sequence[str]) -> list[Sequence[str]]:
-        """``names`` in groups that one request asks for."""
-        groups: list[Sequence[str]] = []
-        group: list[str] = []
-        most = room = self._group_bytes
-        for name in names:
-            size = size_in_json(name) + 1
-            room -= size
-            if group and (room < 0 or len(group) == GROUP):
-                groups.append(group)
-                group, room = [], most - size
-            group.append(name)
-        return [*groups, group] if group else groups
-
     def _give(self, shown: dict[str, StoredMsg], up_to: int | None) -> None:
         self._up_to_seq = up_to
         if not self._closed:
             messages = sorted(shown.values(), key=lambda each: each.seq)
             self._ready.extend(messages[: self._most])
             self._last_seq = self._ready[-1].seq if self._ready else 0
-
-
-def _is_name(subject: str) -> bool:
-    return "*" not in subject and ">" not in subject
-
-
-def _matcher(subjects: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a subject is one of ``subjects``, or matches one."""
-    names = {subject for subject in subjects if _is_name(subject)}
-    patterns = [subject for subject in subjects if not _is_name(subject)]
-    if ">" in patterns:
-        return lambda subject: True
-    return lambda subject: subject in names or any(matches(pattern, subject) for pattern in patterns)
