@@ -1,27 +1,32 @@
 """The session: a client's logical connection, as bytes in and bytes out.
 
-It hosts conversations and routes messages to them by subscription id, encodes what they publish straight into a write
-list, and owns what is shared: the link, the request mux, the flush policy, the one deadline, the bounds.
+It hosts conversations and routes messages to them by subscription id. It owns what they share: the link, the write
+buffer, the requests, the one deadline.
 
-Rules, for whoever drives it (once per wake-up, in this order):
+Rules, for the driver (once per wake-up, in this order):
 
-1. put one input in: ``connection_made``, ``receive_data``, ``receive_eof``, ``handle_timeout`` or a verb;
-2. while ``wants_send(now)``: write all of ``data_to_send()``;
-3. call ``wake()`` on each of ``take_completed()``;
-4. tell the application ``events()``;
-5. if ``deadline()`` moved, move the timer;
-6. if ``wants_close``: write what is left, close the socket; if ``connect_to`` is set then, dial it;
+1. put one input in: ``connection_made``, ``receive_data``, ``receive_eof``, ``handle_timeout`` or a verb.
+2. while ``wants_send(now)``: write all of ``data_to_send()``.
+3. call ``wake()`` on each of ``take_completed()``.
+4. hand ``events()`` to the application.
+5. if ``deadline()`` moved, move the timer.
+6. if ``wants_close``: write what is left, close the socket. If ``connect_to`` is set then, dial it.
 7. if ``wants_tls``: begin TLS with ``tls_hostname`` on the socket, then ``tls_made`` (or ``tls_failed``). From then on
    what is received, and what is sent, is what is inside TLS.
 
-Receiving never raises. A verb raises LocalProtocolError and changes nothing when the caller is at fault. After the
-end every verb raises ConnectionClosedError, every open ticket has failed, and what was received can still be taken.
+What a driver may rely on:
 
-A session survives its links. When one is lost, what was queued on it is lost with it, requests under way fail, and
-conversations are told; ``connect_to`` names the next address when it is due. While there is no link, publishing is
-buffered up to ``pending_size``. A new link carries all subscriptions again before anything else.
+* Receiving never raises.
+* A verb raises LocalProtocolError and changes nothing when the caller is at fault.
+* After the end every verb raises ConnectionClosedError, and every open ticket has failed. Messages that were received
+  can still be taken.
 
-Not here: TLS itself, opening sockets.
+A session survives its links. A lost link takes with it the frames that wait and the requests under way. ``connect_to``
+names the next address when it is due (``server_pool``). While there is no link, messages are buffered up to
+``pending_size`` bytes. A new link carries all subscriptions again before anything else.
+
+Not here: TLS itself, opening sockets, which address is next (``server_pool``), what waits to be written
+(``write_buffer``).
 """
 
 from __future__ import annotations
@@ -68,12 +73,20 @@ def _decoded(message: Msg) -> Msg:
 
 
 class Session:
-    """One logical connection to NATS, in the client role. ``token`` is its only entropy: 16 random bytes or more.
+    """One logical connection to NATS, in the client role.
 
-    Inboxes and replies are made of what ``draw()`` gives: 16 characters that nobody can compute from others. The same
-    token, with the same inputs, gives the same bytes.
+    ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
+    characters that nobody can compute from others. The same token, with the same inputs, gives the same bytes.
 
-    Attribute: ``now`` (the time that came with the last bytes or timeout; scripts ask what comes next at that time).
+    Attributes:
+
+    * ``options``: the ``ConnectOptions``.
+    * ``now``: seconds, the time that came with the last bytes or timeout. Scripts send what comes next at that time.
+    * ``connected``: a ticket with the ``ServerInfo`` of the first link.
+    * ``error``: why the session ended, None while it lives or if the application closed it.
+    * ``closed``: the session has ended.
+    * ``wants_close``: the driver is to close the socket.
+    * ``draw``: gives 16 bytes of text that nobody can compute from others.
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
@@ -106,11 +119,15 @@ class Session:
 
     @property
     def connect_to(self) -> Address | None:
-        """Dial this now; None while a link lives, during a pause, or after the end."""
+        """Dial this now. None while a link lives, during a pause, or after the end."""
         return None if self.closed else self._server_pool.address
 
     def connection_made(self, now: float) -> None:
-        """The address of ``connect_to`` was dialled and answers. After the end it is to be closed: ``wants_close``."""
+        """The address of ``connect_to`` was dialled and answers. After the end it is to be closed: ``wants_close``.
+
+        Raises:
+            LocalProtocolError: the session asked for no connection.
+        """
         if self.closed:
             return
         address = self.connect_to
@@ -122,9 +139,12 @@ class Session:
         self.wants_close = False
 
     def connection_failed(self, reason: str, now: float) -> None:
-        """The address of ``connect_to`` cannot be reached; the next one is due, now or later, or the session ends.
+        """The address of ``connect_to`` cannot be reached. The next one is due, now or later, or the session ends.
 
-        Nothing happens when it has ended meanwhile.
+        ``reason`` is one line. After the end the call changes nothing.
+
+        Raises:
+            LocalProtocolError: the session asked for no connection.
         """
         if self.closed:
             return
@@ -155,14 +175,14 @@ class Session:
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
-                while link.violations:  # before the answers behind them, which are their consequences
+                while link.violations:  # before the answers after them, which are their consequences
                     self._deny(link.violations.pop(0), now)
         if link.decoder.error is not None and link.error is None:
             link.error = link.decoder.error
         self._after_link(link, now)
 
     def receive_eof(self, now: float, reason: str = "the server closed the connection") -> None:
-        """The stream ended, or broke: ``reason`` is one line for the error every waiter gets."""
+        """The stream ended, or broke. ``reason`` is one line, for the error of every open ticket."""
         link = self._link
         if link is None or self.closed:
             return
@@ -176,12 +196,16 @@ class Session:
 
     @property
     def tls_hostname(self) -> str:
-        """Whose certificate the server must have."""
+        """The host name that the server's certificate must have."""
         address = self._address or self.options.servers[0]
         return self.options.tls_hostname or address.tls_name or address.host
 
     def tls_made(self, now: float) -> None:
-        """TLS has begun, and the server's certificate is the right one."""
+        """TLS has begun, and the server's certificate is the right one.
+
+        Raises:
+            LocalProtocolError: the session asked for no TLS.
+        """
         link = self._link
         if link is None or not self.wants_tls:
             raise LocalProtocolError("this session asked for no TLS")
@@ -189,7 +213,7 @@ class Session:
         self._after_link(link, now)
 
     def tls_failed(self, reason: str, now: float) -> None:
-        """TLS did not begin, or broke: the link is lost with TLSError; ``reason`` is one line."""
+        """TLS did not begin, or broke: the link is lost with TLSError. ``reason`` is one line."""
         link = self._link
         if link is not None and not self.closed:
             link.insecure(reason)
@@ -213,7 +237,7 @@ class Session:
             self._deadlines.set(conversation, conversation.deadline())
 
     def deadline(self) -> float | None:
-        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds; None: not at all."""
+        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds. None: not at all."""
         if self.closed:
             return None
         beneath = self._server_pool if self._link is None else self._link
@@ -223,7 +247,7 @@ class Session:
     # -- outputs -------------------------------------------------------------------------------------------------------
 
     def wants_send(self, now: float) -> bool:
-        """Whether bytes should leave now: somebody waits for an answer, enough has gathered, or it waited enough."""
+        """Whether bytes should leave now: a PONG or a flush is due, many wait, or they have waited long enough."""
         link = self._link
         if link is None:
             return False
@@ -232,7 +256,7 @@ class Session:
         return (link.is_open or self.closed) and self._write_buffer.wants_send(now)
 
     def data_to_send(self) -> list[bytes]:
-        """Everything that may be written now, in order; it counts as written."""
+        """Everything that may be written now, in order. It counts as written."""
         link = self._link
         if link is None:
             return []
@@ -242,34 +266,34 @@ class Session:
         return data
 
     def nudge(self) -> None:
-        """What is beneath (TLS) has bytes of its own to send: let ``wants_send`` say so, though none are ours."""
+        """TLS has bytes of its own to send: ``wants_send`` is true, though none of the session's wait."""
         if self._link is not None:
             self._link.to_send.append(b"")
 
     def take_completed(self) -> list[Ticket[Any]]:
-        """Tickets completed since the last call: ``wake()`` each."""
+        """The tickets completed since the last call. The driver calls ``wake()`` on each."""
         completed, self._completed = self._completed, []
         return completed
 
     def events(self) -> list[Event]:
-        """What happened since the last call."""
+        """The events since the last call, oldest first."""
         events, self._events = self._events, []
         return events
 
     @property
     def congested(self) -> bool:
-        """More than half of ``pending_size`` waits to be written: stop publishing until ``sendable()``."""
+        """Whether more than half of ``pending_size`` bytes wait: stop publishing until ``sendable()``."""
         return self._write_buffer.congested
 
     def sendable(self) -> Ticket[None]:
-        """Completed when what waits now has been taken to be written, or the session has ended."""
+        """Completed when the bytes that wait now were taken to be written, or the session has ended."""
         return self._write_buffer.sendable()
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
 
     @property
     def server(self) -> ServerInfo | None:
-        """What the server said of itself in its last INFO; None before the first."""
+        """The server's last INFO. None before the first."""
         return self._server
 
     @property
@@ -279,17 +303,17 @@ class Session:
 
     @property
     def url(self) -> str | None:
-        """The address in use, without credentials; None before the link is made."""
+        """The address in use, without credentials. None before the link is made."""
         return None if self._address is None else self._address.url
 
     @property
     def max_payload(self) -> int:
-        """The largest message, headers and payload together, in bytes, that the server takes."""
+        """The largest message that the server takes: bytes of headers and payload together."""
         return self._write_buffer.max_payload
 
     @property
     def closed_error(self) -> Error | None:
-        """Why the session ended; None while it lives."""
+        """Why the session ended. None while it lives."""
         if not self.closed:
             return None
         return self.error or ConnectionClosedError("the connection was closed")
@@ -301,9 +325,13 @@ class Session:
     def publish_message(
         self, subject: str, payload: bytes = b"", *, reply: str | None = None, headers: HeadersLike | None = None
     ) -> None:
-        """Publish a core NATS message: no acknowledgement, and no error from the far side.
+        """Publish a core NATS message: the server acknowledges nothing, and reports no error of the other side.
 
-        LocalProtocolError (BadSubjectError, BadHeaderError, MaxPayloadError, ...) with nothing written.
+        ``reply``: the subject for answers. ``headers``: names and values.
+
+        Raises, with nothing written:
+            BadSubjectError, BadHeaderError: the subject, the reply or a header is not allowed.
+            LocalProtocolError: as ``publish``.
         """
         block = None if headers is None else encode_headers(headers)
         self.publish(subject, payload, None if reply is None else check_subject(reply), block)
@@ -312,7 +340,15 @@ class Session:
         self, subject: str, payload: bytes = b"", *, now: float, timeout: float | None = None,
         headers: HeadersLike | None = None,
     ) -> Ticket[Msg]:  # fmt: skip
-        """Ask ``subject``; the ticket takes the answer, NoRespondersError or TimeoutError (``timeout`` seconds)."""
+        """Ask ``subject``; the ticket takes the answer. ``timeout``: seconds, those of the options when None.
+
+        The ticket fails with:
+            NoRespondersError: no service listens on the subject.
+            TimeoutError: no answer came in time.
+            ConnectionLostError, ConnectionClosedError: the link was lost, or the session has ended.
+
+        Raises: as ``publish_message``.
+        """
         return self.requests.request(
             subject, payload, timeout=self.options.timeout if timeout is None else timeout, now=now, decode=_decoded,
             headers=headers,
@@ -320,13 +356,16 @@ class Session:
 
     @property
     def requests(self) -> Requests:
-        """The request mux, for conversations that ask and decode in one go."""
+        """The request mux, for conversations that send a request and decode its answer."""
         return self._requests
 
     def ping(self, now: float) -> Ticket[float]:
-        """PING; the ticket takes the round trip in seconds once the server has processed all that was sent before.
+        """Send a PING. The ticket takes the round trip in seconds, once the server has processed what was sent before.
 
-        Without a link it is sent when there is one, once for all who ask meanwhile: they share the ticket.
+        Without a link the PING waits for the next one. All calls made meanwhile share one PING and its ticket.
+
+        Raises:
+            ConnectionClosedError: the session has ended.
         """
         if self.closed:
             self._write_buffer.refuse()
@@ -336,15 +375,15 @@ class Session:
                 self._ping_later = Ticket()
             return self._ping_later
         ticket: Ticket[float] = Ticket()
-        # The PING must leave behind what was published before it.
+        # The PING must leave after what was published before it.
         link.to_send += self._write_buffer.take_before_ping()
         link.ping(ticket, now)
         return ticket
 
     def drain(self, now: float, subscriptions: Iterable[Drainable] | None = None) -> Ticket[None]:
-        """End these subscriptions; the ticket completes when all the server had sent for them is buffered.
+        """End these subscriptions. The ticket completes when all that the server had sent for them is buffered.
 
-        Without any named: all of them, for the session is closed next.
+        None: all subscriptions, because the session is closed next.
         """
         if subscriptions is not None:
             return self.run(drain(self, subscriptions, now))
@@ -352,16 +391,19 @@ class Session:
         return self.run(drain(self, everything, now, closing=True))
 
     def run(self, script: Script[T]) -> Ticket[T]:
-        """Run a script: a generator that yields tickets and is sent their values (see ``scripts``)."""
+        """Run a script: a generator that yields tickets and is sent their values (``script_runner``).
+
+        The ticket takes what the script returns, or fails with the ``Error`` that it raises.
+        """
         return self._scripts.run(script)
 
     def close(self, now: float) -> None:
-        """End the session: open tickets fail, buffered bytes stay in ``data_to_send()`` for a last write."""
+        """End the session: open tickets fail. Bytes that wait stay in ``data_to_send()`` for a last write."""
         if not self.closed:
             self._end(None, now)
 
     def abort(self, reason: str, now: float) -> None:
-        """End the session with a ConnectionLostError: its carrier has failed for good. Nothing more is dialled."""
+        """End the session with ConnectionLostError: the driver has failed for good. Nothing more is dialled."""
         if not self.closed:
             self._end(ConnectionLostError(reason), now)
 
@@ -370,20 +412,32 @@ class Session:
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
         """Queue a message. ``reply`` is a checked subject, ``headers`` an encoded block.
 
-        LocalProtocolError with nothing queued: BadSubjectError, MaxPayloadError, OutboundBufferLimitError (more than
-        ``pending_size`` bytes wait already), ConnectionClosedError. TypeError for a payload that is not bytes.
+        Raises, with nothing queued:
+            BadSubjectError: ``subject`` is no subject, or has wildcards.
+            MaxPayloadError: headers and payload are larger than ``max_payload``.
+            OutboundBufferLimitError: more than ``pending_size`` bytes wait already.
+            UnsupportedByServerError: the server takes no headers.
+            ConnectionClosedError: the session has ended.
+            TypeError: ``payload`` is not bytes-like.
         """
         self._write_buffer.publish(subject, payload, reply, headers)
 
     def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
         """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
 
-        Servers take it as it is, because our connections are not pedantic. It errs as ``publish`` does.
+        Servers accept it, because the session's connections are not pedantic. Raises: as ``publish``.
         """
         self._write_buffer.publish_to_pattern(subject, payload, reply)
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
-        """Subscribe ``conversation``; returns the id. BadSubjectError, ConnectionClosedError."""
+        """Subscribe ``conversation`` to ``subject`` (wildcards allowed), in the queue group ``queue``.
+
+        Returns the subscription's id, which ``unsubscribe`` takes.
+
+        Raises:
+            BadSubjectError: ``subject`` or ``queue`` is not allowed.
+            ConnectionClosedError: the session has ended.
+        """
         pattern = check_subject(subject, wildcards=True)
         group = None if queue is None else check_queue(queue)
         if self.closed:
@@ -398,16 +452,19 @@ class Session:
     def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
         """Queue one small ``payload`` to each of these subjects, which came off the wire as they are: all, or none.
 
-        OutboundBufferLimitError, ConnectionClosedError.
+        Raises:
+            OutboundBufferLimitError: more than ``pending_size`` bytes wait already.
+            ConnectionClosedError: the session has ended.
         """
         self._write_buffer.publish_replies(replies, payload)
 
     def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-        """Queue from the front of ``messages`` those that need no second look; returns how many, perhaps none.
+        """Queue from the front of ``messages`` those that need no further check. Returns how many, perhaps 0.
 
-        They are ``(subject, payload)`` and their replies count up from ``first``; ``reply`` is what stands before and
-        behind the number. What ends the run (headers, a bad subject, a large payload, a full buffer) is for
-        ``publish``, which raises if it must. ``MessageColumns`` may have encoded them already.
+        ``messages``: pairs of subject and payload, or ``MessageColumns``, which may have been encoded already.
+        ``reply``: the bytes before and after the number in the reply subjects, which count up from ``first``. The first
+        message with headers, a bad subject or a large payload ends the run, and so does a full buffer. ``publish``
+        takes it, or raises.
         """
         return self._write_buffer.publish_run(messages, reply, first)
 
@@ -416,12 +473,12 @@ class Session:
     ) -> int:
         """``publish_run`` for messages without replies whose header blocks count up from ``first``.
 
-        ``block`` is what stands before and behind the number. Adds to ``subjects`` where they go.
+        ``block``: the bytes before and after the number. The subjects of the messages are added to ``subjects``.
         """
         return self._write_buffer.publish_numbered(messages, block, first, subjects)
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
-        """End a subscription, at once or after ``max_msgs`` messages in all; unknown ids are passed over."""
+        """End a subscription, at once or after ``max_msgs`` messages in all. Unknown ids are passed over."""
         if max_msgs is None:
             self.end_interest(sid)
             self.forget(sid)
@@ -429,14 +486,14 @@ class Session:
             self._write_buffer.queue(encode_unsub(b"%d" % sid, max_msgs))
 
     def unsubscribe_later(self, sid: int) -> None:
-        """End a subscription, here at once; the server, which need not hurry, is told with what is sent next."""
+        """End a subscription, here at once. The UNSUB leaves with the next frames that are sent."""
         key = b"%d" % sid
         if key in self._routes and not self.closed:
             self._write_buffer.queue_uncounted(encode_unsub(key, None))
         self.forget(sid)
 
     def end_interest(self, sid: int) -> None:
-        """Tell the server to send no more, but keep routing what is under way until ``forget``."""
+        """Send the UNSUB, but keep routing messages under way until ``forget``."""
         key = b"%d" % sid
         if key in self._routes and not self.closed:
             self._subscribed.pop(key, None)
@@ -448,23 +505,23 @@ class Session:
         self._subscribed.pop(b"%d" % sid, None)
 
     def want_fields(self) -> None:
-        """What is read from streams is wanted as columns: from now on its fields are looked for as it comes."""
+        """A reader takes columns: from now on the decoder looks for the fields of stored messages."""
         self._wants_fields = True
         if self._link is not None:
             self._link.decoder.fields = True
 
     def completed(self, ticket: Ticket[Any]) -> None:
-        """``ticket`` has its answer."""
+        """``ticket`` is done: the driver wakes its waiter, and the scripts that wait for it go on."""
         self._completed.append(ticket)
         if self._scripts.waiting:
             self._scripts.go_on(ticket)
 
     def emit(self, event: Event) -> None:
-        """Tell the application."""
+        """Add ``event`` to ``events()``."""
         self._events.append(event)
 
     def flush(self) -> None:
-        """What was queued should leave now."""
+        """The frames that wait are to leave now."""
         self._write_buffer.flush()
 
     def rearm(self, conversation: Conversation) -> None:
@@ -495,7 +552,7 @@ class Session:
                     break
 
     def _after_link(self, link: Link, now: float) -> None:
-        """Carry on what the link found out."""
+        """Take over what the link found out."""
         if link.events:
             events, link.events = link.events, []
             self._events += events
@@ -514,7 +571,7 @@ class Session:
             self._link_lost(link, link.error, now)
 
     def _deny(self, violation: PermissionsViolationError, now: float) -> None:
-        """Tell whose subscription was refused, or, of a message, everybody: it is not said who sent it."""
+        """Tell the conversations whose subscription was refused. Of a message the sender is unknown: tell all."""
         line = b"SUB %b " % violation.subject.encode()
         by_publish = violation.operation == "publish"
         concerned = [
@@ -530,7 +587,7 @@ class Session:
         self._server_pool.learn(server.connect_urls or ())
 
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
-        """The handshake is complete: subscriptions go first, then whatever waited."""
+        """The handshake is complete: subscriptions go first, then the frames that waited."""
         first = not self.connected.done
         link.decoder.rows = True  # from now on messages have somewhere to go
         link.decoder.fields = self._wants_fields
