@@ -34,7 +34,7 @@ class ScriptRunner:
         self.waiting: dict[Ticket[Any], list[tuple[Script[Any], Ticket[Any]]]] = {}
 
     def run(self, script: Script[T]) -> Ticket[T]:
-        """Start ``script``; the ticket takes what it returns, or the ``Error`` that it raises."""
+        """Start ``script``. The ticket takes what it returns, or the ``Error`` that it raises."""
         ticket: Ticket[T] = Ticket()
         self._advance(script, ticket, None)
         return ticket

@@ -40,8 +40,10 @@ _NOTHING: Final = -1  # bytes that a closed buffer takes
 class WriteBuffer:
     """The bytes that a session has queued.
 
-    Attributes: ``size`` (bytes that wait; an UNSUB that may wait for ever is not counted); ``max_payload`` (bytes of
-    headers and payload that the server takes in one message).
+    Attributes:
+
+    * ``size``: bytes that wait. An UNSUB that may wait for ever is not counted.
+    * ``max_payload``: bytes of headers and payload that the server takes in one message.
     """
 
     __slots__ = (
@@ -212,13 +214,13 @@ class WriteBuffer:
         return self._timers.next()
 
     def take(self) -> list[bytes]:
-        """Everything, in order; it counts as written."""
+        """Everything, in order. It counts as written."""
         frames, self._frames = self._frames, []
         self._emptied()
         return frames
 
     def take_before_ping(self) -> list[bytes]:
-        """Everything, in order, to be written before a PING; it counts as waiting until the next ``take``."""
+        """Everything, in order, to be written before a PING. It counts as waiting until the next ``take``."""
         frames, self._frames = self._frames, []
         return frames
 
@@ -228,7 +230,7 @@ class WriteBuffer:
         self._emptied()
 
     def close(self, error: Error | None) -> None:
-        """Take no more messages; ``error`` is why, None if the application closed the session."""
+        """Take no more messages. ``error`` is why, None if the application closed the session."""
         self._limit = _NOTHING
         self._closed_by = error
 
@@ -257,7 +259,7 @@ class WriteBuffer:
         return subjects
 
     def _room(self) -> int:
-        """How many bytes may be queued; less than 0 when nothing may."""
+        """How many bytes may be queued. Less than 0 when nothing may."""
         return self._limit - self.size
 
     def _check_head(self, subject: str) -> tuple[bytes, bytes]:
@@ -279,7 +281,11 @@ class WriteBuffer:
 
 
 def _copied(payload: object) -> bytes:
-    """The bytes of what is bytes-like; TypeError for text and all else."""
+    """The bytes of a bytes-like payload.
+
+    Raises:
+        TypeError: it is text, or anything else.
+    """
     try:
         return bytes(memoryview(payload))  # type: ignore[arg-type]
     except TypeError:
