@@ -21,7 +21,11 @@ from jsproto.ticket import Ticket
 class BufferedRead(BulkConversation):
     """A read whose messages are taken from a buffer.
 
-    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
+    Attributes:
+
+    * ``stream``: its name.
+    * ``error``: why the read broke off, None without an error.
+    * ``finished``: all that was asked for has been received.
     """
 
     __slots__ = ("_last_header", "_outbox", "_readable", "_ready", "_wants_columns", "error", "finished", "stream")
@@ -38,7 +42,7 @@ class BufferedRead(BulkConversation):
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that match and were not received yet, as the server said last; None when it said no number.
+        """Messages that match and were not received yet, as the server said last. None when it said no number.
 
         Inside a page a server of 2.11 counts one too many.
         """
@@ -48,7 +52,7 @@ class BufferedRead(BulkConversation):
             return None
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
-        """Take up to ``most`` received messages, in order; asks for the next page when few are left."""
+        """Take up to ``most`` received messages, in order. The next page is requested when few are left."""
         messages = self._ready.pop_messages(most)
         self._after_pop(now)
         return messages
@@ -56,7 +60,8 @@ class BufferedRead(BulkConversation):
     def pop_columns(self, most: int, now: float) -> StoredColumns:
         """``pop_many`` as columns, at a third of the price where every field is wanted.
 
-        RemoteProtocolError when a message has no subject or no time.
+        Raises:
+            RemoteProtocolError: a message has no subject or no time.
         """
         if not self._wants_columns:
             self._wants_columns = True
@@ -66,7 +71,7 @@ class BufferedRead(BulkConversation):
         return columns
 
     def readable(self) -> Ticket[None]:
-        """Completed when a message can be taken or none will come any more; fails with why the read broke off."""
+        """Completed when a message can be taken or the read has finished; fails with why the read broke off."""
         if self._readable is not None:
             return self._readable
         ticket: Ticket[None] = Ticket()
@@ -79,7 +84,7 @@ class BufferedRead(BulkConversation):
         return ticket
 
     def close(self, now: float) -> None:
-        """Stop reading: what is buffered is dropped, what is under way is ignored."""
+        """Stop reading: buffered messages are dropped, and those under way are ignored."""
         self._ready.clear()
         if self.error is None:
             self._finish()

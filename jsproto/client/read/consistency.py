@@ -112,7 +112,7 @@ class _Read:
 class ConsistentReads(Conversation):
     """The single reads of one consistent session that are under way.
 
-    Attributes: ``token`` (what the session has written and read; each read may raise it); ``closed``.
+    Attributes: ``token`` (what the session has written and read, which each read may raise) and ``closed``.
     """
 
     __slots__ = (
@@ -151,12 +151,14 @@ class ConsistentReads(Conversation):
         now: float,
         timeout: float,
     ) -> Ticket[StoredMsg]:
-        """Read one message of ``stream``; the ticket takes it, or an error (``ConsistentSession.get_msg``).
+        """Read one message of ``stream``. The ticket takes it, or an error (``ConsistentSession.get_msg``).
 
-        ``source``: the stream that is believed, which is ``stream`` or a mirror of it. ``direct``: subject and payload
-        of the Direct Get. ``leader``: payload of the request to the leader. ``first``: DIRECT or STATE. ``proves``: the
-        Direct Get is a ``multi_last``. ``seq``: the sequence requested. ``immutable``: the message is chosen by its
-        sequence or time. ``timeout``: seconds.
+        * ``source``: the stream that is believed, which is ``stream`` or a mirror of it.
+        * ``direct``: subject and payload of the Direct Get. ``proves``: it is a ``multi_last``.
+        * ``leader``: payload of the request to the leader.
+        * ``first``: DIRECT or STATE, the phase that each round of questions begins with.
+        * ``seq``: the sequence requested, None for another choice. ``immutable``: the choice is not "the last message".
+        * ``timeout``: seconds.
 
         Raises, with nothing sent:
             ConnectionClosedError: the session or its connection was closed.
@@ -177,7 +179,11 @@ class ConsistentReads(Conversation):
         return read.ticket
 
     def check_open(self) -> None:
-        """ConnectionClosedError after ``close``, or when the connection was closed."""
+        """Check that reads can be started.
+
+        Raises:
+            ConnectionClosedError: the session or its connection was closed.
+        """
         if self.closed or self._outbox.closed_error is not None:
             raise ConnectionClosedError("the session was closed, or its connection")
 
@@ -262,7 +268,11 @@ class ConsistentReads(Conversation):
         self._outbox.rearm(self)
 
     def _send(self, read: _Read, now: float) -> None:
-        """Ask what the phase is for; LocalProtocolError with nothing changed."""
+        """Send the question of the phase.
+
+        Raises, with nothing changed:
+            LocalProtocolError: the connection refuses it.
+        """
         if read.phase is Phase.STATE and not self._floor(read):
             read.phase = Phase.LEADER  # nothing to be confirmed
         if read.phase is Phase.DIRECT:
@@ -311,7 +321,7 @@ class ConsistentReads(Conversation):
             self._pause(read, error, now)
 
     def _mirrored(self, read: _Read, mirror: str, now: float) -> None:
-        """A mirror answered for the stream: ask again at once, since chance chooses who answers; then the leader."""
+        """A mirror answered. Ask again at once, since chance chooses which server answers, and then the leader."""
         read.tries += 1
         if read.tries % DIRECT_TRIES:
             self._ask(read, now)
@@ -349,7 +359,7 @@ class ConsistentReads(Conversation):
             self._stale(read, found.seq, now)
 
     def _is_recent(self, read: _Read, found: StoredMsg) -> bool:
-        """Whether a message proves by itself that whoever shows it is not older than the session."""
+        """Whether a message proves by itself that the server that shows it is not older than the session."""
         floor = self._floor(read)
         if not read.immutable:
             return found.seq >= floor

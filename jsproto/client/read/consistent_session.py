@@ -51,7 +51,7 @@ BATCH_READS: Final = "2.11"  # the first server whose reply to multi_last has Na
 class ConsistentSession:
     """Reads that are never older than what this session has written and read.
 
-    Attributes: ``js`` (its ``JetStream``); ``level`` (its ``SessionLevel``, where a verb gives none).
+    Attributes: ``js`` (its ``JetStream``) and ``level`` (its ``SessionLevel``, where a verb gives none).
     """
 
     __slots__ = ("_mirrors", "_reads", "_timeout", "js", "level")
@@ -65,7 +65,7 @@ class ConsistentSession:
         mirrors: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """A session that knows ``token``, another session's ``token`` or its bytes; None: nothing.
+        """A session that knows ``token``: another session's ``token``, or its bytes. None: it knows nothing.
 
         ``mirrors``: for level ``mirror``, the name of the mirror by the name of its stream. When the leader is asked,
         it is that of the stream. ``timeout``: seconds for each read, those of ``js`` when None.
@@ -139,7 +139,7 @@ class ConsistentSession:
     def get_last_msg(
         self, stream: str, subject: str, *, now: float, level: SessionLevel | None = None, timeout: float | None = None
     ) -> Ticket[StoredMsg]:
-        """The last message of ``subject``; see ``get_msg``."""
+        """The last message of ``subject``, as ``get_msg`` reads it."""
         return self.get_msg(stream, subject=subject, now=now, level=level, timeout=timeout)
 
     def get_msg(
@@ -219,7 +219,7 @@ class ConsistentSession:
         level: SessionLevel | None = None,
         timeout: float | None = None,
     ) -> SessionLastMsgs:
-        """The last message of each of ``subjects``; see ``SessionLastMsgs``. At level ``direct`` only.
+        """The last message of each of ``subjects``, as ``SessionLastMsgs`` reads them. At level ``direct`` only.
 
         Raises: as ``get_batch``.
         """

@@ -67,7 +67,7 @@ from jsproto.wire.frames import Msg, MsgRun
 IfDropped: TypeAlias = Literal["skip", "error"]
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
 
-LAGS_ALLOWED: Final = 3  # answers in a row without what the leader has; then it is taken of the leader
+LAGS_ALLOWED: Final = 3  # answers in a row without a message of the leader: then its copy is taken
 UNAVAILABLE: Final = 503  # the code of an API error: the stream has no leader just now
 _STATUS: Final = b"NATS/1.0 "
 
@@ -75,7 +75,11 @@ _STATUS: Final = b"NATS/1.0 "
 class DirectBatch(BufferedRead):
     """One read of a stream from a sequence, or a time, on.
 
-    Attributes: ``stream``; ``error`` (why the read broke off); ``finished`` (all that was asked for has been received).
+    Attributes:
+
+    * ``stream``: its name.
+    * ``error``: why the read broke off, None without an error.
+    * ``finished``: all that was asked for has been received.
     """
 
     __slots__ = (
@@ -104,19 +108,33 @@ class DirectBatch(BufferedRead):
         max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """Ask for the messages of ``stream`` from sequence ``seq`` on, or from ``start_time`` on.
+        """Ask for the messages of ``stream`` from ``seq`` or ``start_time`` on, else from the first one on.
 
-        Without both from the first one. ``api``: the subjects of the API that knows the stream. ``inbox``: a subject
-        that nobody else uses. ``draw``: makes text that nobody can compute (``Session.draw``), so that who sees where
-        one page is to go does not know where the next one is. ``subject``: only what matches it (wildcards allowed).
-        ``batch``: at most so many messages; None reads to the end of the stream. ``if_dropped="error"``:
-        MessagesDroppedError when what is wanted next lies before the stream's first message. ``at_least``: a sequence
-        before which the end is believed only of the stream's leader. ``page_messages`` and ``max_bytes`` bound what is
-        under way and buffered, to about twice that.
+        * ``api``: the subjects of the API that knows the stream.
+        * ``inbox``: a subject that nobody else uses. ``draw`` makes text that cannot be computed from others
+          (``Session.draw``): the reply subject of one page does not give away that of the next.
+        * ``subject``: only messages that match it (wildcards allowed).
+        * ``batch``: at most so many messages. None reads to the end of the stream.
+        * ``if_dropped="error"``: the read fails when the next message wanted lies before the stream's first one.
+        * ``at_least``: a sequence. Before it the end is believed of the stream's leader alone.
+        * ``page_messages`` and ``max_bytes`` (8 MiB when None) bound one page. At most about two pages are under way
+          and buffered.
+        * ``timeout``: seconds of silence in a page after which the rest is requested again.
 
-        ``timeout``: seconds of silence inside a page after which the rest is asked for again; the second time in a row
-        that nothing comes, the read fails. It fails as well after ``timeout`` seconds in which only mirrors answer, or
-        replicas that are behind. LocalProtocolError for impossible values.
+        The read fails with:
+            IncompleteBatchError: a page brought nothing twice in a row, replicas lagged for ``timeout`` seconds, or the
+                connection has ended.
+            MirrorAnswerError: only mirrors answered for ``timeout`` seconds.
+            MessagesDroppedError: see ``if_dropped``.
+            StreamRecreatedError: the stream was deleted and created anew meanwhile.
+            NoRespondersError, JetStreamNotAvailableError: the stream allows no Direct Get, or no API answers.
+            PermissionsViolationError, StatusError, APIError: the server refused a request.
+            UnsupportedByServerError: the server is older than 2.11.
+            RemoteProtocolError: a reply is not as the protocol has it.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range, or ``seq`` and ``start_time`` are both given.
+            ConnectionClosedError: the connection has ended.
         """
         if seq is not None:
             check_seq(seq)
@@ -162,12 +180,12 @@ class DirectBatch(BufferedRead):
 
     @property
     def last_seq(self) -> int:
-        """The sequence of the last message received; 0 before the first."""
+        """The sequence of the last message received. 0 before the first."""
         return self._floor if self._floor > self._start else 0
 
     @property
     def up_to_seq(self) -> int | None:
-        """Of a multi-subject read: as of which sequence it is, None while unknown."""
+        """Of a multi-subject read: the sequence of the stream that it shows. None while unknown."""
         return None
 
     def receive(self, message: Msg, now: float) -> None:
@@ -198,7 +216,7 @@ class DirectBatch(BufferedRead):
             self._fail(error)
 
     def receive_run(self, row: MsgRun, now: float) -> None:
-        """Messages of the page; all that is in order is taken at once. The first one of a page is looked at closely."""
+        """Messages of the page. The first one of a page is checked alone, and all that is in order is taken at once."""
         start = 0
         if not self._page.is_open or row.subject != self._reply:
             self.receive(row.message(0), now)
@@ -221,9 +239,9 @@ class DirectBatch(BufferedRead):
                 break  # to tell one of an earlier page is enough
 
     def _take_in_sequence(self, headers: list[bytes], payloads: list[bytes], fields: Fields | None = None) -> int:
-        """Keep the messages that continue the page, and return how many they are; none if not all of them may come.
+        """Keep the messages that continue the page, and return how many. None is kept if not all of them may come.
 
-        ``fields``: what the headers say, if it is known.
+        ``fields``: the fields of the headers, if they are known.
         """
         columns: StoredColumns | None = None
         sequences: Sequence[int] = ()
@@ -279,7 +297,7 @@ class DirectBatch(BufferedRead):
             self._fail(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The rest of the page will not come; a new link may bring it, unless the session has ended."""
+        """The rest of the page will not come. A new link may bring it, unless the session has ended."""
         if self.finished or self.error is not None:
             return
         if self._outbox.closed_error is None:
@@ -292,7 +310,7 @@ class DirectBatch(BufferedRead):
         self._fail(lost)
 
     def link_restored(self, now: float) -> None:
-        """Go on behind the last message that arrived."""
+        """Go on after the last message that arrived."""
         if not self._reply and not self._waiting:
             self._resume(now)
 
@@ -349,7 +367,7 @@ class DirectBatch(BufferedRead):
         self._page.set_anchor(self._max_bytes)
 
     def _ask_after(self, pause: float, now: float) -> None:
-        """Ask for the next page in ``pause`` seconds; 0 is at once."""
+        """Ask for the next page in ``pause`` seconds. 0 is at once."""
         if pause:
             self._ask_at(now + pause)
         else:
@@ -388,7 +406,7 @@ class DirectBatch(BufferedRead):
             self._ask(now)
 
     def _count_page(self, pending: int) -> None:
-        """A page, or a part of it, has come; ``pending``: how much is left, as its sender said."""
+        """A page, or a part of it, has come. ``pending``: the messages left, as its sender said."""
         self._parts += 1
         if self._left is not None:
             self._left -= self._page.count
@@ -398,7 +416,7 @@ class DirectBatch(BufferedRead):
         self._floor, self._tail = self._page.seq_before, self._page.before
 
     def _check_message(self, header: bytes, now: float) -> int:
-        """The sequence of a message that may be the next one all the same; 0 when there is nothing to keep."""
+        """Check a message that was not taken in sequence: its sequence if it is to be kept, else 0."""
         if number(header, b"Nats-Sequence") is None and (status := status_line(header)) is not None:
             self._receive_status(header, *status, now)
             return 0
@@ -448,7 +466,7 @@ class DirectBatch(BufferedRead):
         return self._if_dropped == "skip" or self._by_time or sequence == self._floor + 1
 
     def _receive_from_mirror(self, mirror: str, now: float) -> None:
-        """A mirror answered: ask again, since chance chooses who answers."""
+        """A mirror answered: ask again, since chance chooses which server answers."""
         self._announced = self._reply  # the rest of its page is no news
         pause = self._retries.mirror_answered(now)
         if pause is None:
@@ -472,14 +490,14 @@ class DirectBatch(BufferedRead):
             self._receive_end(header, now)
 
     def _receive_end(self, header: bytes, now: float) -> None:
-        """No more of the page is to come; ``header`` says how much is left."""
+        """No more of the page is to come. ``header`` says how many messages are left."""
         if self._question:
             self._page.end = header
         else:
             self._page_ended(header, now)
 
     def _receive_no_message(self, description: str, now: float) -> None:
-        """Whoever answered has no such message."""
+        """The server that answered has no such message."""
         if self._page.is_open:
             self._retry_page(f"the page ended with {description!r}", now)
         else:
@@ -513,12 +531,12 @@ class DirectBatch(BufferedRead):
     def _is_end(self, showed_everything: bool) -> bool:
         """Whether the end that a page names is believed.
 
-        ``showed_everything``: nobody else showed anything, unless the leader was asked after that.
+        ``showed_everything``: no other server showed a message, unless the leader was asked after that.
         """
         return showed_everything and self._floor >= self._must_reach()
 
     def _must_reach(self) -> int:
-        """The sequence before which nobody but the leader is believed that there is nothing more."""
+        """The sequence before which the end is believed of the leader alone."""
         return self._at_least
 
     def _close_page(self, now: float) -> None:
@@ -534,7 +552,7 @@ class DirectBatch(BufferedRead):
     # -- what the leader says ------------------------------------------------------------------------------------------
 
     def _ask_leader(self, subject: str, payload: bytes, now: float) -> bool:
-        """Ask the leader, whose answer ``_receive_other`` gets: what is in the buffer waits for it.
+        """Ask the leader, whose answer ``_receive_other`` gets. The messages in ``_incoming`` wait for it.
 
         False when there is no room for the question: then the page is asked for again.
         """
@@ -553,7 +571,7 @@ class DirectBatch(BufferedRead):
         return True
 
     def _ask_whether_ended(self, now: float) -> None:
-        """Ask the leader whether there is really nothing more: for its state, and if that has more, for a message."""
+        """Ask the leader for its state, and if that has more messages, for the next one."""
         self._ask_leader(self._api.stream_info(self.stream), b"", now)
 
     def _ask_next(self, now: float) -> None:
@@ -616,7 +634,7 @@ class DirectBatch(BufferedRead):
         return IncompleteBatchError(reason, self.last_seq)
 
     def _receive_no_next(self, now: float) -> None:
-        """The leader has nothing more; where nothing may have been dropped, it may have been so just now."""
+        """The leader has nothing more. With ``if_dropped="error"`` it is asked once more what it dropped."""
         if self._if_dropped == "skip":
             self._finish()
         else:
@@ -624,7 +642,7 @@ class DirectBatch(BufferedRead):
             self._ask_whether_ended(now)
 
     def _receive_leaders_copy(self, message: StoredMsg, now: float) -> None:
-        """The leader has a message that whoever answered has not: replicas will show it soon, or it is the leader's."""
+        """The leader has a message that the replica did not show. Replicas will soon, else the copy is taken."""
         if message.seq <= self._floor:
             raise RemoteProtocolError(f"message {message.seq} where those after {self._floor} were asked for")
         if self._retries.lags < LAGS_ALLOWED:
@@ -647,7 +665,7 @@ class DirectBatch(BufferedRead):
             self._waiting = True
 
     def _retry_later(self, reason: str, now: float, error: Error | None = None) -> None:
-        """Ask again a little later, as long as there is time: replicas are behind, or there is no leader."""
+        """Ask again a little later, while there is time: replicas lag, or there is no leader."""
         pause = self._retries.replica_lagged(now)
         if pause is None:
             self._fail(error or self._incomplete(reason))
@@ -684,10 +702,10 @@ class DirectBatch(BufferedRead):
 
 
 def is_younger(info: StreamInfo, stored: int) -> bool:
-    """Whether the stream was made after a message of it was stored: then it is another one under the same name.
+    """Whether the stream was created after a message of it was stored: then it is another stream of the same name.
 
-    ``stored``: in nanoseconds since the epoch. Where the stream holds older messages than itself, as a mirror or a
-    restored one does, that proves nothing.
+    ``stored``: nanoseconds since the epoch. A mirror, or a restored stream, holds messages older than itself. There the
+    times prove nothing, and the answer is False.
     """
     created, first = info.created, info.state.first_ts
     return created is not None and created > stored and (first is None or first >= created)

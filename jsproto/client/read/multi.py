@@ -1,12 +1,12 @@
 """Direct Get of many subjects (ADR-31): the last message of each of them.
 
-Rules: ``LastMessages`` reads as of a point of the stream that the caller gives, page by page. What has been overwritten
-since is left out, and a replica that has not come so far yet answers with what it has. ``LastAnswer`` is one answer: a
-server holds writes back while it gives one (2.12 and later), so it shows exactly the state as of the sequence that its
-end names.
+* ``LastMessages`` reads the stream up to a sequence or a time that the caller gives, page by page. Messages that were
+  overwritten since are left out. A replica that lags answers with what it has.
+* ``LastAnswer`` is one answer. From 2.12 on a server holds writes back while it gives one. So the answer shows exactly
+  the state at the sequence that its end names.
 
-An empty answer names nobody, and may come of a mirror that holds a part of the stream. So it is asked for once more
-together with a witness: the subject of a message that the stream's leader has.
+An empty answer does not say which server sent it: it may be a mirror that holds a part of the stream. So the request is
+repeated with a witness: the subject of a message that the stream's leader has.
 
 Not here: more subjects than a server answers at once, and answers put together (``snapshot``).
 """
@@ -37,7 +37,11 @@ NOTHING_MATCHES: Final = "No Results"
 
 
 def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
-    """The subjects, each once, in their order; LocalProtocolError for none, or one that cannot be."""
+    """The subjects, each once, in their order.
+
+    Raises:
+        LocalProtocolError: there is none, or one is no subject.
+    """
     wanted = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
     for subject in wanted:
         check_subject(subject, wildcards=True)
@@ -47,7 +51,11 @@ def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
 
 
 def checked_few(subjects: str | Iterable[str]) -> list[str]:
-    """``checked_subjects``; LocalProtocolError for more than MAX_SUBJECTS, too."""
+    """``checked_subjects``, at most ``MAX_SUBJECTS``.
+
+    Raises:
+        LocalProtocolError: there is none, one is no subject, or they are too many.
+    """
     wanted = checked_subjects(subjects)
     if len(wanted) > MAX_SUBJECTS:
         raise LocalProtocolError(
@@ -58,7 +66,7 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 
 
 class LastMessages(DirectBatch):
-    """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
+    """One read of the last message of each subject that matches, up to a point, in the order of the stream."""
 
     __slots__ = ("_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
     _NEEDS_POINT = True
@@ -81,12 +89,21 @@ class LastMessages(DirectBatch):
         max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """Ask for the last message of each of ``subjects`` (``checked_few``; wildcards allowed).
+        """Ask for the last message of each of ``subjects`` (``checked_few``, wildcards allowed).
 
-        ``seq``: only last messages from there on. ``batch``: at most so many in all. ``up_to_seq``: as of that
-        sequence; ``up_to_time``: as of that time, without a message stored just then. The others are those of
-        ``DirectBatch``. LocalProtocolError for impossible values. When wildcards match more than MAX_SUBJECTS subjects
-        the read fails with TooManyResultsError.
+        * ``seq``: only last messages from this sequence on.
+        * ``batch``: at most so many messages in all.
+        * ``up_to_seq``: the messages are the last ones up to that sequence.
+        * ``up_to_time``: they are the last ones before that time.
+
+        The others are those of ``DirectBatch``.
+
+        The read fails as ``DirectBatch``, and with:
+            TooManyResultsError: wildcards match more than ``MAX_SUBJECTS`` subjects.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range, or not exactly one of ``up_to_seq`` and ``up_to_time``
+                is given.
         """
         self._subjects = subjects
         if up_to_seq is not None:
@@ -107,7 +124,7 @@ class LastMessages(DirectBatch):
 
     @property
     def up_to_seq(self) -> int | None:
-        """As of which sequence it is; None until the first page is whole."""
+        """The sequence of the stream that it shows. None until the first page is whole."""
         return self._up_to_seq
 
     def _fields(self) -> dict[str, Any]:
@@ -134,7 +151,7 @@ class LastMessages(DirectBatch):
         super()._count_page(pending)
 
     def _is_end(self, showed_everything: bool) -> bool:
-        """Whether nobody said that there is more: the end of the stream is not the end of this."""
+        """Whether no server said that there is more. The end of the stream is not the end of this read."""
         return not self._pending_reported
 
     def _page_ended(self, header: bytes, now: float) -> None:
@@ -148,7 +165,7 @@ class LastMessages(DirectBatch):
         super()._page_ended(header, now)
 
     def _give_without_witness(self) -> None:
-        """Of what was asked for together with a witness, the witness was not wanted."""
+        """Give out what was requested together with a witness, without the witness."""
         wanted = [
             each
             for each in self._incoming.pop_messages(len(self._incoming))
@@ -180,7 +197,7 @@ class LastMessages(DirectBatch):
             super()._receive_no_message(description, now)
 
     def _ask_whether_ended(self, now: float) -> None:
-        """Ask for a message that whoever answers next must have."""
+        """Ask the leader for a message that the next server that answers must have."""
         if self._floor:
             self._pending_reported = 1
             self._retry_later("the rest was overwritten or deleted, or whoever answers does not have it", now)
@@ -207,8 +224,10 @@ class LastMessages(DirectBatch):
 class LastAnswer(LastMessages):
     """One answer about the last messages of subjects, whole or not at all.
 
-    Attributes: ``rest``: how many more there are than fitted into the answer. ``come_to``: the last sequence of those
-    who answered and had not come so far as they must; None without one.
+    Attributes:
+
+    * ``rest``: how many more messages there are than fitted into the answer.
+    * ``come_to``: the last sequence of the replicas that lagged behind ``least``. None without one.
     """
 
     __slots__ = ("_least", "_must_show", "come_to", "rest")
@@ -231,11 +250,11 @@ class LastAnswer(LastMessages):
         max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """``least``: a sequence that whoever answers has come to.
+        """``least``: a sequence that the server has to have reached. ``shows``: subject and sequence of its witness.
 
-        ``shows``: subject and sequence of a message that whoever answers has; it is asked for, and not given out unless
-        it is wanted. The others are those of ``LastMessages``. Whoever has not come so far is asked again, until
-        ``timeout`` is over: IncompleteBatchError.
+        The witness is a message that the server has to have. It is requested as well, and given out only if it is
+        wanted. The others are those of ``LastMessages``. A server that lags is asked again until ``timeout`` is over:
+        then the read fails with IncompleteBatchError.
         """
         self._least = least
         self._must_show = shows

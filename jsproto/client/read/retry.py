@@ -48,7 +48,7 @@ class Retries:
         self.page_was_empty = False
 
     def asked(self, now: float) -> None:
-        """A page is asked for; without failures before it, ``timeout`` starts anew."""
+        """A page is asked for. Without failures before it, ``timeout`` starts anew."""
         if not self.mirrors and not self.lags:
             self.extend(now)
 

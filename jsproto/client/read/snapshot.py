@@ -1,25 +1,32 @@
-"""A snapshot: the last message of any number of subjects, as of one sequence of the stream.
+"""A snapshot: the last message of any number of subjects, at one sequence of the stream.
 
-How it works. A server shows 1,024 subjects in one answer, and an answer shows one moment. So more subjects are read in
-several answers, each of a moment of its own, and then what was written since the first of them is read, message by
-message, until there is nothing more: whatever was overwritten meanwhile comes again there, with its newer message.
-When that read ends, the last message of each subject has been seen, as of the sequence where it ended. So writers that
-overwrite while it is read cost time, and nothing else. What did not fit into an answer is asked for by name, never from
-a sequence on: a message that is deleted uncovers an older one of its subject.
+How it works, at the stream's end:
 
-As of an earlier sequence that way does not exist. Then every answer is asked for up to that sequence, together with a
-witness: the last message that the leader has up to there, which only a replica that has come so far can show. A subject
-that did not come has to be shown to be newer than that sequence. Where its messages may have been overwritten, the
-snapshot fails: streams that keep too little history cannot be read as of a moment that is over.
+1. A server shows 1,024 subjects in one answer, and an answer shows one moment. More subjects take several answers, each
+   of a moment of its own.
+2. Then all messages written since the first answer are read, to the end. A subject that was overwritten meanwhile comes
+   again there, with its newer message.
+3. Where that read ends, the last message of each subject has been seen. So writers cost time, and nothing else.
+
+Messages that did not fit into an answer are requested by subject, never from a sequence on. A message that is deleted
+uncovers an older one of its subject.
+
+How it works, at an earlier sequence:
+
+1. Each answer is requested up to that sequence, together with a witness: the last message that the leader has up to
+   there. A replica that lags cannot show it.
+2. A subject without an answer has to be shown to be newer than that sequence.
+3. Where its messages may have been overwritten, the snapshot fails. A stream that keeps too little history has no
+   snapshots of its past.
 
 Rules:
 
-* Nothing is given out before everything is there. So a snapshot needs memory for the messages that it shows.
-* Purges, deletions and expiry have no sequence. Of a subject that loses a message to them meanwhile, that one may show,
-  or an older one, or none.
-* It is the stream itself that is read, never a mirror of it (``direct``).
+* Messages are given out when all have come. So a snapshot needs memory for the messages that it shows.
+* Purges, deletions and expiry have no sequence. A subject that loses a message to them meanwhile may show that message,
+  an older one, or none.
+* The stream itself is read, never a mirror of it (``direct``).
 
-Not here: what is written after the sequence, and what the stream had forgotten, by age or size, before the read began.
+Not here: messages written after the sequence, and messages that the stream dropped before the read began.
 """
 
 from __future__ import annotations
@@ -61,9 +68,9 @@ _ROLLUP: Final = "Nats-Rollup"
 
 
 class Snapshot:
-    """The last messages of subjects, in the order of the stream; the verbs of ``DirectBatch``.
+    """The last messages of subjects, in the order of the stream. Its verbs are those of ``DirectBatch``.
 
-    Attribute: ``stream``.
+    Attribute: ``stream``, its name.
     """
 
     __slots__ = (
@@ -101,11 +108,22 @@ class Snapshot:
     ) -> None:
         """Read the last message of each of ``subjects`` (wildcards allowed).
 
-        ``at``: as of that sequence, or just before that time; None: as of the leader's last sequence now, or later.
-        ``most``: no more than so many messages, the first in the order of the stream. ``at_once``: as of what whoever
-        answers has, without asking the leader, and with TooManyResultsError where more than MAX_SUBJECTS match.
-        ``least``: and of no earlier sequence; StaleReadError when nobody has come so far within ``timeout``.
-        ``max_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
+        * ``at``: up to that sequence, or before that time. None: up to the leader's last sequence now, or later.
+        * ``most``: at most so many messages, the first in the order of the stream.
+        * ``at_once``: what the server that answers has, without a question to the leader.
+        * ``least``: a sequence that the answer must have reached.
+        * ``max_bytes``: of one page, 8 MiB when None. ``timeout``: seconds for each step.
+
+        The read fails with:
+            SnapshotError: the stream keeps too little history, or is written faster than it can be read.
+            TooManyResultsError: ``at_once``, and more than ``MAX_SUBJECTS`` subjects match.
+            StaleReadError: no server reached ``least`` within ``timeout``.
+            StreamRecreatedError: the stream was deleted and created anew meanwhile.
+            LocalProtocolError: ``at`` is no sequence, or after the stream's last one.
+            Error: as ``DirectBatch`` and ``JetStream.get_msg``.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range.
         """
         self.stream = stream
         self._js = js
@@ -133,27 +151,27 @@ class Snapshot:
 
     @property
     def finished(self) -> bool:
-        """Everything has come, and was taken."""
+        """Whether all messages came and were taken."""
         return self._closed or (self._work.done and self._work.error is None and not self._ready)
 
     @property
     def error(self) -> Error | None:
-        """Why it cannot be had; None while it is read, and where it was."""
+        """Why it cannot be had. None while it is read, and after a success."""
         return self._work.error
 
     @property
     def up_to_seq(self) -> int | None:
-        """As of which sequence it is; None while it is read, and where nobody showed one."""
+        """The sequence of the stream that it shows. None while it is read, and where no server named one."""
         return self._up_to_seq
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that were not taken yet; None while it is read."""
+        """Messages that were not taken yet. None while it is read."""
         return len(self._ready) if self._work.done else None
 
     @property
     def last_seq(self) -> int:
-        """The sequence of its last message; 0 before there is one."""
+        """The sequence of its last message. 0 before there is one."""
         return self._last_seq
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
@@ -162,18 +180,18 @@ class Snapshot:
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 
     def readable(self) -> Ticket[None]:
-        """Completed when everything is there; fails with why it cannot be had."""
+        """Completed when all messages are there. Fails with why they cannot be had."""
         return self._work
 
     def close(self, now: float) -> None:
-        """Stop reading; what was not taken is dropped."""
+        """Stop reading. Messages that were not taken are dropped."""
         self._closed = True
         self._ready.clear()
         if self._read is not None:
             self._read.close(now)
 
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
-        """A script: wait until everything is there."""
+        """A script: wait until all messages are there."""
         yield self._work
         return self
 
@@ -237,7 +255,7 @@ class Snapshot:
         self._give(shown, max(up_to, least) if is_known else None)
 
     def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
-        """Read what was written after ``begun``; returns as of which sequence everything is then."""
+        """Read the messages written after ``begun``. Returns the sequence that ``shown`` is complete up to."""
         is_wanted = matcher(self._wanted)
         read = DirectBatch(
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
@@ -299,9 +317,12 @@ class Snapshot:
         self._give(shown, up_to)
 
     def _check_gap(self, info: StreamInfo, last: int, up_to: int) -> None:
-        """SnapshotError where a replica may have come to ``last`` only, and show what was overwritten up to ``up_to``.
+        """Check that a replica that lags cannot show what was overwritten. ``last``: the sequence of the witness.
 
-        Replicas of streams on disk show nothing as of a sequence to which they have not come, those in memory do.
+        Replicas of streams on disk show nothing up to a sequence that they have not reached. Those in memory do.
+
+        Raises:
+            SnapshotError: a replica that has come to ``last`` only might answer.
         """
         config = info.config
         forgets = (config.max_msgs_per_subject or 0) > 0 or config.allow_rollup_hdrs
@@ -313,9 +334,12 @@ class Snapshot:
     def _explain(
         self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
     ) -> Generator[Ticket[Any], Any, None]:
-        """Show that subjects which did not come are newer, or gone; SnapshotError where that cannot be shown.
+        """Show that subjects which did not come are newer, or gone.
 
         ``is_dropping``: the stream lost its first messages meanwhile.
+
+        Raises:
+            SnapshotError: it cannot be shown of one.
         """
         config, state = info.config, info.state
         if not missing or state.messages == state.last_seq:
@@ -359,7 +383,7 @@ class Snapshot:
         return first.seq - 1
 
     def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
-        """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
+        """Subject and sequence of the leader's last message up to ``seq``. The sequence is 0 without one."""
         low, subject, high = 0, "", seq
         step = 0
         while low < high:  # nothing is in (high, seq]; first by steps that double, then by halves
@@ -407,12 +431,16 @@ class Snapshot:
         return answer
 
     def _wait_for(self, read: DirectBatch) -> Generator[Ticket[Any], Any, None]:
-        """Wait until there is something of ``read``, or it is over; fails as it does, or when this is closed."""
+        """Wait until ``read`` has a message or has ended. Fails as it does, or when this is closed."""
         yield read.readable()
         self._check_open()
 
     def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
-        """What an answer about ``group`` shows; RemoteProtocolError if it is about something else."""
+        """The messages of an answer about ``group``.
+
+        Raises:
+            RemoteProtocolError: one is of another subject.
+        """
         messages = answer.pop_many(_NO_LIMIT, self._now)
         is_asked = matcher(group)
         for each in messages:
@@ -421,7 +449,7 @@ class Snapshot:
         return messages
 
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
-        """What ``read`` brings next; nothing at its end."""
+        """The next messages of ``read``. Empty at its end."""
         while not (messages := read.pop_many(_AT_ONCE, self._now)) and not read.finished:
             yield from self._wait_for(read)
         return messages

@@ -33,7 +33,7 @@ _NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not 
 class SubjectList:
     """The subjects that match what was asked for.
 
-    Attribute: ``listed_at`` (the stream's last sequence before the first list; None before one came).
+    Attribute: ``listed_at`` (the stream's last sequence before the first list, None before one came).
     """
 
     __slots__ = ("_js", "_now", "_stream", "_timeout", "_wanted", "listed_at")
@@ -59,7 +59,7 @@ class SubjectList:
 
         Raises:
             SnapshotError: the list changes faster than it can be read, or a name is not UTF-8.
-            RemoteProtocolError: the list says that it has no number of names.
+            RemoteProtocolError: the list's total is no number.
         """
         names: dict[str, None] = {}
         for pattern in self._wanted:
@@ -122,7 +122,7 @@ class SubjectList:
         return self._js.subjects(self._stream, pattern, offset, now=self._now(), timeout=self._timeout)
 
     def _total(self, info: StreamInfo, names: int) -> int:
-        """How many subjects match, as the leader says; RemoteProtocolError when it is no number."""
+        """How many subjects match, as the leader says. RemoteProtocolError when it is no number."""
         total = info.extra.get("total", names)
         if type(total) is not int:
             raise RemoteProtocolError(f"the total of a list of subjects is no integer, but {total!r:.100}")
