@@ -132,7 +132,7 @@ class Link:
         self.decoder = Decoder("client")
         self.phase = LinkPhase.EXPECT_INFO
         if self.server is not None:
-            # Who changed what was said in the open must not choose where we go next. From 2.12 on servers say it again.
+            # An INFO that was forged before TLS must not choose the next address. From 2.12 on servers repeat it.
             self.server = replace(self.server, connect_urls=None)
             self._connect(self.server, now)
             self.ping(None, now)  # such servers say it between the two PONGs
@@ -251,7 +251,7 @@ class Link:
         if violation is not None:
             self.violations.append(violation)
         if lowered.startswith(_AUTHORIZATION):
-            # Before CONNECT there is nothing to refuse; and somebody else may say so in the open.
+            # Before CONNECT there is nothing to refuse, and before TLS an attacker may have said so.
             self.refused = self.phase in (LinkPhase.EXPECT_PONG, LinkPhase.OPEN) and not lowered.endswith("timeout")
             self._end(AuthorizationError(text))
         elif fatal:

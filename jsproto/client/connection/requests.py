@@ -122,7 +122,7 @@ class Requests(Conversation):
 
     def receive(self, message: Msg, now: float) -> None:
         """An answer."""
-        request = self._take(message.subject[len(self._prefix) :])
+        request = self._end_request(message.subject[len(self._prefix) :])
         if request is None:
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
@@ -152,11 +152,11 @@ class Requests(Conversation):
         if violation.operation == "subscribe":
             assert self._sid is not None  # it is the subscription in question
             self._outbox.unsubscribe(self._sid)
-            self._sid = None  # the next request tries again: it is told again
+            self._sid = None  # the next request subscribes again
             self.link_lost(violation, now)
             return
         for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
-            request = self._take(token)
+            request = self._end_request(token)
             assert request is not None
             self._fail(request, violation)
 
@@ -167,7 +167,7 @@ class Requests(Conversation):
         for request in requests.values():
             self._fail(request, error)
 
-    def _take(self, token: bytes) -> _Request | None:
+    def _end_request(self, token: bytes) -> _Request | None:
         request = self._open.pop(token, None)
         if request is not None:
             self._deadlines.set(token, None)

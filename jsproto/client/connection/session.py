@@ -106,7 +106,7 @@ class Session:
         self._write_buffer = WriteBuffer(options, self.completed)
         self._routes: dict[bytes, Conversation] = {}
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
-        self._ping_later: Ticket[float] | None = None  # one for all who have asked while there is no link
+        self._ping_later: Ticket[float] | None = None  # one for all calls while there is no link
         self._sids = 0
         self._wants_fields = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
@@ -632,7 +632,7 @@ class Session:
         link = self._link
         self.flush()
         if error is not None or link is None or not link.is_open:
-            self._write_buffer.drop()  # nobody is there to take it
+            self._write_buffer.drop()  # no server is there to take it
         self.closed = self.wants_close = True
         self.error = error
         self._write_buffer.close(error)

@@ -109,7 +109,7 @@ class Subscription(Drainable):
         else:
             self._buffer.append(message)
             self.pending_bytes += size
-            self._tell()
+            self._wake_reader()
         if self._received == self._limit:
             self._session.forget(self._sid)
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
@@ -181,7 +181,7 @@ class Subscription(Drainable):
         self._session.forget(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 
-    def _tell(self) -> None:
+    def _wake_reader(self) -> None:
         if self._readable is not None:
             self._readable.succeed(None)
             self._session.completed(self._readable)

@@ -30,8 +30,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from jsproto.backoff import Backoff
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.read.single import direct_message, leader_message, no_direct_get
+from jsproto.client.read.single import UNAVAILABLE, direct_message, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -62,11 +63,9 @@ if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
 
 DIRECT_TRIES: Final = 3  # answers of replicas that prove too little, before the leader is asked
-TRY_FOR: Final = 0.25  # of a read's time: who has not answered by then is passed over
-FIRST_PAUSE: Final = 0.004  # seconds; replicas are usually milliseconds behind
+TRY_FOR: Final = 0.25  # of a read's time: a server that has not answered by then is passed over
+FIRST_PAUSE: Final = 0.004  # seconds, since replicas usually lag by milliseconds
 LONGEST_PAUSE: Final = 0.25
-MAX_DOUBLINGS: Final = 6  # of the pause, until it is the longest
-UNAVAILABLE: Final = 503
 
 
 class Phase(Enum):
@@ -82,31 +81,32 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "message", "mirror", "pauses",
+        "backoff", "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "message", "mirror",
         "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
         "until",
     )  # fmt: skip
 
     def __init__(self, stream: str, source: str, first: Phase, direct: tuple[str, bytes], leader: bytes) -> None:
         self.stream = stream
-        self.source = source  # who is believed: the stream itself, or the mirror that is asked instead
+        self.source = source  # the stream that is believed: itself, or the mirror that is asked instead
         self.first = first
         self.subject, self.payload = direct
         self.leader = leader
         self.ticket: Ticket[StoredMsg] = Ticket()
-        self.proves = False  # its direct form says up to where it holds
+        self.proves = False  # the Direct Get is a multi_last, whose end says which sequence the server has reached
         self.immutable = False  # what is found cannot be another message later
-        self.seq: int | None = None  # nothing at or after it is no news to a session that is not there yet
-        self.mirror = ""  # whose answer comes, and is not believed
+        self.seq: int | None = None  # the sequence requested
+        self.mirror = ""  # name of the mirror whose answer arrives
         self.timeout = self.until = 0.0
         self.phase = first
         self.token = b""
-        self.tries = self.pauses = 0
-        self.confirmed = 0  # where the leader is
-        self.is_stale = False
-        self.found: int | None = None
+        self.tries = 0
+        self.backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self.confirmed = 0  # the leader's last sequence, after it was asked
+        self.is_stale = False  # an answer proved too little
+        self.found: int | None = None  # the highest sequence that such an answer showed
         self.error: Error | None = None
-        self.message: StoredMsg | None = None  # of an answer that has not ended yet
+        self.message: StoredMsg | None = None  # of an answer whose end has not arrived
 
 
 class ConsistentReads(Conversation):
@@ -302,9 +302,9 @@ class ConsistentReads(Conversation):
         read.phase = Phase.PAUSE
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
-        pause = min(FIRST_PAUSE * 2**read.pauses, LONGEST_PAUSE) * (0.5 + self._seed / 2**32)
-        read.pauses = min(read.pauses + 1, MAX_DOUBLINGS)
-        self._deadlines.set(read, min(read.until, now + pause))
+        pause = read.backoff.failed(now)
+        assert pause is not None  # the read gives up by its own time
+        self._deadlines.set(read, min(read.until, now + pause * (0.5 + self._seed / 2**32)))
         self._outbox.rearm(self)
 
     def _retry_read(self, read: _Read, error: Error | None, now: float) -> None:
@@ -409,7 +409,7 @@ class ConsistentReads(Conversation):
             self._succeed(read, found)
 
     def _receive_nothing(self, read: _Read, error: MessageNotFoundError, now: float) -> None:
-        """Whoever answered has no such message: only the leader is believed that."""
+        """The server that answered has no such message. Only the leader is believed that."""
         floor = self._floor(read)
         if not floor or (read.seq is not None and floor < read.seq):
             read.error = error

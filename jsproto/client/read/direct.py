@@ -33,7 +33,7 @@ from jsproto.client.read.buffered_read import BufferedRead
 from jsproto.client.read.page import PAGE_BYTES, PAGE_MESSAGES, Page
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
-from jsproto.client.read.single import NO_MESSAGE_FOUND, check_seq, leader_message, no_direct_get
+from jsproto.client.read.single import NO_MESSAGE_FOUND, UNAVAILABLE, check_seq, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     Error,
@@ -68,7 +68,6 @@ IfDropped: TypeAlias = Literal["skip", "error"]
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
 
 LAGS_ALLOWED: Final = 3  # answers in a row without a message of the leader: then its copy is taken
-UNAVAILABLE: Final = 503  # the code of an API error: the stream has no leader just now
 _STATUS: Final = b"NATS/1.0 "
 
 

@@ -158,7 +158,7 @@ class LastMessages(DirectBatch):
         said = number(header, b"Nats-UpTo-Sequence")
         if said is None and self._page.count:
             raise RemoteProtocolError("the end of a page does not say up to which sequence it is", header)
-        if self._up_to_seq is None and self._page.count:  # an end alone names nobody
+        if self._up_to_seq is None and self._page.count:  # an end alone does not say which server sent it
             self._up_to_seq = said
         if self._witness is not None:
             self._give_without_witness()

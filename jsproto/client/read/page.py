@@ -15,7 +15,7 @@ from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import END
 
 PAGE_MESSAGES: Final = 32_768
-PAGE_BYTES: Final = 8 * 1024 * 1024  # default of max_bytes; a server leaves out about 230 bytes of headers a message
+PAGE_BYTES: Final = 8 * 1024 * 1024  # default of max_bytes: servers do not count about 230 bytes a message
 ANCHOR_SHARE: Final = 32  # an anchor has at most this part of max_bytes,
 ANCHOR_SIZE: Final = 8192  # or this many bytes, whichever is more
 _PENDING: Final = b"\r\nNats-Num-Pending: "

@@ -33,7 +33,8 @@ from jsproto.wire.frames import Msg
 ReadLevel: TypeAlias = Literal["direct", "leader"]
 """Who answers a read. "direct": any replica or mirror, at once and perhaps behind. "leader": the stream's leader."""
 
-NO_MESSAGE_FOUND: Final = 10037
+NO_MESSAGE_FOUND: Final = 10037  # err_code of the leader's answer
+UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
 _PLAIN: Final = b"NATS/1.0\r\n\r\n"
 
 

@@ -386,7 +386,7 @@ class Snapshot:
         """Subject and sequence of the leader's last message up to ``seq``. The sequence is 0 without one."""
         low, subject, high = 0, "", seq
         step = 0
-        while low < high:  # nothing is in (high, seq]; first by steps that double, then by halves
+        while low < high:  # (high, seq] is empty: first by steps that double, then by halves
             guess = (low + high + 1) // 2 if low else max(high - step, 1)
             found: StoredMsg | None
             try:
