@@ -86,6 +86,14 @@ class WriteBuffer:
             size = self._check_size(size, headers)
         if self.size > self._limit:
             self.refuse()
+        if headers is None and size <= SPLIT_WRITES_AT:  # most messages: one frame, formatted once
+            if reply is None:
+                frame = b"%b%d\r\n%b\r\n" % (heads[0], size, payload)
+            else:
+                frame = b"%b%b %d\r\n%b\r\n" % (heads[0], reply, size, payload)
+            self._frames.append(frame)
+            self.size += len(frame)
+            return
         if headers is not None:
             where = heads[1] if reply is None else b"%b%b " % (heads[1], reply)
             head = b"%b%d %d\r\n%b" % (where, len(headers), size, headers)
