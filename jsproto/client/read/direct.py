@@ -83,9 +83,9 @@ class DirectBatch(BufferedRead):
 
     __slots__ = (
         "_announced", "_api", "_at_least", "_draw", "_floor", "_from_leader", "_if_dropped", "_inbox", "_incoming",
-        "_is_last_check", "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts", "_question",
-        "_replies", "_reply", "_retries", "_sid", "_start", "_start_time", "_subject", "_tail", "_timeout", "_timers",
-        "_waiting",
+        "_is_last_check", "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader",
+        "_question", "_replies", "_reply", "_retries", "_sid", "_start", "_start_time", "_subject", "_tail", "_timeout",
+        "_timers", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -168,7 +168,7 @@ class DirectBatch(BufferedRead):
         self._replies = 0
         self._from_leader: StoredMsg | None = None  # its copy, kept if nothing that goes before it was dropped
         self._is_last_check = False  # the leader had nothing, and is asked once more what it dropped
-        self._parts = 0  # answers that showed something since the leader said where it is
+        self._parts_since_leader = 0  # answers that showed something since the leader said where it is
         self._question = b""  # where the leader's answer is to arrive
         self._reply = b""  # where the page is to arrive
         self._announced = b""  # the last earlier page whose late messages were reported
@@ -406,7 +406,7 @@ class DirectBatch(BufferedRead):
 
     def _count_page(self, pending: int) -> None:
         """A page, or a part of it, has come. ``pending``: the messages left, as its sender said."""
-        self._parts += 1
+        self._parts_since_leader += 1
         if self._left is not None:
             self._left -= self._page.count
 
@@ -508,7 +508,7 @@ class DirectBatch(BufferedRead):
         pending, count = self._pending_after(header), self._page.count
         is_full = self._page.is_full  # a message that came while it was sent may not be counted
         was_open = self._page.is_open
-        showed_everything = was_open and self._parts == 0
+        showed_everything = was_open and self._parts_since_leader == 0
         self._last_header = header
         self._close_page(now)
         if count:
@@ -615,7 +615,7 @@ class DirectBatch(BufferedRead):
             reason = f"the leader is at sequence {last_seq}, and the read has to come to {self._must_reach()}"
             self._retry_later(reason, now, self._stale_error(last_seq))
             return
-        self._at_least, self._parts = last_seq, 0
+        self._at_least, self._parts_since_leader = last_seq, 0
         if self._from_leader is not None:
             self._keep_from_leader(self._from_leader, now)
         elif self._page.is_open:
