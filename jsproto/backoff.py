@@ -8,7 +8,9 @@ Not here: what is tried again, and the timer that waits (``timers``).
 
 from __future__ import annotations
 
-from math import inf
+from typing import Final
+
+_NEVER: Final = float("inf")
 
 
 class Backoff:
@@ -20,7 +22,7 @@ class Backoff:
     __slots__ = ("_factor", "_failed_at", "_first", "_give_up", "_lapse", "_most", "_since", "next_pause")
 
     def __init__(
-        self, first: float, most: float, *, factor: float = 2.0, give_up: float = inf, lapse: float = inf
+        self, first: float, most: float, *, factor: float = 2.0, give_up: float = _NEVER, lapse: float = _NEVER
     ) -> None:
         """``first``, ``most``, ``give_up`` and ``lapse`` are seconds. ``give_up``: how long a series may last."""
         self._first = first
@@ -29,7 +31,7 @@ class Backoff:
         self._give_up = give_up
         self._lapse = lapse
         self._since: float | None = None
-        self._failed_at = -inf
+        self._failed_at = -_NEVER
         self.next_pause = first
 
     def failed(self, now: float) -> float | None:

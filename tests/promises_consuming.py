@@ -1,4 +1,4 @@
-"""What the README guarantees, continued: consuming, testing, embedding, rules. See ``promises``."""
+"""What the READMEs guarantee, continued: consuming, the core, the tests. See ``promises``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 from tests.promises import Promise, promise
 
 ARCHITECTURE: Final = "test_architecture.py::test_"
-CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
 CLIENT_ATOMIC_ENDS: Final = "client/test_atomic_ends.py::test_"
 CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
 CLIENT_DIRECT: Final = "client/test_direct.py::test_"
@@ -60,20 +59,20 @@ WIRE_PROPERTIES: Final = "wire/test_properties.py::test_"
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "Consuming": (
         promise(
-            "however long this takes, it is not delivered again meanwhile",
+            "during this block it is not delivered again",
             DRIVERS_PULLING + "work_in_progress_is_not_delivered_again",
             CLIENT_JSMSG + "work_is_reported_at_a_third_of_the_ack_wait",
             CLIENT_JSMSG + "work_is_reported_when_there_is_room_again",
         ),
         promise(
-            "returns when the server knows",
+            "returns when the server has it",
             DRIVERS_PULLING + "every_kind_of_acknowledgement",
             CLIENT_JSMSG + "an_acknowledgement_that_is_answered",
             INTEGRATION_PULL_RELEASES + "each_acknowledgement_means_what_it_says",
         ),
         promise(
-            "Several workers, threads or tasks, share one subscription: each calls `messages()`, and each message "
-            "goes to one of them.",
+            "Several workers, threads or tasks, share one subscription: each calls `messages()`, and each "
+            "message goes to one of them.",
             DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
             DRIVERS_PULLING + "who_leaves_a_stream_of_messages_takes_nothing_from_the_others",
             CLIENT_PULL + "a_stream_of_messages_is_shared_until_the_last_one_leaves",
@@ -101,7 +100,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
         ),
         promise(
-            "After a gap, silence, a new leader or a lost link another consumer goes on behind the last message, "
+            "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "
             "as often as it takes (event `OrderedConsumerRecreated`)",
             CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_behind_the_last_message",
             CLIENT_ORDERED + "silence_leads_to_another_consumer_and_then_to_patience",
@@ -117,7 +116,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             RULES_GAPS + "every_lost_delivery_is_counted_once_what_follows_it_arrives",
         ),
         promise(
-            "One that is there is never changed: where it is not as asked for, a `BindError` says in what.",
+            "An existing consumer is never changed. Where it differs from what was asked for, a `BindError` "
+            "lists the differences.",
             DRIVERS_SUBSCRIBING + "a_consumer_that_does_not_fit_is_refused_with_the_reason",
             DRIVERS_PULLING + "a_durable_consumer_stays_unless_it_is_to_go",
             CLIENT_SUBSCRIBE + "what_is_there_must_fit",
@@ -125,8 +125,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_SUBSCRIBE + "who_loses_the_race_alone_is_refused",
         ),
         promise(
-            "The end of a subscription deletes the consumer that it created, a durable one too if it pushes; not a "
-            "queue group's, nor a durable one that is pulled from (`delete_consumer` says otherwise).",
+            "The end of a subscription deletes the consumer that it created, a durable one too if it pushes. It "
+            "keeps a queue group's consumer, and a durable one that is pulled from. `delete_consumer` overrides "
+            "this.",
             DRIVERS_SUBSCRIBING + "unsubscribing_deletes_what_the_subscription_created",
             DRIVERS_SUBSCRIBING + "members_of_a_queue_group_share_one_consumer",
             DRIVERS_PULLING + "a_consumer_of_its_own",
@@ -146,15 +147,15 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_FAULTS + "close_does_not_wait_for_ever",
         ),
         promise(
-            'With `"pinned_client"` one of them gets everything, and another one when it stays away for '
-            "`priority_timeout`, or at `unpin_consumer`",
+            'With `"pinned_client"` one client gets everything. Another one follows when it stays away for '
+            "`priority_timeout`, or at `unpin_consumer`.",
             PAIR_PRIORITY_PAIR + "one_client_gets_everything_until_it_is_unpinned",
             PAIR_PRIORITY_PAIR + "a_pinned_client_that_leaves_is_followed_by_another",
             PAIR_PRIORITY_PAIR + "a_new_leader_pins_anew",
             DRIVERS_PULLING + "a_pinned_client_gets_everything_until_it_is_unpinned",
         ),
         promise(
-            'with `"overflow"` some get only what is too much for the rest',
+            'With `"overflow"` some clients get only what is too much for the rest',
             PAIR_PRIORITY_PAIR + "who_helps_out_gets_what_is_too_much_for_others",
             DRIVERS_PULLING + "clients_of_a_priority_group",
         ),
@@ -169,13 +170,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PULL + "a_fetch_survives_its_link",
         ),
         promise(
-            "It ends at once, with `ConsumerDeletedError` or whatever else the server says, when waiting has no use",
+            "It ends at once, with `ConsumerDeletedError` or another error of the server, when waiting has no use.",
             DRIVERS_PULLING + "what_is_deleted_while_fetching_is_told_at_once",
             CLIENT_PULL + "an_error_ends_a_fetch_at_once",
             CLIENT_PULL + "a_fetch_whose_consumer_goes_during_an_election_ends_at_once",
         ),
         promise(
-            "elections and lost links it sits out, and so does `messages()`",
+            "A fetch waits through elections and lost links, and so does `messages()`.",
             CLIENT_PULL + "a_fetch_survives_its_link",
             CLIENT_PULL + "a_stream_of_messages_sits_out_an_election",
             CLIENT_PULL + "a_stream_of_messages_survives_its_link",
@@ -183,18 +184,18 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_PULL_RELEASES + "a_stream_of_messages_survives_a_restart",
         ),
         promise(
-            "A consumer that pushes is missed when it is silent: three heartbeats, or 15 seconds where there are "
-            "none, as in a queue group",
+            "A consumer that pushes is looked for when it is silent for three heartbeats, or for 15 seconds "
+            "without heartbeats, as in a queue group.",
             CLIENT_PUSH + "three_heartbeats_missed_are_an_alarm_once",
             CLIENT_PUSH + "without_heartbeats_silence_is_no_alarm_but_the_consumer_is_looked_for",
         ),
         promise(
-            "when it was deleted, each of its subscriptions ends with `ConsumerNotFoundError`",
+            "When it was deleted, each of its subscriptions ends with `ConsumerNotFoundError`.",
             DRIVERS_SUBSCRIBING + "a_consumer_that_is_deleted_ends_its_subscription",
             DRIVERS_SUBSCRIBING + "members_of_a_queue_group_notice_that_their_consumer_is_deleted",
         ),
         promise(
-            "A message is settled by the first `ack`, `nak` or `term`, and the rest are ignored.",
+            "The first `ack`, `nak` or `term` settles a message, and the rest are ignored.",
             CLIENT_JSMSG + "terminal_acknowledgements_are_sent_once",
             DRIVERS_SHARING + "one_of_many_settles_a_message",
         ),
@@ -205,24 +206,24 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_PULL + "no_alarm_without_a_link",
         ),
         promise(
-            "Who is pushed more than `pending_msgs_limit` or `pending_bytes_limit` allow loses messages, until "
-            "`ack_wait` brings them again, and gets the event `SlowConsumer`",
+            "A subscriber that is pushed more than `pending_msgs_limit` or `pending_bytes_limit` allow loses "
+            "messages, until `ack_wait` brings them again, and gets the event `SlowConsumer`.",
             DRIVERS_SUBSCRIBING + "a_slow_application_is_told_and_what_it_lost_comes_again",
             CLIENT_PUSH + "the_buffer_is_bounded_by_both_limits",
         ),
         promise(
-            "an ordered reader pauses instead",
+            "An ordered reader pauses instead.",
             CLIENT_ORDERED + "a_full_buffer_pauses_the_reading",
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_keeps_a_small_buffer_and_loses_nothing",
         ),
         promise(
-            "who pulls gets no more than was asked for",
+            "A subscriber that pulls gets no more than it asked for.",
             CLIENT_PULL + "messages_nobody_asked_for_are_bounded",
             CLIENT_PULL + "requests_are_served_in_turn_and_only_their_sum_counts",
             "stateful/test_pull_stateful.py::TestPulls",
         ),
         promise(
-            "for ever: more is asked for when half of what was asked for has come",
+            "for ever: it asks for more when half of what it asked for has come",
             CLIENT_PULL + "a_stream_of_messages_asks_again_at_its_threshold",
             CLIENT_PULL + "a_stream_of_messages_waits_without_polling",
         ),
@@ -231,7 +232,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_PULLING + "a_pool_of_workers_shares_a_stream_of_messages",
         ),
         promise(
-            "A stream that was deleted and made again is read from its first message (event `StreamRecreated`)",
+            "A stream that was deleted and created again is read from its first message (event `StreamRecreated`)",
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_reads_a_stream_that_was_made_again_from_its_beginning",
             PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_a_stream_that_is_made_again",
             CLIENT_ORDERED + "a_full_buffer_of_the_old_stream_skips_nothing_of_the_new_one",
@@ -245,14 +246,22 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
         ),
         promise(
-            "after a crash (or `kill -9`) of a single server, what `ack_sync` confirmed right before it may come again",
+            "After a crash (or `kill -9`) of a single server, what `ack_sync` confirmed right before it may come "
+            "again.",
             INTEGRATION_CRASHES + "what_comes_again_after_a_crash",
         ),
     ),
     "Testing without a server": (
         promise(
             "Nothing sleeps: time is a number that moves from deadline to deadline, so an hour of retries passes "
-            "at once, and the same seed gives the same bytes at the same times.",
+            "at once.",
+            PAIR_PAIR + "the_same_seed_gives_the_same_times_and_messages",
+            PAIR_PAIR + "time_passes_with_nothing_to_do",
+            PAIR_NETWORK + "chance_is_spread_and_repeats_itself",
+            ARCHITECTURE + "the_core_works_where_everything_impure_is_poisoned",
+        ),
+        promise(
+            "The same seed gives the same bytes at the same times.",
             PAIR_PAIR + "the_same_seed_gives_the_same_times_and_messages",
             PAIR_PAIR + "time_passes_with_nothing_to_do",
             PAIR_NETWORK + "chance_is_spread_and_repeats_itself",
@@ -271,7 +280,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Driving the core yourself": (
         promise(
-            "servers without TLS never ask",
+            "Servers without TLS never ask.",
             CLIENT_AUTHENTICATION + "tls_that_nobody_requires",
             CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
         ),
@@ -284,8 +293,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Embedding a conversation in another client": (
         promise(
-            "The conversations (`FastPublisher`, `DirectBatch`) never see a socket: they publish and subscribe "
-            "through an `Outbox`, a few methods around the client you have.",
+            "A conversation (`FastPublisher`, `DirectBatch` and others) sees no socket. It publishes and "
+            "subscribes through an `Outbox`, a few methods around the client that you have.",
             EMBEDDING + "another_client_carries_the_conversations",
             EMBEDDING + "two_batches_at_once",
             ARCHITECTURE + "the_core_imports_only_what_is_pure",
@@ -306,7 +315,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_FAULTS + "junk_in_the_middle",
         ),
         promise(
-            "A caller's mistake raises `LocalProtocolError` at the call; nothing was written and no state has changed.",
+            "A caller's mistake raises `LocalProtocolError` at the call. Nothing was written and no state has changed.",
             CLIENT_SESSION + "a_users_mistake_changes_nothing",
             CLIENT_SENDING + "what_is_no_str_is_no_subject",
             CLIENT_SENDING + "what_is_no_message",
@@ -316,13 +325,14 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             'A payload that is not bytes raises `TypeError` ("the payload must be bytes, not str: encode it"), '
-            "with nothing written either; anything that can be read as bytes (`bytearray`, `memoryview`) is copied.",
+            "with nothing written either. Anything that can be read as bytes (`bytearray`, `memoryview`) is "
+            "copied.",
             DRIVERS_FACADE + "a_payload_that_is_not_bytes_is_refused",
             DRIVERS_BAD_INPUT + "text_is_no_payload",
             CLIENT_SESSION + "payloads_are_bytes_or_something_that_can_be_read_as_bytes",
         ),
         promise(
-            "A list for `publish_batch` that holds one is a `LocalProtocolError`, which names the message.",
+            "A list for `publish_batch` that holds such a payload is a `LocalProtocolError`, which names the message.",
             CLIENT_PUBLISH_BATCH + "what_is_no_message_stores_nothing",
             DRIVERS_BAD_INPUT + "what_is_no_message_is_refused_by_everything_that_takes_many",
         ),
@@ -356,23 +366,25 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_FAST + "the_draft_dialect_means_the_same",
         ),
         promise(
-            "Headers of an atomic batch (`Nats-Batch-...`, which a message that is read may have) are refused by "
-            "every verb of JetStream that publishes",
+            "Every verb of JetStream that publishes refuses headers of an atomic batch (`Nats-Batch-...`): the "
+            "server would wait for the rest of that batch.",
             CLIENT_SENDING + "nobody_publishes_into_the_batch_of_somebody_else",
             DRIVERS_BAD_INPUT + "a_message_read_from_an_atomic_batch_is_published_without_its_headers",
         ),
         promise(
-            "`jsproto.strip_batch_headers(headers)` gives the others.",
+            "A message that is read may have them. `jsproto.strip_batch_headers(headers)` gives the others.",
             CLIENT_SENDING + "what_is_left_of_a_message_of_a_batch_can_be_published",
             CLIENT_SENDING + "stripping_takes_whatever_verbs_take",
         ),
     ),
-    "Tests, benchmark, soak and fuzzing": (
+    "Set up and run": (
         promise(
-            "nobody who consumes may notice",
+            "An application that consumes works the same with both versions.",
             INTEGRATION_SUBSCRIBE_RELEASES + "the_workflow_with_ack_subjects_of_version_2",
             CLIENT_PULL + "both_versions_of_ack_subjects_are_messages",
         ),
+    ),
+    "Soak": (
         promise(
             "nothing acknowledged may be missing, nothing may be there twice",
             INTEGRATION_SOAK_PUBLISH + "a_short_soak",
@@ -386,23 +398,22 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 }
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
-    "Consuming": ("Or have it pushed, to a callback or an iterator",),
-    "Testing without a server": ("keeps it from being dialled again",),
-    "Driving the core yourself": (
-        "A driver does the same seven steps",
-        "write all of `data_to_send()`",
-        "This is a whole client, on a plain socket:",
+    "Consuming": ("about ten times a second",),
+    "Driving the core yourself": ("write all of `data_to_send()`",),
+    "The contract of an outbox": (
+        "gives the `ServerInfo` of the link",
+        "gives the error that ended the connection",
     ),
-    "Embedding a conversation in another client": (
-        "call `handle_timeout` when their `deadline()` has come",
-        "why nothing can be sent any more",
+    "Map of the tests": ("which tests attack which guarantee of a README",),
+    "Soak": (
+        "where the suite has a few",
+        "where the suite takes 3,000",
+        "A run of the suite leaves it out",
     ),
-    "Tests, benchmark, soak and fuzzing": (
-        "runs everything against such servers",
-        "fails when nothing happens for a minute",
-        "takes all flights through `ingest` and `export`",
-        "speculative twins",
-        "is not part of a run of everything",
-        "where the suite is content with a few",
+    "How to add something": (
+        "A guarantee:",
+        "Quote the sentence in",
+        "A sentence that sounds like a promise and describes",
+        "fails for a sentence that sounds like a promise",
     ),
 }

@@ -1,4 +1,4 @@
-"""What the README guarantees, continued: Spark and the programs on it. See ``promises``."""
+"""What the READMEs guarantee, continued: Spark and the programs on it. See ``promises``."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SPARK_SECURITY: Final = "spark/test_security.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
 SPARK_TASKS: Final = "spark/test_tasks.py::test_"
-SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 SPARK_VIEWS: Final = "spark/test_views.py::test_"
+SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
-    "Apache Spark": (
+    "Rows of a stream": (
         promise(
             "An offset is the sequence to read next, so **a range that is read again gives the same rows**, but "
-            "those deleted meanwhile, whether a task, the query or the cluster was started again.",
+            "those deleted meanwhile. That holds when a task, the query or the cluster was started again.",
             SPARK_STREAMING + "restarts_at_random_moments",
             SPARK_TASKS + "a_read_that_breaks_off_goes_on",
             SPARK_TASKS + "a_micro_batch_is_cut_as_it_was",
             SPARK_REPLICAS + "a_page_that_a_replica_ends_early_is_not_the_end",
         ),
         promise(
-            "Any replica is read from; what one that lags behind does not have yet comes from the stream's leader.",
+            "Any replica is read from. What a lagging replica does not have yet comes from the stream's leader.",
             SPARK_REPLICAS + "a_page_that_a_replica_ends_early_is_not_the_end",
             SPARK_REPLICAS + "a_follower_stands_still",
             SPARK_REPLICAS + "a_time_that_a_replica_does_not_have_yet",
@@ -38,8 +38,9 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_TASKS + "a_replica_that_lags_while_messages_go",
         ),
         promise(
-            "What the stream has dropped before it was read, and a stream that was deleted and made again under "
-            "its name, end the query with `DataLossError`; `failOnDataLoss=false` goes on with what is there.",
+            "What the stream has dropped before it was read ends the query with `DataLossError`. So does a "
+            "stream that was deleted and created again under its name. `failOnDataLoss=false` goes on with what "
+            "is there.",
             SPARK_STREAMING + "a_purge_between_two_runs",
             SPARK_STREAMING + "a_stream_made_anew",
             SPARK_TASKS + "a_purge_after_the_plan",
@@ -51,6 +52,19 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_READING + "holes",
             SPARK_TASKS + "a_replica_that_lags_while_messages_go",
         ),
+        promise(
+            "A query whose `subject` matches nothing new makes no micro-batches. It moves its offset once a "
+            "minute, so that retention does not overtake it.",
+            SPARK_STREAMING + "an_idle_query_waits_for_what_matches",
+            SPARK_TASKS + "an_offset_stands_still_for_a_while",
+        ),
+        promise(
+            "A schema of your own with some of these columns (and `timestamp_ns`) reads just them.",
+            SPARK_READING + "columns",
+            SPARK_OPTIONS + "columns_that_are_read",
+        ),
+    ),
+    "Rows into a stream": (
         promise(
             "every row is stored, and stored **again** by each run that is repeated: at least once",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
@@ -64,16 +78,16 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "every row once, as long as the repetition comes within the stream's `duplicate_window` (2 minutes, "
-            "unless you set it), by message ids that take the place of what `headers` has; costs the server twice "
-            "the work",
+            "unless you set it), by message ids that take the place of what `headers` has. It costs the server "
+            "twice the work",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
             SPARK_WRITES + "ids_that_rows_have_already",
             SPARK_WRITES + "what_a_batch_left_is_sent_in_another",
         ),
         promise(
-            "every row once, however late it is repeated: rows are stored in atomic batches, each together with a "
-            "marker that says how far its partition has come, and only if that marker has not moved",
+            "every row once, however late it is repeated: rows are stored in atomic batches, each together with "
+            "a marker that says how far its partition has come, and only if that marker has not moved",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_WRITES + "twins_and_zombies_store_nothing_twice",
             SPARK_WRITES + "markers_that_have_gone",
@@ -85,19 +99,27 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_SINKS + "a_job_again_with_the_same_ids",
         ),
         promise(
+            "`Nats-Batch-...`, which is part of somebody's atomic batch, fails the task",
+            SPARK_WRITES + "headers_that_cannot_be",
+        ),
+    ),
+    "Buckets as tables": (
+        promise(
             "`readStream` has a row for each change.",
             SPARK_VIEWS + "a_bucket",
         ),
         promise(
-            "`read` has the newest row of each key, all as of one sequence, while others write.",
+            "`read` has the newest row of each key, all at one sequence, while others write.",
             SPARK_VIEWS + "a_bucket_overwritten_while_it_is_read",
             SPARK_VIEWS + "a_large_bucket_at_once",
         ),
         promise(
-            "it fails where a key may have been overwritten more often since than the bucket keeps",
+            "The read fails where a key may have been overwritten more often since than the bucket keeps.",
             SPARK_VIEWS + "a_moment_that_was_overwritten_since",
             SPARK_VIEWS + "moments_that_a_bucket_does_not_keep",
         ),
+    ),
+    "Options": (
         promise(
             "executors get the content. Never shown",
             SPARK_SECURITY + "files_are_read_in_the_driver_and_contents_travel",
@@ -109,25 +131,14 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_VIEWS + "a_filter_never_widens_a_read",
         ),
         promise(
-            "exclusive; what is not there yet is not waited for",
+            "exclusive. What is not there yet is not waited for",
             SPARK_READING + "ranges",
             SPARK_TASKS + "available_now_ends_where_the_stream_ended",
         ),
         promise(
-            "a micro-batch that comes again is cut as it was",
+            "A micro-batch that comes again is cut as it was",
             SPARK_TASKS + "a_micro_batch_is_cut_as_it_was",
             SPARK_OPTIONS + "a_range_is_cut_without_gaps",
-        ),
-        promise(
-            "A query whose `subject` matches nothing new makes no micro-batches, and moves its offset once a "
-            "minute, so that retention does not overtake it.",
-            SPARK_STREAMING + "an_idle_query_waits_for_what_matches",
-            SPARK_TASKS + "an_offset_stands_still_for_a_while",
-        ),
-        promise(
-            "a schema of your own with some of these columns (and `timestamp_ns`) reads just them",
-            SPARK_READING + "columns",
-            SPARK_OPTIONS + "columns_that_are_read",
         ),
         promise(
             "On Spark 4.1 the first micro-batch of a query, and `availableNow`, take everything",
@@ -138,17 +149,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_STREAMING + "a_micro_batch_waits_for_enough",
         ),
         promise(
-            "the end is for `read` only, and exclusive",
+            "The end is for `read` only, and exclusive",
             SPARK_READING + "ranges",
             SPARK_OPTIONS + "a_streaming_read_has_no_end",
         ),
         promise(
             "drop columns that cannot be written",
             SPARK_OPTIONS + "columns_that_are_written",
-        ),
-        promise(
-            "`Nats-Batch-...`, which is part of somebody's atomic batch, fails the task",
-            SPARK_WRITES + "headers_that_cannot_be",
         ),
     ),
     "Programs": (
@@ -168,15 +175,15 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_PIPELINES_PARTS + "one_line_of_an_error",
         ),
         promise(
-            "`export` and `audit` read each message of their range once, whatever is run again; where the range "
+            "`export` and `audit` read each message of their range once, whatever is run again. Where the range "
             "ends is fixed at the start, and what is written meanwhile is not in it.",
             SPARK_PIPELINES + "what_is_written_meanwhile_is_not_in_it",
             SPARK_TASKS + "a_read_that_breaks_off_goes_on",
             SPARK_TASKS + "the_server_restarts_under_a_reading_task",
         ),
         promise(
-            "`ingest`, `mirror` and `replay` store every row, and on repetition what `--delivery` promises, as in "
-            "the table above.",
+            "`ingest`, `mirror` and `replay` store every row, and on repetition what `--delivery` promises, as "
+            "in the table above.",
             SPARK_SINKS + "tasks_die_and_a_driver_dies",
             SPARK_WRITES + "the_server_restarts_under_a_writing_task",
             SPARK_PIPELINES + "flights_there_and_back",
@@ -198,17 +205,22 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_PIPELINES + "mirror_goes_on_where_it_ended",
         ),
         promise(
-            "What the target has seen by its id within its duplicate window it drops: the summary has `duplicates "
-            "dropped`, or fewer messages stored than rows.",
+            "What the target has seen by its id within its duplicate window it drops: the summary has "
+            "`duplicates dropped`, or fewer messages stored than rows.",
             SPARK_PIPELINES + "columns_as_messages_headers_and_ids",
         ),
         promise(
-            "A server allows 50 for a stream and 1,000 in all; what it refuses beyond that is tried again a few times",
+            "A server allows 50 for a stream and 1,000 in all.",
             SPARK_WRITES + "each_lot_has_its_own_tries",
             INTEGRATION_ATOMIC_RELEASES + "too_many_batches_at_once",
         ),
         promise(
-            "`replay` at a pace has one task, which keeps the order of all messages; everything else keeps it "
+            "What it refuses beyond that is tried again a few times",
+            SPARK_WRITES + "each_lot_has_its_own_tries",
+            INTEGRATION_ATOMIC_RELEASES + "too_many_batches_at_once",
+        ),
+        promise(
+            "`replay` at a pace has one task, which keeps the order of all messages. Everything else keeps it "
             "within a task.",
             SPARK_PIPELINES + "replay_in_order",
         ),
@@ -222,16 +234,13 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 }
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
-    "Apache Spark": (
-        "Where only a zip file of it is shipped",
-        "it needs pyarrow on every machine",
-        "the sink makes none",
-        "Spark runs a task again when it fails",
+    "Rows into a stream": (
         "so a partition has to come in the same order when it is computed again",
         "None of them makes the rows of different partitions visible",
+    ),
+    "Options": (
         "bytes asked for at once",
         "of rows that have none",
-        "gives a Python source none of their options",
     ),
     "Programs": (
         "once, or files as they arrive",

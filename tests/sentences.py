@@ -1,4 +1,4 @@
-"""Sentences of the README and of public docstrings, and which of them are guarantees by their words."""
+"""Sentences of the READMEs and of public docstrings, and which of them are guarantees by their words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Final
-
-README: Final = Path(__file__).resolve().parent.parent / "README.md"
 
 WORDS: Final = re.compile(
     r"\b(never|always|ever|every\w*|all|only|exactly|once|twice|again|no|none|nothing|nobody|cannot|guarant\w+|safe|bounded"
@@ -18,7 +15,7 @@ WORDS: Final = re.compile(
     r"|(?:is|are|was|were|do|does|did) not)\b",
     re.IGNORECASE,
 )
-"""Of a guarantee in the README."""
+"""Of a guarantee in a README."""
 
 STRONG_WORDS: Final = re.compile(
     r"\b(never|always|guarant\w+|exactly|bounded|safe|harmless|silently|whatever happens|no more than|no later than"
@@ -29,7 +26,7 @@ STRONG_WORDS: Final = re.compile(
 """Of a guarantee in a docstring, which says of every parameter what it is not."""
 
 PROMISING: Final = ("Rules the core keeps",)
-"""Sections of the README in which each sentence is a guarantee, and so is each row of a table that says so."""
+"""Sections of the READMEs in which each sentence is a guarantee, and so is each row of a table that says so."""
 
 _TABLE_OF_PROMISES: Final = re.compile(r"\| what (?:that|is) promise[sd]")
 _ITEM: Final = re.compile(r"^(?:[*-]|\d+\.) ")
@@ -42,7 +39,7 @@ def fold(text: str) -> str:
 
 
 def sections(readme: str) -> dict[str, str]:
-    """The text below each heading, its own subsections excluded; programs lose what is no comment."""
+    """The text below each heading, without its subsections, marks in HTML, and all of programs but their comments."""
     found: dict[str, str] = {}
     title, lines, is_code = "", [], False
     for line in [*readme.splitlines(), "# end"]:
@@ -52,6 +49,8 @@ def sections(readme: str) -> dict[str, str]:
         elif is_code:
             _, _, comment = line.partition("  # ")
             lines += [comment, ""]
+        elif line.startswith("<!--"):
+            lines.append("")
         elif line.startswith("#"):
             found[title] = "\n".join(lines)
             title, lines = line.strip("# "), []

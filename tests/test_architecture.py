@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
 from importlib.metadata import Distribution
@@ -15,9 +18,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 import jsproto
+from tests.readmes import READMES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CORE: Final = sorted((ROOT / "jsproto").rglob("*.py"))
@@ -92,7 +97,9 @@ BENEATH: Final = {
 }
 LARGEST: Final = 40_000  # bytes in a file that people are to read
 NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "stuff"}
-TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports"}
+TOP_LEVEL: Final = {
+    ".ci", ".gitattributes", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports",
+}  # fmt: skip
 
 PUBLIC: Final = {
     "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
@@ -313,6 +320,7 @@ def test_the_wheel(tmp_path: Path) -> None:
     info = f"jsproto-{jsproto.__version__}.dist-info"
     assert {name.split("/")[0] for name in names} == {"jsproto", "jsproto_io", "pyspark_jetstream", info}
     assert {"jsproto/py.typed", "jsproto_io/py.typed", "pyspark_jetstream/py.typed"} <= set(names)
+    assert [name for name in names if name.endswith(".md")] == []
     assert {name for name in names if name.endswith(".py")} == {
         *(path.relative_to(ROOT).as_posix() for path in CORE),
         *(path.relative_to(ROOT / "transports").as_posix() for path in DRIVERS),
@@ -323,11 +331,28 @@ def test_the_wheel(tmp_path: Path) -> None:
     assert [need for need in needs if "extra ==" not in need] == []
 
 
+def test_the_sdist(tmp_path: Path) -> None:
+    """It has what the repository has, so its tests can be run."""
+    (sdist,) = SdistBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= {path.relative_to(ROOT).as_posix() for path in (*CORE, *DRIVERS, *PROGRAMS)}
+    assert names >= {f"{folder}/README.md".removeprefix("./") for folder in READMES}
+    assert {name.split("/")[0] for name in names} == TOP_LEVEL | {"PKG-INFO"}
+
+
 def test_the_top_level() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        pytest.skip("not a git checkout")
-    assert {name.split("/")[0] for name in listed.stdout.split("\0") if name} <= TOP_LEVEL
+    assert top_level() <= TOP_LEVEL
+
+
+def top_level() -> set[str]:
+    """What git knows of; without git, all that is there but what git would ignore, and what makes it an sdist."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+        return {name.split("/")[0] for name in listed.stdout.split("\0") if name}
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
+    there = {path.name for path in ROOT.iterdir()} - {".git", "PKG-INFO"}
+    return {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored)}
 
 
 # -- how files look ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The tables of promises are whole: what README and docstrings guarantee is quoted, with tests that exist."""
+"""The tables of promises are whole: what READMEs and docstrings guarantee is quoted, with tests that exist."""
 
 from __future__ import annotations
 
@@ -15,19 +15,11 @@ import jsproto_io.sync
 from tests import promises, promises_consuming, promises_docstrings, promises_spark
 from tests.node_ids import check_exist
 from tests.promises import Promise
-from tests.sentences import (
-    README,
-    STRONG_WORDS,
-    docstrings,
-    documented,
-    fold,
-    guarantees,
-    sections,
-    sentences,
-)
+from tests.readmes import READMES
+from tests.sentences import STRONG_WORDS, docstrings, documented, fold, guarantees, sections, sentences
 
-TEXT: Final = README.read_text(encoding="utf-8")
-SECTIONS: Final = {title: fold(text) for title, text in sections(TEXT).items()}
+SECTIONS: Final = {title: fold(text) for readme in READMES.values() for title, text in sections(readme).items()}
+SOUNDING: Final = [found for readme in READMES.values() for found in guarantees(readme)]
 PARTS: Final = (promises, promises_consuming, promises_spark)
 PROMISED: Final = {section: rows for part in PARTS for section, rows in part.QUOTED.items()}
 DESCRIBED: Final = {section: rows for part in PARTS for section, rows in part.DESCRIBED.items()}
@@ -55,7 +47,7 @@ def words(row: tuple[str, Promise]) -> str:
 
 
 @pytest.mark.parametrize(("section", "promise"), QUOTED, ids=[words(row) for row in QUOTED])
-def test_the_readme_promises_it(section: str, promise: Promise) -> None:
+def test_a_readme_promises_it(section: str, promise: Promise) -> None:
     assert promise.words in SECTIONS[section]
     check_exist(promise.tests)
 
@@ -79,25 +71,37 @@ def unquoted(readme: str) -> list[str]:
     ]
 
 
-def test_every_guarantee_of_the_readme_is_attacked() -> None:
-    assert unquoted(TEXT) == []
+@pytest.mark.parametrize("folder", READMES)
+def test_every_guarantee_of_a_readme_is_attacked(folder: str) -> None:
+    assert unquoted(READMES[folder]) == []
 
 
-def test_a_new_guarantee_would_be_noticed() -> None:
+@pytest.mark.parametrize("folder", READMES)
+def test_a_new_guarantee_would_be_noticed(folder: str) -> None:
     new = "It never loses a message, whatever happens."
-    assert unquoted(TEXT + "\n" + new) == [new]
+    assert unquoted(f"{READMES[folder]}\n{new}") == [new]
+
+
+def test_a_new_rule_and_a_new_row_would_be_noticed() -> None:
     rules = "## Rules the core keeps\n"
-    assert unquoted(TEXT.replace(rules, f"{rules}\n* Bytes go in.\n")) == ["Bytes go in."]
+    assert unquoted(READMES["jsproto"].replace(rules, f"{rules}\n* Bytes go in.\n")) == ["Bytes go in."]
     row = "| `delivery` | what is promised | what it needs |\n|---|---|---|\n"
-    assert unquoted(TEXT.replace(row, f"{row}| `slow` | rows, slowly | time |\n")) == [
-        "| `slow` | rows, slowly | time |"
-    ]
+    spark = READMES["transports/pyspark_jetstream"]
+    new = "| `slow` | rows, slowly | time |"
+    assert unquoted(spark.replace(row, f"{row}{new}\n")) == [new]
+
+
+def test_a_section_has_one_table() -> None:
+    """The tables go by titles: no two sections have the same, and no two parts the same section."""
+    assert len(SECTIONS) == sum(len(sections(readme)) for readme in READMES.values())
+    assert len(PROMISED) == sum(len(part.QUOTED) for part in PARTS)
+    assert len(DESCRIBED) == sum(len(part.DESCRIBED) for part in PARTS)
 
 
 def test_what_is_only_described_is_there_and_sounds_like_a_guarantee() -> None:
     """So the list stays as short as it can be."""
     for section, table in DESCRIBED.items():
-        sounding = [sentence for title, sentence in guarantees(TEXT) if title == section]
+        sounding = [sentence for title, sentence in SOUNDING if title == section]
         for piece in table:
             found = [sentence for sentence in sounding if piece in sentence]
             assert found, piece

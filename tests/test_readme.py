@@ -1,21 +1,35 @@
-"""What README.md shows is run: a promise there that does not hold fails here."""
+"""What the READMEs show is run: a program there that does not do what it says fails here.
+
+Not here: the program for Spark (``tests/spark/test_readme.py``), the outbox's failures (``tests/test_embedding.py``).
+"""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+import tomllib
+from typing import Any, Final
 
 import pytest
 
-from jsproto import FastPublisher
 from jsproto_io.nats_server import NatsServer
+from tests.readmes import READMES, ROOT, program_with, programs
+from tests.sentences import sections
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+CORE: Final = "jsproto"
+DRIVERS: Final = "transports/jsproto_io"
+RUN: Final = {  # folder -> words by which a test finds a program there
+    ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
+    CORE: ("socket.create_connection", "class NatsPyOutbox", "jsproto.testing"),
+    DRIVERS: (
+        "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
+        "NatsServer()",
+    ),
+    "transports/pyspark_jetstream": ("readStream",),
+    "tests": (),
+    "fuzz": (),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -24,16 +38,26 @@ def fresh(server_for: Any) -> NatsServer:
     return server
 
 
-def run(code: str, server: NatsServer) -> str:
-    """Run a program of the README in an interpreter of its own, against this server."""
-    program = code.replace("nats://localhost:4222", server.url)
+def run(program: str, server: NatsServer | None = None) -> str:
+    """Run a program of a README in an interpreter of its own, against this server."""
+    if server is not None:
+        program = program.replace("nats://localhost:4222", server.url)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
+def test_every_program_is_run() -> None:
+    assert RUN.keys() == READMES.keys()
+    for folder, words in RUN.items():
+        assert sorted(program_with(folder, each) for each in words) == sorted(programs(folder))
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
 def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
-    blocking, looping = BLOCKS[0], BLOCKS[1]
+    blocking, looping = programs(".")
     assert run(blocking, fresh) == "10000 stored, the last one as 10000\n38890 bytes read back\n"
     for module, start in (("asyncio", "import asyncio\nasyncio.run(main())"), ("trio", "import trio\ntrio.run(main)")):
         program = looping.replace("jsproto_io.asyncio", f"jsproto_io.{module}") + start
@@ -42,73 +66,99 @@ def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
 
 
 def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "atomic_batch" in block]
-    assert run(program, fresh) == "3 stored together, the last one as 3\n103\n"
+    assert run(program_with(DRIVERS, "atomic_batch"), fresh) == "3 stored together, the last one as 3\n103\n"
 
 
 def test_reading(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "js.snapshot(" in block]
-    assert run(program, fresh).splitlines() == [
-        "b'98' b'41'", "[94, 99]", "[46, 47, 48, 49, 50]", "5 subjects as of sequence 100",
+    assert run(program_with(DRIVERS, "js.snapshot("), fresh).splitlines() == [
+        "b'98' b'41'", "[94, 99]", "[46, 47, 48, 49, 50]", "5 subjects at sequence 100",
     ]  # fmt: skip
 
 
 def test_sessions(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "session.token" in block]
-    assert run(program, fresh) == "b'3.20'\n[1]\n"
+    assert run(program_with(DRIVERS, "session.token"), fresh) == "b'3.20'\n[1]\n"
 
 
 def test_pulling(fresh: NatsServer) -> None:
-    program, _ = [block for block in BLOCKS if "pull_subscribe" in block]
+    program = program_with(DRIVERS, "fetch_no_wait")
     assert run(program, fresh) == "8 jobs done\nb'page 8' 9\nb'page 9' 10\n[]\n"
 
 
 def test_a_pool_of_workers(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "ThreadPoolExecutor" in block]
+    program = program_with(DRIVERS, "ThreadPoolExecutor")
     assert run(program, fresh) == "100 pages printed\n[None, None, None, None]\n"
 
 
 def test_what_is_pushed(fresh: NatsServer) -> None:
-    (program,) = [block for block in BLOCKS if "ordered=True" in block]
-    assert run(program, fresh) == "100 orders billed\nb'0' audit\nTrue\n"
+    assert run(program_with(DRIVERS, "ordered=True"), fresh) == "100 orders billed\nb'0' audit\nTrue\n"
+
+
+def test_a_server_for_tests() -> None:
+    assert run(program_with(DRIVERS, "NatsServer()")) == "[b'before', True]\n"
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:
-    (program,) = [block for block in BLOCKS if "jsproto.testing" in block]
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "1000 taken, 13 reported as lost, 987 stored, in 0.25 simulated seconds\n"
+    program = program_with(CORE, "jsproto.testing")
+    assert run(program) == "1000 taken, 13 reported as lost, 987 stored, in 0.25 simulated seconds\n"
 
 
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
-    (plain,) = [block for block in BLOCKS if "socket.create_connection" in block]
-    assert "AccountInfo" in run(plain, fresh)
+    assert "AccountInfo" in run(program_with(CORE, "socket.create_connection"), fresh)
 
 
-def test_the_outbox_for_another_client() -> None:
-    (outbox,) = [block for block in BLOCKS if "class NatsPyOutbox" in block]
-    names: dict[str, Any] = {}
-    exec(outbox, names)
+def test_two_batches_in_another_client(fresh: NatsServer) -> None:
+    setup = """
+from jsproto_io.sync import connect
+with connect("nats://localhost:4222") as nc:
+    nc.jetstream().create_stream("EVENTS", subjects=["events.>"], allow_batched=True)
+"""
+    run(setup, fresh)
+    lines = run(program_with(CORE, "class NatsPyOutbox"), fresh).splitlines()
+    assert [line for line in lines if line.startswith("batch")] == ["batch a: 1000 stored", "batch b: 1000 stored"]
 
-    async def scenario() -> list[str]:
-        sent: list[str] = []
 
-        class Client:
-            async def publish(self, subject: str, payload: bytes, reply: str, headers: object) -> None:
-                sent.append(f"{subject} {payload!r} {reply}")
+# -- what else can be checked ------------------------------------------------------------------------------------------
 
-            async def subscribe(self, subject: str, cb: object) -> None:
-                sent.append(f"SUB {subject}")
 
-            async def flush(self) -> None:
-                sent.append("flush")
+def test_the_first_page_is_short() -> None:
+    assert len(READMES["."].splitlines()) <= 160
 
-        box = names["NatsPyOutbox"](Client())
-        worker = asyncio.ensure_future(box.carry())
-        FastPublisher(box, inbox="_INBOX.x", batch_id="b").publish("s.a", b"1", now=0.0)
-        while len(sent) < 3:
-            await asyncio.sleep(0)
-        worker.cancel()
-        return sent
 
-    assert asyncio.run(scenario()) == ["SUB _INBOX.x.b.>", "s.a b'1' _INBOX.x.b.500.fail.1.0.$FI", "flush"]
+@pytest.mark.parametrize("folder", READMES)
+def test_links_lead_somewhere(folder: str) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", READMES[folder]):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / folder / path).resolve() if path else (ROOT / folder / "README.md").resolve()
+        assert target.is_file(), link
+        if anchor:
+            titles = sections(target.read_text(encoding="utf-8"))
+            assert anchor in {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}, link
+
+
+def exists(name: str, folder: str) -> bool:
+    """A file or folder of this name is in ``folder``, in the repository or somewhere below ``folder``."""
+    places = (ROOT / folder, ROOT)
+    return any([*place.glob(name.rstrip("/"))] for place in places) or any([*(ROOT / folder).rglob(name.rstrip("/"))])
+
+
+@pytest.mark.parametrize("folder", READMES)
+def test_files_that_are_named_exist(folder: str) -> None:
+    """A map that is out of date is worse than none."""
+    named = re.findall(r"`((?:\.?[\w*-]+/)*[\w*-]*(?:\.py|\.md|\.csv|/))`", READMES[folder])
+    assert [name for name in named if not exists(name, folder)] == []
+
+
+@pytest.mark.parametrize("folder", READMES)
+def test_programs_and_tests_of_commands_exist(folder: str) -> None:
+    text = re.sub(r"<!--.*?-->", "", READMES[folder])
+    modules = [name.replace(".", "/") for name in re.findall(r"python -m ([\w.]*\w)", text)]
+    for path in [*modules, *(name.removesuffix(".py") for name in re.findall(r"[ `](tests/[\w/]+\.py)", text))]:
+        places = [place / path for place in (ROOT, ROOT / "transports")]
+        assert any(place.is_dir() or place.with_suffix(".py").is_file() for place in places), path
+
+
+@pytest.mark.parametrize("folder", READMES)
+def test_extras_of_commands_exist(folder: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {name for names in re.findall(r"\.\[([a-z,]+)\]", READMES[folder]) for name in names.split(",")}
+    assert named <= extras.keys()

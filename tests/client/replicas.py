@@ -34,7 +34,8 @@ class Stream:
     """Messages by sequence, in order; only their subjects matter.
 
     ``kept``: sequences of which a mirror's answers are made, None without a mirror. ``rollups``: sequences of messages
-    that took the place of others. ``is_gone``: who asks the leader for a subject by its name finds nothing.
+    that took the place of others; ``rollups_of_all``: of all. ``is_gone``: who asks the leader for a subject by its
+    name finds nothing.
     """
 
     def __init__(self, subjects: Iterable[str]) -> None:
@@ -44,12 +45,25 @@ class Stream:
         self.created = self.first_ts = TIME
         self.config: dict[str, Any] = {}
         self.rollups: set[int] = set()
+        self.rollups_of_all: set[int] = set()
         self.is_gone = False
         self.while_listing: Callable[[], None] = lambda: None
 
     def add(self, subject: str) -> None:
         self.last_seq += 1
         self.messages[self.last_seq] = subject
+
+    def rollup(self, seq: int) -> bytes:
+        """The header line of a message that took the place of others."""
+        if seq in self.rollups_of_all:
+            return b"Nats-Rollup: all\r\n"
+        return b"Nats-Rollup: sub\r\n" if seq in self.rollups else b""
+
+    def roll_up_all(self, subject: str) -> None:
+        """A message takes the place of all."""
+        self.messages.clear()
+        self.add(subject)
+        self.rollups_of_all.add(self.last_seq)
 
     def last_of_each(self, patterns: list[str], up_to: int, held: dict[int, str] | None = None) -> list[int]:
         """Sequences, as somebody sees them who has the messages ``held``."""
@@ -88,7 +102,8 @@ class Stream:
         for n, seq in enumerate(sent, 1):
             pending = len(found) - n + (old and not multi)
             blocks.append(
-                f"NATS/1.0\r\nNats-Stream: {'DG2' if mirrored else 'DG'}\r\nNats-Subject: {held[seq]}\r\n"
+                f"NATS/1.0\r\n{self.rollup(seq).decode() if seq in self.rollups_of_all else ''}"
+                f"Nats-Stream: {'DG2' if mirrored else 'DG'}\r\nNats-Subject: {held[seq]}\r\n"
                 f"Nats-Sequence: {seq}\r\nNats-Time-Stamp: {TIME}\r\nNats-Num-Pending: {pending}\r\n"
                 f"Nats-Last-Sequence: {last}\r\n\r\n".encode()
             )
@@ -128,6 +143,8 @@ class Stream:
         if "last_by_subj" in request:
             assert request == {"last_by_subj": ">"}
             seq = max(self.messages, default=None)
+        elif "next_by_subj" not in request:
+            seq = request["seq"] if request["seq"] in self.messages else None
         else:
             pattern = request["next_by_subj"]
             gone = self.is_gone and ">" not in pattern
@@ -135,7 +152,7 @@ class Stream:
             seq = min((seq for seq in later if seq >= request.get("seq", 1)), default=None)
         if seq is None:
             return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
-        headers = b64encode(b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n" if seq in self.rollups else b"").decode()
+        headers = b64encode(b"NATS/1.0\r\n%b\r\n" % rollup if (rollup := self.rollup(seq)) else b"").decode()
         return {"message": {"subject": self.messages[seq], "seq": seq, "time": TIME, "hdrs": headers}}
 
 

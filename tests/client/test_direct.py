@@ -18,7 +18,6 @@ from jsproto.errors import (
     IncompleteBatchError,
     LocalProtocolError,
     MirrorAnswerError,
-    NoRespondersError,
     RemoteProtocolError,
     StatusError,
     TooManyResultsError,
@@ -615,7 +614,6 @@ def test_from_a_time_on_once_more() -> None:
 @pytest.mark.parametrize(
     ("header", "error", "text"),
     [
-        (b"NATS/1.0 503\r\n\r\n", NoRespondersError, "allow_direct"),
         (b"NATS/1.0 408 Bad Request\r\n\r\n", BadRequestError, "Bad Request"),
         (b"NATS/1.0 413 Too Many Results\r\n\r\n", TooManyResultsError, "413"),
         (b"NATS/1.0 429\r\n\r\n", StatusError, "429"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from jsproto.client.read.subject_list import GROUP_BYTES
-from jsproto.errors import RemoteProtocolError, SnapshotError, StaleReadError, TimeoutError
+from jsproto.errors import LocalProtocolError, RemoteProtocolError, SnapshotError, StaleReadError, TimeoutError
 from tests.client.lagging import Replicas, Stored
 from tests.client.replicas import STATE, Stream
 from tests.client.test_consistency import Reader
@@ -235,3 +236,71 @@ def test_a_server_that_always_finds_too_many_is_asked_no_more() -> None:
         count += 1
         take.status(TOO_MANY)
     assert count < 20
+
+
+# -- rollups of the whole stream, and a time to come -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("subjects", ["k.*", ["k.1", "k.2", "j.1"], ">"])
+def test_a_rollup_of_all_is_followed_while_it_is_read(subjects: Any) -> None:
+    stream = Stream(["k.1", "k.2", "j.1"])
+    stream.config = {"allow_rollup_hdrs": True}
+    take = Take(stream, subjects)
+    take.answer(most=1)
+    stream.roll_up_all("ctl")
+    stream.add("k.2")
+    take.finish()
+    shown = {message.subject: message.seq for message in take.read.pop_many(99, take.h.now)}
+    assert shown == {"k.2": 5} | ({"ctl": 4} if subjects == ">" else {})
+    assert take.read.up_to_seq == 5
+
+
+@pytest.mark.parametrize("again", [[], ["k.1"]])
+def test_a_rollup_of_all_fails_a_snapshot_of_before(again: list[str]) -> None:
+    stream = Stream(["k.1", "k.2"])
+    stream.config = {"allow_rollup_hdrs": True}
+    stream.roll_up_all("ctl")
+    for subject in again:
+        stream.add(subject)
+    take = Take(stream, "k.*", at=2)
+    with pytest.raises(SnapshotError, match="message 3 has replaced all messages before it"):
+        take.ticket.result()
+
+
+def test_a_rollup_of_all_that_is_older_says_nothing() -> None:
+    stream = Stream(["k.1"])
+    stream.config = {"allow_rollup_hdrs": True}
+    stream.roll_up_all("ctl")
+    stream.add("k.1")
+    take = Take(stream, "k.*", at=3)
+    take.finish()
+    assert take.take() == [3]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_first_message_that_is_no_rollup_of_all_says_nothing(is_dropped: bool) -> None:
+    stream = Stream(["k.1", "k.2"])
+    stream.config = {"allow_rollup_hdrs": True}
+    del stream.messages[1]
+
+    class Dropped(Stream):
+        def message(self, asked: bytes, request: dict[str, Any]) -> dict[str, Any]:
+            if is_dropped and request == {"seq": 2}:
+                return {"error": {"code": 404, "err_code": 10037, "description": "no message found"}}
+            return super().message(asked, request)
+
+    dropped = Dropped([])
+    dropped.__dict__.update(stream.__dict__)
+    take = Take(dropped, "k.*", at=1)
+    take.finish()
+    assert take.take() == []
+
+
+def test_a_time_to_come_is_refused() -> None:
+    class Clock(Stream):
+        def info(self, request: dict[str, Any]) -> dict[str, Any]:
+            return super().info(request) | {"ts": "2026-11-20T20:36:46.91Z"}
+
+    late = datetime(2026, 11, 20, 20, 36, 47, tzinfo=UTC)
+    with pytest.raises(LocalProtocolError, match="later than the server's clock"):
+        Take(Clock(["k.1"]), at=late).ticket.result()

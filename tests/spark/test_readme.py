@@ -1,4 +1,4 @@
-"""The program that README.md shows for Spark is run."""
+"""The program that the README of ``pyspark_jetstream`` shows is run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.readmes import program_with
 from tests.spark.conftest import fill
-from tests.test_readme import BLOCKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ def test_the_program(
     for name, subject in (("EVENTS", "EVENTS.>"), ("COPIES", "copies.>")):
         js.create_stream(name, subjects=[subject], **config)
     fill(js, "EVENTS", 1, 100)
-    (program,) = [block for block in BLOCKS if "readStream" in block]
+    program = program_with("transports/pyspark_jetstream", "readStream")
     checkpoint = str(tmp_path / "checkpoint")  # the JVM is in another directory
     program = program.replace("nats://localhost:4222", server.url).replace("checkpoints/copies", checkpoint)
     exec(program, {})

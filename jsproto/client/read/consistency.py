@@ -4,7 +4,9 @@ How an answer proves it is fresh. The token is the highest sequence of the strea
 
 * *Last message of a subject*: the reply to ``multi_last`` carries ``Nats-UpTo-Sequence``, the last sequence that the
   server has. It must be at least the token's.
-* *Message by sequence*, and the next one after it: immutable, no proof needed.
+* *Message by sequence*: immutable, no proof needed, also where it was replaced since.
+* *Next message after a sequence or a time*: it may have been replaced since. It is believed at the token's sequence or
+  later, or from the leader.
 * *Not found*: believed only from the leader, and only if the leader's last sequence is at least the token's.
 * *A mirror*: limits, a filter or a start of its own may have left out messages, so its ``Nats-UpTo-Sequence`` proves
   nothing. It is believed for a message at the token's sequence or later, and for the sequence that was requested. So at
@@ -81,7 +83,7 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "backoff", "confirmed", "error", "first", "found", "immutable", "is_stale", "leader", "message", "mirror",
+        "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message", "mirror",
         "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
         "until",
     )  # fmt: skip
@@ -94,7 +96,7 @@ class _Read:
         self.leader = leader
         self.ticket: Ticket[StoredMsg] = Ticket()
         self.proves = False  # the Direct Get is a multi_last, whose end says which sequence the server has reached
-        self.immutable = False  # what is found cannot be another message later
+        self.is_next = False  # what is found may have been replaced where the reader cannot see it
         self.seq: int | None = None  # the sequence requested
         self.mirror = ""  # name of the mirror whose answer arrives
         self.timeout = self.until = 0.0
@@ -147,7 +149,7 @@ class ConsistentReads(Conversation):
         first: Phase,
         proves: bool,
         seq: int | None,
-        immutable: bool,
+        is_next: bool,
         now: float,
         timeout: float,
     ) -> Ticket[StoredMsg]:
@@ -157,7 +159,7 @@ class ConsistentReads(Conversation):
         * ``direct``: subject and payload of the Direct Get. ``proves``: it is a ``multi_last``.
         * ``leader``: payload of the request to the leader.
         * ``first``: DIRECT or STATE, the phase that each round of questions begins with.
-        * ``seq``: the sequence requested, None for another choice. ``immutable``: the choice is not "the last message".
+        * ``seq``: the sequence requested, None for another choice. ``is_next``: the next message after it is requested.
         * ``timeout``: seconds.
 
         Raises, with nothing sent:
@@ -166,7 +168,7 @@ class ConsistentReads(Conversation):
         """
         read = _Read(stream, source, first, direct, leader)
         read.proves = proves
-        read.immutable = immutable
+        read.is_next = is_next
         read.seq = seq
         self.check_open()
         self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
@@ -355,15 +357,19 @@ class ConsistentReads(Conversation):
             self._mirrored(read, found.stream, now)
         elif self._is_recent(read, found):
             self._succeed(read, found)
+        elif read.is_next:  # another replica may show the same, and prove no more
+            read.is_stale, read.found = True, max(found.seq, read.found or 0)
+            read.phase = Phase.STATE
+            self._ask(read, now)
         else:
             self._stale(read, found.seq, now)
 
     def _is_recent(self, read: _Read, found: StoredMsg) -> bool:
         """Whether a message proves by itself that the server that shows it is not older than the session."""
         floor = self._floor(read)
-        if not read.immutable:
-            return found.seq >= floor
-        return read.source == read.stream or found.seq == read.seq or not floor
+        if not read.is_next:
+            return found.seq >= floor or found.seq == read.seq
+        return found.seq >= floor and (read.source == read.stream or found.seq == read.seq or not floor)
 
     def _receive_part(self, read: _Read, message: Msg, now: float) -> None:
         """Of an answer that ends with up to where it holds."""

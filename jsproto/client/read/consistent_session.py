@@ -181,7 +181,7 @@ class ConsistentSession:
             direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
         return self._reads.start(
             stream, source, direct, dumps(body), first=first, proves=direct[1].startswith(b'{"multi_last"'), seq=seq,
-            immutable=wanted is None, now=now, timeout=self._timeout if timeout is None else timeout,
+            is_next=next or start_time is not None, now=now, timeout=self._timeout if timeout is None else timeout,
         )  # fmt: skip
 
     def get_batch(

@@ -12,7 +12,12 @@ What a read believes, and of which server:
 * *Only the stream itself*: each message names the stream that sent it. A mirror may hold a part of its origin, so a
   page of a mirror is dropped and requested again.
 * *Still the same stream*: a page begins with the last message received (``page``). Where that message is gone, the
-  leader says when the stream was created.
+  leader says when the stream was created. A mirror that was created anew has the same messages: this shows only when
+  the leader was asked before.
+* *Without an answer from any server* the leader says whether the stream exists and allows Direct Gets. If so, the page
+  is requested again: the server that had the stream has died, or is about to stop.
+* *Holes before 2.12*: such a server may lose messages to limits in the middle of a page without a word. So with
+  ``if_dropped="error"`` a page with a hole is given out only after the leader said that its start is still there.
 * *The end*: an empty answer does not say which server sent it, and a replica may lag behind another one. "There is
   nothing more" is believed of one server that showed all messages, else of the stream's leader.
 * *A message that only the leader has*: after ``LAGS_ALLOWED`` answers without it the leader's copy is taken.
@@ -33,7 +38,14 @@ from jsproto.client.read.buffered_read import BufferedRead
 from jsproto.client.read.page import PAGE_BYTES, PAGE_MESSAGES, Page
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
-from jsproto.client.read.single import NO_MESSAGE_FOUND, UNAVAILABLE, check_seq, leader_message, no_direct_get
+from jsproto.client.read.single import (
+    NO_MESSAGE_FOUND,
+    UNAVAILABLE,
+    check_seq,
+    is_younger,
+    leader_message,
+    no_direct_get,
+)
 from jsproto.errors import (
     APIError,
     Error,
@@ -43,6 +55,7 @@ from jsproto.errors import (
     MessageNotFoundError,
     MessagesDroppedError,
     MirrorAnswerError,
+    NoRespondersError,
     OutboundBufferLimitError,
     PermissionsViolationError,
     RemoteProtocolError,
@@ -68,6 +81,9 @@ IfDropped: TypeAlias = Literal["skip", "error"]
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
 
 LAGS_ALLOWED: Final = 3  # answers in a row without a message of the leader: then its copy is taken
+HOLDS_MESSAGES_BACK: Final = "2.12"  # the first server whose limits drop nothing of a page while it is sent
+_STREAM_NOT_FOUND: Final = 10059
+_STREAM_OFFLINE: Final = 10118
 _STATUS: Final = b"NATS/1.0 "
 
 
@@ -82,11 +98,14 @@ class DirectBatch(BufferedRead):
     """
 
     __slots__ = (
-        "_announced", "_api", "_at_least", "_draw", "_floor", "_from_leader", "_if_dropped", "_inbox", "_incoming",
-        "_is_last_check", "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader",
-        "_question", "_replies", "_reply", "_retries", "_sid", "_start", "_start_time", "_subject", "_tail", "_timeout",
-        "_timers", "_waiting",
+        "_announced", "_api", "_at_least", "_began_at_first", "_created", "_doubts_holes", "_draw", "_floor",
+        "_from_leader", "_if_dropped", "_inbox", "_incoming", "_is_last_check", "_is_linked", "_is_unanswered",
+        "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader", "_question", "_replies",
+        "_reply", "_retries", "_sid", "_start", "_start_time", "_subject", "_tail", "_timeout", "_timers", "_waiting",
     )  # fmt: skip
+
+    _COUNTS_LATE = True
+    """A message that came while a page was sent may not be counted by its end."""
 
     def __init__(
         self,
@@ -156,6 +175,9 @@ class DirectBatch(BufferedRead):
         self._subject = subject
         self._left = batch
         self._if_dropped = if_dropped
+        self._began_at_first = seq is None
+        server = outbox.server
+        self._doubts_holes = if_dropped == "error" and server is not None and server.is_before(HOLDS_MESSAGES_BACK)
         self._at_least = at_least
         self._page_messages = page_messages
         self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
@@ -169,6 +191,9 @@ class DirectBatch(BufferedRead):
         self._from_leader: StoredMsg | None = None  # its copy, kept if nothing that goes before it was dropped
         self._is_last_check = False  # the leader had nothing, and is asked once more what it dropped
         self._parts_since_leader = 0  # answers that showed something since the leader said where it is
+        self._created: int | None = None  # when the stream was created, as its leader said
+        self._is_linked = True
+        self._is_unanswered = False  # no server answered the page: the leader is asked why
         self._question = b""  # where the leader's answer is to arrive
         self._reply = b""  # where the page is to arrive
         self._announced = b""  # the last earlier page whose late messages were reported
@@ -300,9 +325,10 @@ class DirectBatch(BufferedRead):
         if self.finished or self.error is not None:
             return
         if self._outbox.closed_error is None:
+            self._is_linked = False
+            self._timers.clear()
             if not self._waiting:
                 self._reply = b""
-                self._timers.clear()
             return
         lost = self._incomplete(f"the connection was lost: {error}")
         lost.__cause__ = error
@@ -310,8 +336,12 @@ class DirectBatch(BufferedRead):
 
     def link_restored(self, now: float) -> None:
         """Go on after the last message that arrived."""
+        self._is_linked = True
+        self._retries.extend(now)
         if not self._reply and not self._waiting:
             self._resume(now)
+        elif self._waiting and self._has_room:
+            self._ask(now)
 
     # -- pages ---------------------------------------------------------------------------------------------------------
 
@@ -333,9 +363,11 @@ class DirectBatch(BufferedRead):
         return self._start_time is not None and not self._floor
 
     def _ask(self, now: float) -> None:
-        """Ask for the next page."""
+        """Ask for the next page; without a link once there is one."""
         self._timers.stop(Timer.ASK_AGAIN)
-        self._waiting = False
+        self._waiting = not self._is_linked
+        if self._waiting:
+            return
         self._retries.asked(now)
         self._begin_page()
         self._reply = self._new_reply()
@@ -358,7 +390,9 @@ class DirectBatch(BufferedRead):
         thrift = 2 * self._retries.mirrors  # of what a mirror sends again, nothing is of use
         self._page = Page(max(1, asked >> thrift), max(1, self._max_bytes >> thrift), self._floor, self._tail)
         self._question = b""
-        self._is_last_check = False
+        self._is_last_check = self._is_unanswered = False
+        if self._doubts_holes:
+            self._incoming = ReadBuffer()
         self._from_leader = None
         self._set_anchor()
 
@@ -462,7 +496,7 @@ class DirectBatch(BufferedRead):
         """Whether nothing can be wrong with the message that a page begins with."""
         if self._tail is not None:
             return False
-        return self._if_dropped == "skip" or self._by_time or sequence == self._floor + 1
+        return self._if_dropped == "skip" or self._by_time or self._began_at_first or sequence == self._floor + 1
 
     def _receive_from_mirror(self, mirror: str, now: float) -> None:
         """A mirror answered: ask again, since chance chooses which server answers."""
@@ -474,7 +508,9 @@ class DirectBatch(BufferedRead):
 
     def _receive_status(self, header: bytes, code: int, description: str, now: float) -> None:
         if code == NO_RESPONDERS:
-            raise no_direct_get(self.stream, self._api.direct_get(self.stream))
+            self._close_page(now)
+            self._is_unanswered = self._ask_leader(self._api.stream_info(self.stream), b"", now)
+            return
         if code == MessageNotFoundError.code:
             self._receive_no_message(description, now)
             return
@@ -492,8 +528,13 @@ class DirectBatch(BufferedRead):
         """No more of the page is to come. ``header`` says how many messages are left."""
         if self._question:
             self._page.end = header
-        else:
+        elif not self._doubts_holes:
             self._page_ended(header, now)
+        elif self._subject is None and self._page.count == self._floor - self._page.seq_before:
+            self._page.end = header  # without a hole
+            self._approve(now)
+        elif self._ask_leader(self._api.stream_info(self.stream), b"", now):
+            self._page.end = header
 
     def _receive_no_message(self, description: str, now: float) -> None:
         """The server that answered has no such message."""
@@ -506,7 +547,7 @@ class DirectBatch(BufferedRead):
     def _page_ended(self, header: bytes, now: float) -> None:
         """The page is whole: go on, later or never."""
         pending, count = self._pending_after(header), self._page.count
-        is_full = self._page.is_full  # a message that came while it was sent may not be counted
+        is_full = self._COUNTS_LATE and self._page.is_full
         was_open = self._page.is_open
         showed_everything = was_open and self._parts_since_leader == 0
         self._last_header = header
@@ -584,14 +625,17 @@ class DirectBatch(BufferedRead):
         self._last_heard = now
         try:
             if is_no_responders(message):
-                raise JetStreamNotAvailableError(self._api.stream_info(self.stream))
-            self._receive_from_leader(decode_response(message.payload), message, now)
+                self._receive_no_api(now)
+            else:
+                self._receive_from_leader(decode_response(message.payload), message, now)
         except APIError as error:
             self._drop_page()
             if error.err_code == NO_MESSAGE_FOUND:
                 self._receive_no_next(now)
-            elif error.code == UNAVAILABLE:  # no leader just now
+            elif error.code == UNAVAILABLE or error.err_code == _STREAM_OFFLINE:  # no leader just now
                 self._retry_later(str(error), now)
+            elif self._is_unanswered and error.err_code == _STREAM_NOT_FOUND:
+                self._fail(self._no_direct_get())
             else:
                 self._fail(error)
         except Error as error:
@@ -604,10 +648,20 @@ class DirectBatch(BufferedRead):
             return
         info = StreamInfo.from_json(body)
         received = self._page.before
-        if received is not None and is_younger(info, stored_at(received.raw_headers[-1])):
+        if self._created not in (None, info.created) or (
+            received is not None and is_younger(info, stored_at(received.raw_headers[-1]))
+        ):
             raise StreamRecreatedError(self.stream)
-        wanted, by_time = self._page.seq_before + 1, self._start_time is not None and not self._page.seq_before
-        if self._if_dropped == "error" and not by_time and info.state.first_seq > wanted:
+        self._created = info.created
+        if self._is_unanswered:
+            if not info.config.allow_direct:
+                raise self._no_direct_get()
+            self._drop_page()
+            self._retry_later("nobody answers Direct Gets of the stream", now, self._no_direct_get())
+            return
+        wanted = self._page.seq_before + 1
+        begins_anywhere = received is None and (self._by_time or self._began_at_first)
+        if self._if_dropped == "error" and not begins_anywhere and info.state.first_seq > wanted:
             raise MessagesDroppedError(wanted, info.state.first_seq)
         last_seq = info.state.last_seq
         if last_seq < self._must_reach():
@@ -624,6 +678,17 @@ class DirectBatch(BufferedRead):
             self._finish()
         else:
             self._ask_next(now)
+
+    def _no_direct_get(self) -> NoRespondersError:
+        return no_direct_get(self.stream, self._api.direct_get(self.stream))
+
+    def _receive_no_api(self, now: float) -> None:
+        """No API answers: a server that stops, if one has answered before."""
+        error = JetStreamNotAvailableError(self._api.stream_info(self.stream))
+        if self._page.seq_before == self._start and self._created is None:
+            raise error
+        self._drop_page()
+        self._retry_later(str(error), now, error)
 
     def _stale_error(self, last_seq: int) -> Error | None:
         """The error of a read whose leader stays at ``last_seq``, if it has one of its own."""
@@ -672,8 +737,10 @@ class DirectBatch(BufferedRead):
             self._ask_after(pause, now)
 
     def _approve(self, now: float) -> None:
-        """The page may be given out."""
+        """The page may be given out. Where holes are doubted, it has to be whole."""
         self._question = b""
+        if self._doubts_holes and self._page.end is None:
+            return
         self._ready.add_all(self._incoming)
         self._incoming = self._ready
         if self._page.end is not None:
@@ -698,13 +765,3 @@ class DirectBatch(BufferedRead):
         if message.subject != self._announced:  # once is enough for a page that was given up in the middle
             self._announced = message.subject
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
-
-
-def is_younger(info: StreamInfo, stored: int) -> bool:
-    """Whether the stream was created after a message of it was stored: then it is another stream of the same name.
-
-    ``stored``: nanoseconds since the epoch. A mirror, or a restored stream, holds messages older than itself. There the
-    times prove nothing, and the answer is False.
-    """
-    created, first = info.created, info.state.first_ts
-    return created is not None and created > stored and (first is None or first >= created)

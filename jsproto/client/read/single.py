@@ -24,6 +24,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import MAX_UINT64, dumps, text, uint64
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import StoredMsg, number, stored_header
 from jsproto.grammar.subjects import check_subject
@@ -144,6 +145,18 @@ def leader_message(message: Msg, stream: str) -> StoredMsg:
     seq = uint64(body, "seq")
     user, data = _binary(body, "hdrs"), _binary(body, "data")
     return StoredMsg(stored_header(user or _PLAIN, stream, text(body, "subject"), seq, text(body, "time")), data, seq)
+
+
+def is_younger(info: StreamInfo, stored: int) -> bool:
+    """Whether the stream was made after a message of it was stored: then it is another one under the same name.
+
+    ``stored``: in nanoseconds since the epoch. A mirror, or a stream that was restored, may hold older messages than
+    itself: there it proves nothing.
+    """
+    created, first = info.created, info.state.first_ts
+    if created is None or info.config.mirror is not None:
+        return False
+    return created > stored and (first is None or first >= created)
 
 
 def _binary(body: dict[str, Any], name: str) -> bytes:

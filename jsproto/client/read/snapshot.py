@@ -22,8 +22,10 @@ How it works, at an earlier sequence:
 Rules:
 
 * Messages are given out when all have come. So a snapshot needs memory for the messages that it shows.
-* Purges, deletions and expiry have no sequence. A subject that loses a message to them meanwhile may show that message,
-  an older one, or none.
+* Purges, deletions and what limits drop have no sequence. A subject that loses a message to them meanwhile may show
+  that message, an older one, or none.
+* A rollup of the whole stream replaces the messages of all subjects. It is followed where it is read, and fails a
+  snapshot at an earlier sequence.
 * The stream itself is read, never a mirror of it (``direct``).
 
 Not here: messages written after the sequence, and messages that the stream dropped before the read began.
@@ -35,10 +37,10 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.read.direct import DirectBatch, is_younger
+from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
 from jsproto.client.read.page import PAGE_BYTES
-from jsproto.client.read.single import check_seq
+from jsproto.client.read.single import check_seq, is_younger
 from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
@@ -52,6 +54,7 @@ from jsproto.errors import (
     TooManyResultsError,
 )
 from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.times import instant
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -246,7 +249,8 @@ class Snapshot:
         up_to = max(moments, default=self._list.listed_at or least)
         if moments and (len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment):
             begun = min(moments if self._list.listed_at is None else [*moments, self._list.listed_at])
-            up_to = yield from self._catch_up(shown, begun, up_to)
+            rollups = info is None or bool(info.config.allow_rollup_hdrs)
+            up_to = yield from self._catch_up(shown, begun, up_to, rollups)
             yield from self._check_identity(info, oldest)
         elif self._least and not is_known:  # nothing at all is there, as the leader says: is it the same stream?
             info = yield self._state()
@@ -254,20 +258,31 @@ class Snapshot:
                 raise StaleReadError(self.stream, self._least, info.state.last_seq)
         self._give(shown, max(up_to, least) if is_known else None)
 
-    def _catch_up(self, shown: dict[str, StoredMsg], begun: int, up_to: int) -> Generator[Ticket[Any], Any, int]:
-        """Read the messages written after ``begun``. Returns the sequence that ``shown`` is complete up to."""
+    def _catch_up(
+        self, shown: dict[str, StoredMsg], begun: int, up_to: int, rollups: bool
+    ) -> Generator[Ticket[Any], Any, int]:
+        """Read the messages written after ``begun``. Returns the sequence that ``shown`` is complete up to.
+
+        ``rollups``: a message, of any subject, may replace all before it.
+        """
+        alone = self._wanted[0] if len(self._wanted) == 1 and not rollups else None
         is_wanted = matcher(self._wanted)
         read = DirectBatch(
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
-            seq=begun + 1, subject=self._wanted[0] if len(self._wanted) == 1 else None, at_least=up_to,
+            seq=begun + 1, subject=alone, at_least=up_to,
             max_bytes=max(self._max_bytes, CATCH_UP_BYTES), timeout=self._timeout,
         )  # fmt: skip
         self._read = read
         count = 0
         while messages := (yield from self._next_of(read)):
             count += len(messages)
-            shown.update((each.subject, each) for each in messages if is_wanted(each.subject))
+            for each in messages:
+                if rollups and _rolls_up_all(each):
+                    for name in [name for name, old in shown.items() if old.seq < each.seq]:
+                        del shown[name]
+                if is_wanted(each.subject):
+                    shown[each.subject] = each
             if count > MOST_WRITTEN:
                 read.close(self._now)
                 raise SnapshotError("the stream is written faster than it can be read", read.last_seq)
@@ -283,7 +298,7 @@ class Snapshot:
 
     def _read_at(self, at: Point) -> Generator[Ticket[Any], Any, None]:
         info: StreamInfo = yield self._state()
-        up_to = yield from self._sequence_at(at, info.state.last_seq)
+        up_to = yield from self._sequence_at(at, info)
         if not up_to:
             self._give({}, 0)
             return
@@ -310,6 +325,7 @@ class Snapshot:
         now: StreamInfo = yield self._state()
         if now.created != info.created:
             raise StreamRecreatedError(self.stream)
+        yield from self._check_rollup(now, up_to)
         first_seqs = info.state.first_seq, now.state.first_seq
         yield from self._explain(
             [name for name in names if name not in shown], now, first_seqs[0] < first_seqs[1], up_to
@@ -330,6 +346,19 @@ class Snapshot:
             raise SnapshotError(
                 f"message {up_to} is gone, and a replica in memory does not say that it has not come so far", up_to
             )
+
+    def _check_rollup(self, info: StreamInfo, up_to: int) -> Generator[Ticket[Any], Any, None]:
+        """SnapshotError where the stream begins with a rollup of all subjects that is newer than ``up_to``."""
+        if not info.config.allow_rollup_hdrs or info.state.first_seq <= up_to or not info.state.messages:
+            return
+        try:
+            first: StoredMsg = yield self._js.get_msg(
+                self.stream, info.state.first_seq, level="leader", now=self._now, timeout=self._timeout
+            )
+        except MessageNotFoundError:
+            return  # dropped just now: deletions have no sequence
+        if _rolls_up_all(first):
+            raise SnapshotError(f"message {first.seq} has replaced all messages before it", up_to)
 
     def _explain(
         self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
@@ -367,8 +396,11 @@ class Snapshot:
             return True
         return _ROLLUP in first.headers
 
-    def _sequence_at(self, at: Point, last_seq: int) -> Generator[Ticket[Any], Any, int]:
+    def _sequence_at(self, at: Point, info: StreamInfo) -> Generator[Ticket[Any], Any, int]:
         """The last sequence that belongs to the snapshot."""
+        if not isinstance(at, int) and info.ts is not None and instant(at) > info.ts:
+            raise LocalProtocolError("at is later than the server's clock: nobody knows the stream of then yet")
+        last_seq = info.state.last_seq
         if isinstance(at, int):
             check_seq(at, "at")
             if at > last_seq:
@@ -460,3 +492,8 @@ class Snapshot:
             messages = sorted(shown.values(), key=lambda each: each.seq)
             self._ready.extend(messages[: self._most])
             self._last_seq = self._ready[-1].seq if self._ready else 0
+
+
+def _rolls_up_all(message: StoredMsg) -> bool:
+    """Whether it replaced all messages before it, of any subject."""
+    return _ROLLUP.encode() in message.raw_headers and (message.headers.get(_ROLLUP) or "").lower() == "all"

@@ -153,7 +153,7 @@ class ConsistentSession(ConsistentSessionBase):
     ) -> BatchReader:
         """As ``JetStream.get_batch``, from sequence ``seq`` on; it does not end before what this session knows of.
 
-        ``level``: "direct" or "mirror", that of the session when None. StaleReadError.
+        ``level``: "direct", that of the session when None. StaleReadError.
         """
         limit = seconds(timeout)
         core = self._connection._call(

@@ -1,0 +1,23 @@
+"""The READMEs of the repository, for the tests that run their programs and check their promises and words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FOLDERS: Final = (".", "jsproto", "transports/jsproto_io", "transports/pyspark_jetstream", "tests", "fuzz")
+READMES: Final = {folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS}
+_PROGRAM: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def programs(folder: str) -> list[str]:
+    """The Python programs of the README in ``folder``, in their order."""
+    return _PROGRAM.findall(READMES[folder])
+
+
+def program_with(folder: str, words: str) -> str:
+    """The one program of the README in ``folder`` that has ``words``."""
+    (found,) = [program for program in programs(folder) if words in program]
+    return found
