@@ -526,8 +526,10 @@ def test_the_end_of_the_connection_ends_it() -> None:
 def test_a_closed_session_reads_no_more() -> None:
     reader = Reader(Replicas("a", "a", positions=(1,))).knows(2)
     ticket = reader.ask("get_last_msg", "a")
+    assert not reader.session.closed
     reader.session.close()
     reader.session.close()
+    assert reader.session.closed
     with pytest.raises(ConnectionClosedError):
         ticket.result()
     assert reader.session.token == SessionToken({"S": (2, 0)})
