@@ -25,7 +25,7 @@ from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.pipelined import PipelinedPublisher
-from jsproto.client.read.consistency import ConsistentSession
+from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastMessages
 from jsproto.client.read.snapshot import Snapshot

@@ -307,22 +307,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:ConnectOptions": (
         promise(
-            "with a pause of ``reconnect_time_wait`` whenever all have been tried, or were dialled but did not "
-            "stay for so long",
+            "After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, "
+            "0: not at all).",
             CLIENT_DIALLER + "attempts_in_a_row_are_limited",
+            CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
+        ),
+        promise(
+            "A pause of ``reconnect_time_wait`` follows when all have been tried, or did not stay for so long.",
             CLIENT_DIALLER + "links_that_do_not_last_are_followed_by_pauses",
             CLIENT_DIALLER + "by_default_sixty_attempts_and_two_seconds",
         ),
     ),
     "jsproto:ConsistentSession": (
         promise(
-            "Reads that never fall behind what this session has written and read.",
+            "Reads that are never older than what this session has written and read.",
             "stateful/test_consistency_stateful.py::TestSessions",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             CLIENT_CONSISTENCY + "it_never_reads_backwards",
         ),
         promise(
-            "LocalProtocolError, with nothing sent, for a choice that cannot be.",
+            "Raises, with nothing sent:",
             CLIENT_CONSISTENCY + "what_cannot_be_is_refused_before_anything_is_sent",
         ),
     ),
@@ -353,19 +357,20 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SESSIONS + "older_servers_would_drop_the_persist_mode",
         ),
         promise(
-            "LocalProtocolError, with nothing sent, for a bad subject, header or size, and for headers of an "
-            "atomic batch.",
+            "Raises, with nothing sent: LocalProtocolError: the subject, a header or the size is not allowed, or a "
+            "header is of an atomic batch.",
             CLIENT_SENDING + "nobody_publishes_into_the_batch_of_somebody_else",
             CLIENT_SENDING + "what_is_no_header",
             CLIENT_JETSTREAM + "publish_refused",
         ),
         promise(
-            "Store all of ``messages`` in one atomic batch, or none; the last one commits.",
+            "Store all of ``messages`` in one atomic batch, or none.",
             CLIENT_PUBLISH_BATCH + "a_list_is_published_in_one_call",
             CLIENT_PUBLISH_BATCH + "a_list_under_way_when_the_link_ends",
         ),
         promise(
-            "BatchFullError or LocalProtocolError, with nothing sent, when they are too many or none.",
+            "Raises, with nothing sent: BatchFullError: there are more than ``max_messages``. LocalProtocolError: "
+            "there is no message.",
             CLIENT_PUBLISH_BATCH + "a_list_that_cannot_be_a_batch_is_refused_before_anything_is_sent",
         ),
         promise(
@@ -384,7 +389,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_DURATIONS + "a_stream_that_is_read_and_written_back_stays_as_it_is",
         ),
         promise(
-            "Reads that never fall behind what was written and read",
+            "Reads that are never older than what was written and read.",
             "stateful/test_consistency_stateful.py::TestSessions",
         ),
     ),
@@ -429,12 +434,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_PAIR + "a_quiet_batch_is_pinged_at_times_that_floats_round",
         ),
         promise(
-            "LocalProtocolError with nothing queued:",
+            "Raises, with nothing queued:",
             CLIENT_SESSION + "a_users_mistake_changes_nothing",
             CLIENT_SESSION + "the_outbound_buffer_is_bounded",
         ),
         promise(
-            "LocalProtocolError (BadSubjectError, BadHeaderError, MaxPayloadError, ...) with nothing written.",
+            "Raises, with nothing written:",
             CLIENT_SENDING + "what_is_no_str_is_no_subject",
             CLIENT_SENDING + "what_is_no_header",
         ),

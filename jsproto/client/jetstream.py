@@ -1,8 +1,11 @@
 """JetStream, the client's side: each verb asks, and returns a ticket or the conversation that does the work.
 
-Rules: a verb either sends its request or raises LocalProtocolError with nothing sent. A "no" of the server is an
-APIError in the ticket; nobody behind the API is JetStreamNotAvailableError, no stream behind a subject is
-NoStreamResponseError.
+Rules:
+
+* A verb either sends its request or raises LocalProtocolError with nothing sent.
+* A "no" of the server is an APIError in the ticket.
+* Where no API answers, the ticket fails with JetStreamNotAvailableError. Where no stream takes a subject, it fails with
+  NoStreamResponseError.
 
 Not here: the verbs that read (``read.api``), consumers (``consume.api``, ``subscribe``).
 """
@@ -20,7 +23,7 @@ from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher
 from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
-from jsproto.client.read.consistency import ConsistentSession, SessionLevel
+from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.client.scripts import change_stream, publish_batch
 from jsproto.errors import (
     APIError,
@@ -65,8 +68,10 @@ class JetStream(Reads, Subscriptions):
     def create_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
         """Create the stream, or find it there with the same configuration.
 
-        LocalProtocolError as of ``config.check``. UnsupportedByServerError for a feature that the server is too old
-        for: it would refuse the field, or drop it silently.
+        Raises:
+            LocalProtocolError: ``config.check`` finds a fault.
+            UnsupportedByServerError: the server is too old for a feature: it would refuse the field, or drop it
+                silently.
         """
         self._check(config)
         subject = self.api.stream_create(config.name)
@@ -75,7 +80,7 @@ class JetStream(Reads, Subscriptions):
     def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
         """Replace the stream's configuration by ``config``, whole: a field left out counts as a change.
 
-        LocalProtocolError and UnsupportedByServerError as of ``create_stream``.
+        Raises: as ``create_stream``.
         """
         self._check(config)
         subject = self.api.stream_update(config.name)
@@ -112,9 +117,17 @@ class JetStream(Reads, Subscriptions):
     ) -> Ticket[PubAck]:
         """Publish and wait for the acknowledgement that it is stored.
 
-        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: refused by the server
-        (WrongLastSequenceError and kin) unless the stream stands where the caller thinks. LocalProtocolError, with
-        nothing sent, for a bad subject, header or size, and for headers of an atomic batch.
+        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: the server refuses the
+        message (WrongLastSequenceError and kin) unless the stream stands where the caller expects. ``timeout``:
+        seconds.
+
+        The ticket fails with:
+            APIError: the server refused the message, for example with WrongLastSequenceError.
+            NoStreamResponseError: no stream takes the subject.
+            TimeoutError: no acknowledgement came in time.
+
+        Raises, with nothing sent:
+            LocalProtocolError: the subject, a header or the size is not allowed, or a header is of an atomic batch.
         """
         merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
         if merged is not None:
@@ -131,14 +144,14 @@ class JetStream(Reads, Subscriptions):
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
     ) -> PipelinedPublisher:
-        """Publish ahead of the acknowledgements; see ``PipelinedPublisher``."""
+        """Publish ahead of the acknowledgements, as ``PipelinedPublisher`` does."""
         return PipelinedPublisher(
             self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
             max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw=self.session.draw,
         )  # fmt: skip
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
-        """Watch ``stream`` for abandoned batches, or for the end of one; see ``BatchAdvisories``."""
+        """Watch ``stream`` for abandoned batches, or for the end of one. See ``BatchAdvisories``."""
         return BatchAdvisories(self.session, stream, batch_id)
 
     def fast_publisher(
@@ -150,7 +163,7 @@ class JetStream(Reads, Subscriptions):
         batch_id: str | None = None,
         ack_timeout: float | None = None,
     ) -> FastPublisher:
-        """A new fast-ingest batch; see ``FastPublisher``."""
+        """A new fast-ingest batch. See ``FastPublisher``."""
         return FastPublisher(
             self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), gap=gap, flow=flow,
             max_outstanding_acks=max_outstanding_acks,
@@ -167,7 +180,7 @@ class JetStream(Reads, Subscriptions):
         required_api_level: int | None = None,
         ack_timeout: float | None = None,
     ) -> AtomicBatch:
-        """A new atomic batch; see ``AtomicBatch``."""
+        """A new atomic batch. See ``AtomicBatch``."""
         return AtomicBatch(
             self.session, inbox=self.session.new_inbox(), batch_id=self._batch_id(batch_id), max_messages=max_messages,
             ack_first=ack_first, ack_every=ack_every, required_api_level=required_api_level,
@@ -186,10 +199,14 @@ class JetStream(Reads, Subscriptions):
         required_api_level: int | None = None,
         ack_timeout: float | None = None,
     ) -> Ticket[PubAck]:
-        """Store all of ``messages`` in one atomic batch, or none; the last one commits.
+        """Store all of ``messages`` in one atomic batch, or none. The last one commits.
 
-        BatchFullError or LocalProtocolError, with nothing sent, when they are too many or none. The ticket fails, and
-        nothing is stored, with the error of the first that ``AtomicBatch.add`` refuses; otherwise as of ``commit``.
+        The ticket fails, and nothing is stored, with the error of the first that ``AtomicBatch.add`` refuses. Otherwise
+        it ends as ``AtomicBatch.commit`` does.
+
+        Raises, with nothing sent:
+            BatchFullError: there are more than ``max_messages``.
+            LocalProtocolError: there is no message.
         """
         if not messages:
             raise LocalProtocolError("an atomic batch needs at least one message")
@@ -209,7 +226,7 @@ class JetStream(Reads, Subscriptions):
         mirrors: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> ConsistentSession:
-        """Reads that never fall behind what was written and read; see ``ConsistentSession``."""
+        """Reads that are never older than what was written and read. See ``ConsistentSession``."""
         return ConsistentSession(self, token=token, level=level, mirrors=mirrors, timeout=timeout)
 
     def _batch_id(self, given: str | None) -> str:

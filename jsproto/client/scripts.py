@@ -29,8 +29,10 @@ def change_stream(
 ) -> Generator[Ticket[Any], Any, StreamInfo]:
     """Fetch a stream's configuration, change the named fields and send all of it back.
 
-    Whole, because a field that an update leaves out counts as a change for the server (FACTS.md F6.2).
-    LocalProtocolError, with nothing sent but the question, for what the server would refuse all the same.
+    All of it, because the server takes a field that an update leaves out for a change (FACTS.md F6.2).
+
+    Raises, with nothing sent but the question:
+        LocalProtocolError: the server would refuse the update.
     """
     info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
     config: StreamConfig = info.config.updated(**changes)
@@ -43,14 +45,14 @@ def change_stream(
 
 
 def _persists_async(config: StreamConfig) -> bool:
-    """Whether its messages are acknowledged before they are on disk; unset means no, as ``default`` does."""
+    """Whether its messages are acknowledged before they are on disk. Unset means no, as ``default`` does."""
     return config.persist_mode == "async"
 
 
 def publish_batch(
     session: Session, batch: AtomicBatch, messages: Sequence[Message], now: float
 ) -> Generator[Ticket[Any], Any, PubAck]:
-    """Add all messages to the batch, the last one with the commit; whatever goes wrong, nothing of it is stored."""
+    """Add all messages to the batch, the last one with the commit. After any failure nothing of it is stored."""
     taken, last = 0, len(messages) - 1
     try:
         while True:

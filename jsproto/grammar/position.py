@@ -4,8 +4,8 @@ Rules: a token never changes; what adds to it gives a new one. Numbers only rise
 and any number of times. As bytes it is one JSON object, ``{"v":1,"streams":{"ORDERS":[12,15]}}``: for each stream the
 highest sequence written and the highest read. Reading takes any bytes and raises BadTokenError for all that are none.
 
-Not here: what a token is good for (``client.read.consistency``). It holds no secret and no proof: whoever can change it
-can make reads wait, or give up the guarantees of who uses it.
+Not here: what a token is good for (``client.read.consistent_session``). It holds no secret and no
+proof: whoever can change it can make reads wait, or give up the guarantees of who uses it.
 """
 
 from __future__ import annotations

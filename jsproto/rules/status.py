@@ -47,6 +47,7 @@ class Meaning(Enum):
 
 
 CONTROL: Final = 100
+END_OF_BATCH: Final = 204  # a page of a Direct Get has ended
 BAD_REQUEST: Final = 400
 NO_MESSAGES: Final = 404
 REQUEST_TIMEOUT: Final = 408

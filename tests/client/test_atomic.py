@@ -754,8 +754,7 @@ def test_what_cannot_be_sent_spends_no_sequence(
 
 
 def test_a_full_outbox_spends_no_sequence() -> None:
-    batch = opened()
-    batch.h.session.options = Harness(pending_size=4_000).session.options
+    batch = opened(harness=Harness(pending_size=4_000))
     taken = batch.atomic.add_many([("e.a", bytes(500))] * 100, batch.h.now)
     assert 1 < taken < 20
     with pytest.raises(OutboundBufferLimitError):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.read.consistency import DIRECT_TRIES, ConsistentSession
+from jsproto.client.read.consistency import DIRECT_TRIES
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
+from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.client.read.multi import MAX_SUBJECTS
 from jsproto.errors import (
     BadTokenError,
@@ -525,8 +526,10 @@ def test_the_end_of_the_connection_ends_it() -> None:
 def test_a_closed_session_reads_no_more() -> None:
     reader = Reader(Replicas("a", "a", positions=(1,))).knows(2)
     ticket = reader.ask("get_last_msg", "a")
+    assert not reader.session.closed
     reader.session.close()
     reader.session.close()
+    assert reader.session.closed
     with pytest.raises(ConnectionClosedError):
         ticket.result()
     assert reader.session.token == SessionToken({"S": (2, 0)})

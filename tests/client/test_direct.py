@@ -153,7 +153,7 @@ def test_messages_as_columns() -> None:
 
 
 def test_one_page_is_all() -> None:
-    read = Read(seq=1, subject="foo.>", batch=3, page_bytes=500)
+    read = Read(seq=1, subject="foo.>", batch=3, max_bytes=500)
     assert read.requests() == [{"seq": 1, "batch": 3, "max_bytes": 500, "next_by_subj": "foo.>"}]
     readable = read.direct.readable()
     assert read.direct.readable() is readable
@@ -288,7 +288,7 @@ def test_a_page_at_once_is_read_as_message_by_message(
 ) -> None:
     outcomes = []
     for at_once, in_columns in ((False, False), (True, False), (True, True)):
-        read = Read(page_messages=messages, page_bytes=size)
+        read = Read(page_messages=messages, max_bytes=size)
         if in_columns:
             read.direct.pop_columns(1, read.h.now)  # from then on they are made when messages come
         read.requests()
@@ -578,7 +578,7 @@ def test_an_empty_page(pending: int) -> None:
 
 
 def test_the_memory_is_bounded_however_few_messages_a_page_has() -> None:
-    read = Read(page_messages=1000, page_bytes=10)
+    read = Read(page_messages=1000, max_bytes=10)
     read.requests()
     read.message(1, 0, 9, b"x" * 10)
     read.message(2, 1, 8, b"x")
@@ -748,7 +748,7 @@ def test_a_request_that_finds_no_room_is_made_later() -> None:
 
 @pytest.mark.parametrize(("batch", "size"), [(2, 1), (9, 60)])
 def test_a_server_that_sends_more_than_was_asked_for(batch: int, size: int) -> None:
-    read = Read(batch=batch, page_bytes=100)
+    read = Read(batch=batch, max_bytes=100)
     read.requests()
     for seq in range(1, 4):
         read.message(seq, seq - 1, 9 - seq, b"x" * size)
@@ -787,7 +787,7 @@ def test_closing_drops_what_is_buffered() -> None:
     [
         {"seq": 0},
         {"batch": 0},
-        {"page_bytes": 0},
+        {"max_bytes": 0},
         {"page_messages": 0},
         {"timeout": 0.0},
         {"subject": "a..b"},

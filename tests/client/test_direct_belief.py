@@ -561,7 +561,7 @@ def test_a_message_without_a_time_before_a_page() -> None:
 
 
 def test_a_large_message_is_not_asked_for_again() -> None:
-    read = second_page(size=9_000, page_bytes=100_000)
+    read = second_page(size=9_000, max_bytes=100_000)
     assert read.requests() == [{"seq": 3, "batch": 2, "max_bytes": 100_000}]
     readable = read.direct.readable()
     read.message(3, 0, 8)
@@ -583,7 +583,7 @@ def test_a_page_begins_with_an_earlier_message() -> None:
 
 def test_pages_of_a_mirror_are_dropped_and_asked_for_again() -> None:
     """In smaller pages, and after the second time in a row with pauses."""
-    read = Read(page_messages=400, page_bytes=64_000)
+    read = Read(page_messages=400, max_bytes=64_000)
     asked = []
     for pause in (0.0, 0.0, 0.001, 0.002, 0.004):
         (request,) = read.requests()

@@ -60,5 +60,5 @@ def test_what_is_kept_for_each_subject_is_bounded(kind: Any, monkeypatch: pytest
         for _ in range(2):
             messages = rows if kind is list else MessageColumns(*zip(*rows, strict=True))
             assert batch.fast.publish_many(messages, batch.h.now) == 10
-    assert len(batch.h.session._runs._lines) < 20 + 10
+    assert len(batch.h.session._write_buffer._bulk._lines) < 20 + 10
     assert [pub.subject for pub in batch.h.published()][-10:] == [b"e.29.%d" % number for number in range(10)]

@@ -185,7 +185,7 @@ def test_gap_ok_does_not_trust_a_batch_after_a_long_outage(noticed: bool) -> Non
     if noticed:
         batch.h.session.handle_timeout(batch.h.now)
     else:
-        batch.h.session._dialler.handle_timeout(batch.h.now)  # the link is back before anybody looks at the clock
+        batch.h.session._server_pool.handle_timeout(batch.h.now)  # the link is back before anybody looks at the clock
     batch.h.connect()
     assert isinstance(batch.fast.error, BatchLostError)
     assert "silent for 10.0 s" in str(batch.fast.error)

@@ -59,9 +59,9 @@ def test_a_marker_that_is_repeated_is_answered_once_on_a_link() -> None:
 def test_an_answer_without_room_is_sent_later() -> None:
     h, flow = controlled()
     flow.mark(b"fc.1", buffered=0)
-    h.session._pending, pending = 10**9, h.session._pending
+    h.session._write_buffer.size, pending = 10**9, h.session._write_buffer.size
     assert flow.answer_reached(7) == 7
-    h.session._pending = pending
+    h.session._write_buffer.size = pending
     assert flow.answer_reached(7) == 7
     assert answered(h) == [b"fc.1"]
 

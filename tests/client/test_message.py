@@ -92,7 +92,7 @@ def test_many_at_once_in_one_write() -> None:
     messages[1].ack()
     pulling.acks()
     assert pulling.consumer.acker.ack_many(iter(messages)) == 4
-    assert len(pulling.session._writes) == 1
+    assert len(pulling.session._write_buffer._frames) == 1
     assert pulling.acks() == [(b"1", b"+ACK"), (b"3", b"+ACK"), (b"4", b"+ACK"), (b"5", b"+ACK")]
     assert pulling.consumer.acker.ack_many(messages) == 0
     assert pulling.acks() == []
@@ -101,11 +101,11 @@ def test_many_at_once_in_one_write() -> None:
 def test_what_cannot_be_sent_is_not_settled() -> None:
     pulling = Pulling()
     messages = pulling.some(2)
-    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.session._write_buffer.size, pending = 10**9, pulling.session._write_buffer.size
     for verb in (messages[0].ack, lambda: pulling.consumer.acker.ack_many(messages)):
         with pytest.raises(OutboundBufferLimitError):
             verb()
-    pulling.session._pending = pending
+    pulling.session._write_buffer.size = pending
     assert pulling.consumer.acker.ack_many(messages) == 2
     pulling.session.close(pulling.now)
 
@@ -216,9 +216,9 @@ def test_work_is_reported_when_there_is_room_again() -> None:
     acker = pulling.consumer.acker
     acker.start_working(message, pulling.now)
     pulling.acks()
-    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.session._write_buffer.size, pending = 10**9, pulling.session._write_buffer.size
     acker.handle_timeout(pulling.now + 1)
-    pulling.session._pending = pending
+    pulling.session._write_buffer.size = pending
     acker.handle_timeout(pulling.now + 1.02)
     assert [payload for _, payload in pulling.acks()] == [b"+WPI"]
     pulling.session.close(pulling.now)

@@ -736,9 +736,9 @@ def test_a_first_answer_that_does_not_say_when_the_stream_was_created_is_asked_f
     assert reading.identity is not None
     reading.created()
     session = reading.h.session
-    session._pending, pending = 10**9, session._pending
+    session._write_buffer.size, pending = 10**9, session._write_buffer.size
     reading.ordered.receive(Msg(b"_INBOX.o.2.m", b"1", None, heartbeat(0), b""), reading.h.now)
-    session._pending = pending
+    session._write_buffer.size = pending
     assert reading.h.asked() == []  # there was no room for it
     reading.status(heartbeat(0))
     reading.identify(reading.asked_for_identity(), 1)
@@ -755,10 +755,10 @@ def test_no_room_to_ask_for_the_stream_is_no_end() -> None:
     silence(reading)
     session = reading.h.session
     created = info("o_2", reading.config, delivered={"consumer_seq": 0, "stream_seq": 3})
-    session._pending, pending = 10**9, session._pending
+    session._write_buffer.size, pending = 10**9, session._write_buffer.size
     assert reading.request.reply is not None
     reading.ordered.answered(Msg(reading.request.reply, b"1", None, None, json.dumps(created).encode()), reading.h.now)
-    session._pending = pending
+    session._write_buffer.size = pending
     assert reading.ordered.phase is OrderedPhase.PAUSED
     reading.h.advance(CREATE_FIRST)
     reading.expect_creation()

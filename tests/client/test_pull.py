@@ -571,10 +571,10 @@ def test_a_fetch_that_cannot_be_sent_changes_nothing() -> None:
     pulling = Pulling()
     pulling.consumer.give_back(pulling.fetch(2), pulling.now)
     pulling.numbered(1)
-    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.session._write_buffer.size, pending = 10**9, pulling.session._write_buffer.size
     with pytest.raises(OutboundBufferLimitError):
         pulling.fetch(2)
-    pulling.session._pending = pending
+    pulling.session._write_buffer.size = pending
     assert pulling.consumer.pending_msgs == 1
     assert pulling.taken(pulling.fetch(1)) == [b"1"]
 
@@ -583,10 +583,10 @@ def test_a_request_without_room_is_sent_later() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(1)
     pulling.status(pulling.request(), LEADER)
-    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.session._write_buffer.size, pending = 10**9, pulling.session._write_buffer.size
     pulling.now += 0.05
     pulling.session.handle_timeout(pulling.now)
-    pulling.session._pending = pending
+    pulling.session._write_buffer.size = pending
     assert pulling.requests() == []
     pulling.advance(0.05)
     pulling.request()
@@ -598,7 +598,7 @@ def test_a_request_that_is_too_large_for_the_server() -> None:
     pulling = Pulling()
     fetch = pulling.fetch(1)
     request = pulling.request()
-    pulling.session._max_payload = 10
+    pulling.session._write_buffer.max_payload = 10
     pulling.status(request, LEADER)
     pulling.advance(0.05)
     assert isinstance(failed(fetch), MaxPayloadError)
@@ -938,9 +938,9 @@ def test_a_push_consumer_is_not_pulled_from() -> None:
 def test_a_request_of_the_stream_without_room_is_sent_later() -> None:
     pulling, _ = streaming(max_msgs=2)
     pulling.numbered(2)
-    pulling.session._pending, pending = 10**9, pulling.session._pending
+    pulling.session._write_buffer.size, pending = 10**9, pulling.session._write_buffer.size
     pulling.popped()
-    pulling.session._pending = pending
+    pulling.session._write_buffer.size = pending
     assert pulling.requests() == []
     pulling.advance(0.05)
     assert pulling.request()["batch"] == 2

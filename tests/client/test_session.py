@@ -364,7 +364,7 @@ def test_a_run_in_columns_is_queued_as_publish_would() -> None:
         *[Pub(b"b", b"r%.1", None, b"4")] * 4, *[Pub(b"b", b"r%.1", None, b"5")] * 3,
     ]  # fmt: skip
     assert 0 < run(1, ["b"] * 100, [b"x" * 100] * 100) < 100  # no room for all
-    assert harness.session._pending <= 60 * 100
+    assert harness.session._write_buffer.size <= 60 * 100
 
 
 class Encoded(MessageColumns):
@@ -389,7 +389,7 @@ def test_a_run_that_is_encoded_already_is_queued_as_it_is() -> None:
 
     two = Encoded(2)
     assert run(two) == 2
-    assert session._pending == 2 * len(b"PUB encoded 1\r\nx\r\n")
+    assert session._write_buffer.size == 2 * len(b"PUB encoded 1\r\nx\r\n")
     assert run(two) == 0  # nothing may be queued, so nothing is encoded
     assert harness.published() == [Pub(b"encoded", None, None, b"x")] * 2
     session.publish_message("a", b"")
@@ -414,8 +414,8 @@ def test_a_run_ends_with_the_room_for_it() -> None:
     assert harness.session.publish_run(messages, (b"r.", b""), 1) == 4
     for _ in range(20):
         harness.session.publish_run(messages, (b"r.", b""), 1)
-    assert harness.session._pending <= 4 * LONGEST_LINE
-    while harness.session._pending <= 3 * LONGEST_LINE:
+    assert harness.session._write_buffer.size <= 4 * LONGEST_LINE
+    while harness.session._write_buffer.size <= 3 * LONGEST_LINE:
         harness.session.publish_message("a", b"x" * 1_000)
     assert harness.session.publish_run(messages, (b"r.", b""), 1) == 0
     harness.sent()
@@ -455,9 +455,9 @@ def test_a_numbered_run_ends_with_the_room_for_it() -> None:
     messages = [("a", b"x" * 1_000)] * 100
     for _ in range(20):
         harness.session.publish_numbered(messages, (b"", b""), 1, set())
-    assert 3 * LONGEST_LINE < harness.session._pending <= 4 * LONGEST_LINE
+    assert 3 * LONGEST_LINE < harness.session._write_buffer.size <= 4 * LONGEST_LINE
     assert harness.session.publish_numbered(messages, (b"", b""), 1, set()) == 0
-    pending = harness.session._pending
+    pending = harness.session._write_buffer.size
     assert sum(map(len, harness.session.data_to_send())) == pending
     harness.session.close(harness.now)
     assert harness.session.publish_numbered(messages, (b"", b""), 1, set()) == 0
@@ -493,7 +493,7 @@ def test_runs_are_queued_as_publish_would(lot: list[Any], times: int, first: int
         for number, (subject, payload) in enumerate(messages[:taken], first):
             how = (None, block % number) if numbered else (b"r%%%%.%d.1.%%$FI" % number, None)
             one_by_one.session.publish(subject, payload, *how)
-        assert at_once.session._pending == one_by_one.session._pending
+        assert at_once.session._write_buffer.size == one_by_one.session._write_buffer.size
         data = [b"".join(each.session.data_to_send()) for each in (at_once, one_by_one)]
         assert data[0] == data[1]
         assert len(data[0]) <= 60 + LONGEST_LINE or pending_size > 60
@@ -503,7 +503,7 @@ def test_large_payloads_are_not_copied() -> None:
     harness = Harness()
     payload = b"x" * 2_000
     harness.session.publish_message("a", payload)
-    assert any(piece is payload for piece in harness.session._writes)
+    assert any(piece is payload for piece in harness.session._write_buffer._frames)
     harness.session.publish_message("a", payload, headers={"K": "v"})
     assert [pub.payload for pub in harness.published()] == [payload, payload]
 
@@ -559,7 +559,7 @@ def test_the_cache_of_subjects_is_bounded() -> None:
     harness = Harness(pending_size=10**9)
     for n in range(MAX_CACHED_SUBJECTS + 5):
         harness.session.publish_message(f"a.{n}")
-    assert len(harness.session._heads) == 5
+    assert len(harness.session._write_buffer._heads) == 5
 
 
 # -- when bytes leave --------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsproto.client.read.snapshot import GROUP, TIMES_LISTED, Snapshot
+from jsproto.client.read.snapshot import Snapshot
+from jsproto.client.read.subject_list import GROUP, TIMES_LISTED
 from jsproto.errors import (
     IncompleteBatchError,
     JetStreamNotAvailableError,

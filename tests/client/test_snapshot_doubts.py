@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.read.snapshot import GROUP_BYTES
+from jsproto.client.read.subject_list import GROUP_BYTES
 from jsproto.errors import LocalProtocolError, RemoteProtocolError, SnapshotError, StaleReadError, TimeoutError
 from tests.client.lagging import Replicas, Stored
 from tests.client.replicas import STATE, Stream

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from jsproto.client.read.consistency import ConsistentSession
+from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.errors import Error, MessageNotFoundError, StaleReadError
 from jsproto.grammar.acks import PubAck
 from jsproto.ticket import Ticket

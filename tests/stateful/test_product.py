@@ -23,7 +23,7 @@ from jsproto.client.consume.push import PushConsumer
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.pipelined import PipelinedPublisher
-from jsproto.client.read.consistency import ConsistentSession
+from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.errors import BatchExpiredError, Error, UnsupportedByServerError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.rules import atomic_batch, fast_batch

@@ -1,4 +1,12 @@
-"""One connection of a client: links, what is said at their beginning, subscriptions, requests.
+"""One connection of a client: its links, subscriptions and requests.
+
+Where to look:
+
+* The whole, as bytes in and bytes out: ``session``. Its options: ``options``.
+* One TCP connection, with handshake and keep-alive: ``link``. Reconnection: ``server_pool``.
+* Write buffering and flushing: ``write_buffer``, and ``bulk_publish`` for many messages at once.
+* Subscriptions: ``subscription``, ``message_buffer``, ``drain``. Requests: ``requests``, ``api``, ``tokens``.
+* Scripts, which wait for one answer after the other: ``script_runner``.
 
 Rules: nothing here knows streams or consumers, but how the JetStream API is asked.
 """

@@ -1,6 +1,7 @@
 """How the JetStream API is asked: one question, one answer or error.
 
-Rules: nobody behind the API is JetStreamNotAvailableError, a "no" of the server an APIError; both in the ticket.
+Rules: the ticket fails with JetStreamNotAvailableError where no API answers, and with APIError where the server says
+"no".
 
 Not here: what is asked (``jetstream``, ``consume.api``).
 """
@@ -29,7 +30,11 @@ class Api:
         prefix: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """``timeout``: seconds for each request, the session's default when None. LocalProtocolError for both names."""
+        """``timeout``: seconds for each request, the session's default when None.
+
+        Raises:
+            LocalProtocolError: both ``domain`` and ``prefix`` were given.
+        """
         if domain is not None and prefix is not None:
             raise LocalProtocolError("give a domain or a prefix, not both")
         self.session = session

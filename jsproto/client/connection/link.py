@@ -1,12 +1,16 @@
 """One link of a client session, from the first byte to the last: handshake, keep-alive, ``-ERR``, the end.
 
-Rules: the phases are those of ``jsproto.rules.link``. Receiving never raises: whatever the peer does wrong becomes
-``error``, which is final. The link writes only its own frames (CONNECT, PING, PONG); messages are the session's
-business, and so is what happens after the end. Each link asks for its credentials anew. What the peer said before TLS
-began is believed only as far as it takes to begin TLS and to log in, if the peer says it again inside: servers do from
-2.12 on. Of what an older one said in the open, the other addresses are never believed.
+Rules:
 
-Not here: TLS itself (``secured`` and ``insecure`` tell how it went), signing, dialling another address.
+* The phases are those of ``jsproto.rules.link``.
+* Receiving never raises: a fault of the peer becomes ``error``, which is final.
+* The link writes only its own frames (CONNECT, PING, PONG). Messages are the session's business, and so is what happens
+  after the end.
+* Each link asks for its credentials anew.
+* INFO that came before TLS serves to begin TLS and to log in. Servers from 2.12 on send it again inside TLS.
+* The other addresses of the cluster are never taken from INFO that came before TLS.
+
+Not here: TLS itself (``secured`` and ``insecure`` report how it went), signing, dialling another address.
 """
 
 from __future__ import annotations
@@ -55,10 +59,18 @@ _AUTHORIZATION: Final = (
 class Link:
     """The client's end of one TCP connection.
 
-    Attributes: ``phase``; ``server`` (ServerInfo, None before INFO); ``error`` (why it ended, None while it lives);
-    ``decoder``; ``to_send`` (what goes before all that waits in the session); ``pongs_owed`` (how many PONGs are to be
-    sent); ``events`` (for the session to drain); ``ponged`` (round-trip tickets that a PONG completed); ``violations``
-    (what the server did not permit, likewise); ``refused`` (the server does not take our credentials).
+    Attributes:
+
+    * ``phase``: a ``LinkPhase``.
+    * ``server``: the last ``ServerInfo``, None before INFO.
+    * ``error``: why the link ended, None while it lives.
+    * ``was_open``: the handshake was complete once.
+    * ``decoder``: of the bytes that arrive.
+    * ``to_send``: frames that leave before those that wait in the session.
+    * ``pongs_owed``: how many PONGs are to be sent.
+    * ``events``, ``ponged`` and ``violations``: events, tickets that a PONG completed, and what the server did not
+      permit. The session takes them.
+    * ``refused``: the server does not accept the credentials.
     """
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
@@ -106,7 +118,7 @@ class Link:
             self._receive_err(frame.text.decode("utf-8", "replace").strip("'"))
 
     def receive_eof(self, reason: str) -> None:
-        """The peer, or the network, ended the link; ``reason`` is the carrier's word for it."""
+        """The peer, or the network, ended the link. ``reason`` is the driver's text for it."""
         if self._reported is not None:
             self._end(ServerError(self._reported))
         elif self.phase is not LinkPhase.OPEN:
@@ -115,13 +127,13 @@ class Link:
             self._end(ConnectionLostError(reason))
 
     def secured(self, now: float) -> None:
-        """TLS has begun; whatever came before it and was not read yet does not count."""
+        """TLS has begun. Bytes that came before it and were not read yet do not count."""
         self._secure = True
         self.decoder = Decoder("client")
         self._step(LinkStep.SECURED)
         if self.server is not None:
             self._step(Info)
-            # Who changed what was said in the open must not choose where we go next. From 2.12 on servers say it again.
+            # An INFO that was forged before TLS must not choose the next address. From 2.12 on servers repeat it.
             self.server = replace(self.server, connect_urls=None)
             self._connect(self.server, now)
             self.ping(None, now)  # such servers say it between the two PONGs
@@ -131,12 +143,12 @@ class Link:
         self._end(TLSError(reason))
 
     def ping(self, ticket: Ticket[float] | None, now: float) -> None:
-        """Send a PING; ``ticket`` takes the round trip in seconds."""
+        """Send a PING. ``ticket`` takes the round trip in seconds."""
         self._pings.append((ticket, now))
         self.to_send.append(PING)
 
     def data_to_send(self) -> list[bytes]:
-        """What the link itself has to say; it counts as written. Of many PONGs some, and the others next time."""
+        """The link's own frames, which count as written. Of more than ``MAX_PONGS`` PONGs the rest leave next time."""
         data, self.to_send = self.to_send, []
         if self.pongs_owed:
             count = min(self.pongs_owed, MAX_PONGS)
@@ -238,7 +250,7 @@ class Link:
         if violation is not None:
             self.violations.append(violation)
         if lowered.startswith(_AUTHORIZATION):
-            # Before CONNECT there is nothing to refuse; and somebody else may say so in the open.
+            # Before CONNECT there is nothing to refuse, and before TLS an attacker may have said so.
             self.refused = self.phase in (LinkPhase.EXPECT_PONG, LinkPhase.OPEN) and not lowered.endswith("timeout")
             self._end(AuthorizationError(text))
         elif fatal:
@@ -254,9 +266,10 @@ class Link:
 
 
 def _signed(options: ConnectOptions, nonce: str | None) -> dict[str, object]:
-    """Who we are, and the server's nonce signed with our key; nothing where the server asks for no signature.
+    """The fields of CONNECT that identify the client, with the server's nonce signed. Empty where none is to be signed.
 
-    CredentialsError when a callback fails.
+    Raises:
+        CredentialsError: a callback failed.
     """
     if options.signature_cb is None or nonce is None:
         return {}

@@ -29,7 +29,7 @@ class MessageBuffer:
         return len(self.raws)
 
     def has_room(self, count: int, size: int) -> bool:
-        """Whether ``count`` more messages of together ``size`` bytes may stay; one message always fits."""
+        """Whether ``count`` more messages of together ``size`` bytes may stay. One message always fits."""
         raws = self.raws
         if len(raws) + count <= self._max_msgs and self.size + size <= self._max_bytes:
             return True
@@ -42,7 +42,7 @@ class MessageBuffer:
         return 2 * len(self.raws) > self._max_msgs or 2 * self.size > self._max_bytes
 
     def add(self, raws: Collection[RawMsg], size: int) -> None:
-        """These are the last ones; ``size`` is that of them all."""
+        """These are the last ones. ``size`` is the bytes of them all."""
         self.raws.extend(raws)
         self.size += size
 

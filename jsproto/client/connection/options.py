@@ -73,7 +73,7 @@ class Address:
 
 
 class ConnectKeywords(TypedDict, total=False):
-    """The keyword arguments of ``connect()``; see ``ConnectOptions`` for what they mean and their defaults."""
+    """The keyword arguments of ``connect()``. ``ConnectOptions`` says what they mean, and their defaults."""
 
     name: str | None
     user: str | None
@@ -100,25 +100,37 @@ class ConnectKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """What ``connect()`` was asked for. Times are seconds (given as a number or a timedelta), sizes bytes.
+    """The options of ``connect()``. Times are seconds (given as a number or a timedelta), sizes bytes.
 
-    ``name`` shows in the server's monitoring. ``user`` and ``password``, or ``token``, authenticate; a URL that carries
-    its own goes first. So does ``signature_cb``, which signs the nonce of a server that sends one, together with the
-    public ``nkey`` or with ``user_jwt_cb``, which gives the user's JWT; both are called for each link, and must not use
-    the connection. A server that refuses the credentials twice in a row is not asked a third time: the connection ends.
+    ``name`` shows in the server's monitoring.
 
-    ``tls``: None is for TLS where the server requires it, True or the driver's own configuration (an
-    ``ssl.SSLContext``) for nothing else, False for none; ``tls://`` in a URL is as good as True. ``tls_hostname`` is
-    whose certificate the server has, if that is not the host's in its URL. With ``tls_handshake_first`` TLS begins
-    before the server says anything, for servers that are configured so.
+    Credentials. A URL that carries its own goes first. A server that refuses the credentials twice in a row is not
+    asked a third time: the connection ends.
 
-    ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for
-    every request. A PING goes out every ``ping_interval``; ``max_outstanding_pings`` unanswered ones mean the link is
-    dead. After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0:
-    not at all), with a pause of ``reconnect_time_wait`` whenever all have been tried, or were dialled but did not stay
-    for so long. Small writes wait up to
-    ``linger`` for company, unless ``flush_at`` bytes have gathered or somebody waits for an answer. ``pending_size`` is
-    how many bytes may wait to be written before publishing is refused.
+    * ``user`` and ``password``, or ``token``.
+    * ``signature_cb`` signs the nonce of a server that sends one, together with the public ``nkey`` or with
+      ``user_jwt_cb``, which gives the user's JWT. Both callbacks are called for each link, and must not use the
+      connection.
+
+    TLS:
+
+    * ``tls``: None is for TLS where the server requires it, False for none. True, or the driver's own configuration (an
+      ``ssl.SSLContext``), is for nothing else. ``tls://`` in a URL means True.
+    * ``tls_hostname``: the name in the server's certificate, if that is not the host's in its URL.
+    * ``tls_handshake_first``: TLS begins before INFO, for servers that are configured so.
+
+    Time:
+
+    * ``connect_timeout`` bounds dialling and the handshake, each. ``timeout`` is the default for every request.
+    * A PING goes out every ``ping_interval``. After ``max_outstanding_pings`` unanswered ones the link counts as dead.
+    * After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0: not
+      at all). A pause of ``reconnect_time_wait`` follows when all have been tried, or did not stay for so long.
+
+    Writing:
+
+    * Small writes wait up to ``linger`` for company. They leave earlier when ``flush_at`` bytes have gathered, or when
+      an answer is awaited.
+    * ``pending_size``: the bytes that may wait to be written. Then publishing is refused.
     """
 
     servers: tuple[Address, ...]
@@ -188,9 +200,11 @@ class ConnectOptions:
 def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpack[ConnectKeywords]) -> ConnectOptions:
     """Options from what a user writes: one URL, a comma-separated list, or a sequence of them.
 
-    A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``; a user without a password
+    A URL is ``nats://[user[:password]@]host[:port]``, ``tls://...``, or bare ``host[:port]``. A user without a password
     is a token. In a comma-separated list a comma in credentials is written ``%2C``.
-    LocalProtocolError, naming the URL without its credentials, when it is none.
+
+    Raises:
+        LocalProtocolError: a URL is none, which the text names without its credentials, or an option has a bad value.
     """
     given = _split(servers)
     unknown = keywords.keys() - ConnectKeywords.__annotations__.keys()

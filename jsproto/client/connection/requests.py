@@ -1,9 +1,12 @@
 """Question and answer over one shared inbox: the request mux.
 
-Rules: one subscription ``<inbox>.*`` serves all requests, made with the first one; every request gets a token of its
-own, which cannot be computed from others. So an answer that is late, double or forged for another request finds nobody
-and changes nothing. A request ends in exactly one of: the decoded answer, the typed error in it, NoRespondersError,
-PermissionsViolationError, TimeoutError, or why the link ended.
+Rules:
+
+* One subscription ``<inbox>.*`` serves all requests. The first request makes it.
+* Each request gets a token of its own, which cannot be computed from others. So an answer that is late, double or
+  forged for another request changes nothing.
+* A request ends once: with the decoded answer, with the error in it, with NoRespondersError, PermissionsViolationError
+  or TimeoutError, or with why the link ended.
 
 Not here: answers of many messages (``direct``, ``fast``), which have inboxes of their own.
 """
@@ -29,7 +32,7 @@ T = TypeVar("T")
 
 
 def is_no_responders(message: Msg) -> bool:
-    """The server's own answer to a message that nobody subscribes to: status 503 and no payload.
+    """Whether this is the server's own answer where no subscription matches: status 503 and no payload.
 
     A stored message may look like that, but what Direct Get delivers has a sequence.
     """
@@ -96,8 +99,11 @@ class Requests(Conversation):
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        ``timeout`` in seconds. ``wildcards``: the subject may have some, and there are no headers. LocalProtocolError,
-        with nothing sent, for a bad subject, header or size.
+        ``timeout``: seconds. ``wildcards``: the subject may have some, and there are no headers. ``no_responders``:
+        makes the error for a subject without a responder.
+
+        Raises, with nothing sent:
+            LocalProtocolError: the subject, a header or the size is not allowed.
         """
         block = None if headers is None else encode_headers(headers)
         if self._sid is None:
@@ -116,7 +122,7 @@ class Requests(Conversation):
 
     def receive(self, message: Msg, now: float) -> None:
         """An answer."""
-        request = self._take(message.subject[len(self._prefix) :])
+        request = self._end_request(message.subject[len(self._prefix) :])
         if request is None:
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
@@ -142,15 +148,15 @@ class Requests(Conversation):
         return self._deadlines.next()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Fail the requests that were dropped; all of them, when it is their answers that may not be received."""
+        """Fail the requests that were refused. Fail all of them when the inbox may not be subscribed to."""
         if violation.operation == "subscribe":
             assert self._sid is not None  # it is the subscription in question
             self._outbox.unsubscribe(self._sid)
-            self._sid = None  # the next request tries again: it is told again
+            self._sid = None  # the next request subscribes again
             self.link_lost(violation, now)
             return
         for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
-            request = self._take(token)
+            request = self._end_request(token)
             assert request is not None
             self._fail(request, violation)
 
@@ -161,7 +167,7 @@ class Requests(Conversation):
         for request in requests.values():
             self._fail(request, error)
 
-    def _take(self, token: bytes) -> _Request | None:
+    def _end_request(self, token: bytes) -> _Request | None:
         request = self._open.pop(token, None)
         if request is not None:
             self._deadlines.set(token, None)

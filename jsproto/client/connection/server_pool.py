@@ -1,12 +1,16 @@
-"""Which address to dial, and when: the first time, and again after a link was lost.
+"""Reconnection: which address is dialled, and when, at first and after a lost link.
 
-Rules: the first time every address is tried once, without waiting. After a lost link the other addresses go first and
-the lost one last, at once; when all have been tried there is a pause, a little longer or shorter each time so that many
-clients of one server do not come back in step. A link that is lost before it has lived as long as a pause was no better
-than an attempt that failed: after as many of them in a row as there are addresses each is followed by a pause. Attempts
-in a row are counted; when there were enough the session ends, and also when one address has refused the credentials
-twice since the last connection: they will not get better. Servers tell of others of their cluster (``connect_urls``
-in INFO): those are tried too, behind the given ones.
+Rules:
+
+* The first time each address is tried once, without waiting.
+* After a lost link the other addresses go first and the lost one last, at once.
+* When all have been tried there is a pause. Jitter makes it longer or shorter, so that many clients do not come back in
+  step.
+* A link that was lost before it lived as long as a pause counts as a failed attempt. After as many of them in a row as
+  there are addresses, a pause follows each.
+* Failed attempts in a row are counted. The session ends when there are ``max_reconnect_attempts`` of them.
+* The session ends as well when one address has refused the credentials twice since the last connection.
+* A server names others of its cluster (``connect_urls`` in INFO). They are tried after the given addresses.
 
 Not here: sockets, handshakes, what is lost with a link.
 """
@@ -30,8 +34,11 @@ JITTER: Final = 0.25  # of the pause, up or down
 class ServerPool:
     """The dialling plan of one session.
 
-    Attributes: ``address`` (dial it now; None: not now), ``attempts`` (what failed since the last connection) and
-    ``refused`` (the credentials are why it gave up).
+    Attributes:
+
+    * ``address``: dial it now. None: not now.
+    * ``attempts``: the failures since the last connection.
+    * ``refused``: the credentials are why it gave up.
     """
 
     __slots__ = (
@@ -63,7 +70,7 @@ class ServerPool:
         self._connected_at = now
 
     def learn(self, connect_urls: Iterable[str]) -> None:
-        """A server told of these; what is no address is passed over."""
+        """Add the addresses that a server names in its INFO. A text that is no address is passed over."""
         known = {(address.host, address.port) for address in self._pool}
         like = self._pool[0]
         name = like.tls_name if like.is_numeric else like.host
@@ -98,7 +105,7 @@ class ServerPool:
             self._wait(now)
 
     def failed(self, reason: str, now: float, *, refused: bool = False) -> None:
-        """The last address cannot be reached, or not be spoken with; ``refused``: it does not take the credentials."""
+        """The last address cannot be reached, or its handshake failed. ``refused``: for its credentials."""
         self._refusals[self._pool[0].url] += refused
         self.attempts.append((self._pool[0].url, reason))
         self._pool.rotate(-1)
@@ -128,7 +135,7 @@ class ServerPool:
             self.address = self._pool[0]
 
     def deadline(self) -> float | None:
-        """The end of the pause; None outside of one."""
+        """The end of the pause, in the caller's seconds. None outside of one."""
         return self._timers.next()
 
     def _wait(self, now: float) -> None:

@@ -1,8 +1,10 @@
 """A core NATS subscription: messages are buffered until the application takes them.
 
-Rules: the buffer is bounded by messages and bytes; what does not fit is dropped, counted and told once each time the
-buffer fills up (core NATS promises at most once, and a slow application must not grow without bound). After the end
-what is buffered can still be taken; then ``readable()`` fails with why it ended.
+Rules:
+
+* The buffer is bounded by messages and bytes. Messages that do not fit are dropped and counted.
+* The application gets one event each time the buffer fills up. Core NATS promises delivery at most once.
+* After the end buffered messages can still be taken. Then ``readable()`` fails with why the subscription ended.
 
 Not here: JetStream consumers, acks, statuses.
 """
@@ -38,7 +40,7 @@ class Drainable(Conversation):
     error: Error | None
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more; what is under way still arrives."""
+        """First half of a drain: the server is to send no more. Messages under way still arrive."""
         raise NotImplementedError
 
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
@@ -52,8 +54,12 @@ class Drainable(Conversation):
 class Subscription(Drainable):
     """One subscription and its buffer.
 
-    Attributes: ``subject``; ``dropped`` (messages lost to a full buffer); ``pending_msgs`` and ``pending_bytes``
-    (what is buffered); ``error`` (why it ended: an Error, None while it lives).
+    Attributes:
+
+    * ``subject``: what was subscribed to.
+    * ``dropped``: messages lost to a full buffer.
+    * ``pending_msgs`` and ``pending_bytes``: messages, and their bytes, that can be taken.
+    * ``error``: why it ended, None while it lives.
     """
 
     __slots__ = (
@@ -103,19 +109,19 @@ class Subscription(Drainable):
         else:
             self._buffer.append(message)
             self.pending_bytes += size
-            self._tell()
+            self._wake_reader()
         if self._received == self._limit:
             self._session.forget(self._sid)
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """Nothing will come; a message that was dropped is none of ours."""
+        """The server refused the subscription. A message that was refused is not this conversation's."""
         if violation.operation == "subscribe":
             self._session.unsubscribe(self._sid)
             self._end(violation)
 
     def link_lost(self, error: Error, now: float) -> None:
-        """Nothing comes until there is a new link; nothing ever, if the session has ended."""
+        """Nothing comes until there is a new link. If the session has ended, the subscription has too."""
         if self._session.closed:
             self._end(error)
 
@@ -125,7 +131,7 @@ class Subscription(Drainable):
             self._session.unsubscribe(self._sid, self._limit - self._received)
 
     def pop_many(self, most: int) -> list[Msg]:
-        """Take up to ``most`` buffered messages, oldest first; empty when there are none."""
+        """Take up to ``most`` buffered messages, oldest first. Empty when there are none."""
         buffer = self._buffer
         if len(buffer) <= most:
             messages = list(buffer)
@@ -138,7 +144,7 @@ class Subscription(Drainable):
         return messages
 
     def readable(self) -> Ticket[None]:
-        """Completed when a message can be taken; fails with why the subscription ended when none ever will."""
+        """Completed when a message can be taken. Fails with why the subscription ended when none will come."""
         if self._readable is not None:
             return self._readable
         ticket: Ticket[None] = Ticket()
@@ -162,11 +168,11 @@ class Subscription(Drainable):
             self._end(ConnectionClosedError("the subscription was closed"))
 
     def drain(self, now: float) -> Ticket[None]:
-        """End it; the ticket completes when all the server had sent is buffered, to be taken still."""
+        """End it. The ticket completes when all that the server had sent is buffered, to be taken still."""
         return self._session.drain(now, [self])
 
     def end_interest(self) -> None:
-        """First half of a drain: the server is to send no more; what is under way still arrives."""
+        """First half of a drain: the server is to send no more. Messages under way still arrive."""
         if self.error is None:
             self._session.end_interest(self._sid)
 
@@ -175,7 +181,7 @@ class Subscription(Drainable):
         self._session.forget(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 
-    def _tell(self) -> None:
+    def _wake_reader(self) -> None:
         if self._readable is not None:
             self._readable.succeed(None)
             self._session.completed(self._readable)

@@ -1,7 +1,9 @@
-"""Parts of subjects that nobody else can compute: for inboxes and replies.
+"""Parts of subjects that cannot be guessed: for inboxes and replies.
 
-Rules: all come from the entropy that was given, so the same entropy gives the same tokens. Who knows some of them, in
-whatever order, cannot compute another one: they are pieces of a hash of the entropy and a counter.
+Rules:
+
+* All come from the entropy that was given. The same entropy gives the same tokens.
+* They are pieces of a hash of the entropy and a counter, so some tokens do not help to compute another one.
 
 How it works: one hash gives many tokens, so that one token costs little more than a call.
 

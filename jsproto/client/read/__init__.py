@@ -1,1 +1,11 @@
-"""Reading streams without a consumer: Direct Get (ADR-31), snapshots, consistent reads."""
+"""Reading a stream without a consumer: Direct Get, and the stream's leader.
+
+Where to look:
+
+* The verbs: ``api``. One message: ``single``.
+* Many messages: ``direct`` (from a sequence or time on), ``multi`` (last messages of subjects).
+* Paging: ``page``. Retry: ``retry``. The reader's side: ``buffered_read``, ``read_buffer``.
+* Snapshots: ``snapshot``, and ``subject_list`` for the subjects that a wildcard matches.
+* Read your writes: ``consistent_session`` (token and levels), ``consistency`` (proofs of freshness),
+  ``consistent_batch`` (many messages).
+"""

@@ -1,6 +1,6 @@
-"""The verbs of ``JetStream`` that read: which message, of whom, one or many.
+"""The verbs of ``JetStream`` that read: one message or many, from which server.
 
-Rules: each is refused with LocalProtocolError, and nothing sent, when it asks for what no server would answer.
+Rules: a verb that asks for what no server would answer is refused with LocalProtocolError, and nothing is sent.
 
 Not here: what is sent and how it is checked (``single``, ``direct``, ``multi``).
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from jsproto.client.connection.session import Session
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch, IfDropped
+from jsproto.client.read.direct import DirectBatch, IfDropped
 from jsproto.client.read.multi import LastMessages, checked_few
 from jsproto.client.read.single import (
     ReadLevel,
@@ -54,11 +54,24 @@ class Reads:
         level: ReadLevel = "direct",
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
-        """Read one message; the ticket fails with MessageNotFoundError when there is none.
+        """Read one message.
 
-        ``seq``: the one with this sequence. ``subject`` (wildcards allowed): the last one of it. ``next``: the first
-        one at or behind ``seq``, or ``start_time``, else of all; with a ``subject`` the first of that. ``start_time``
-        alone: the first one stored at that time or later (2.11). ``level``: who answers, see ``ReadLevel``.
+        * ``seq``: the one with this sequence.
+        * ``subject`` (wildcards allowed): the last one of it.
+        * ``next``: the first one at or after ``seq`` or ``start_time``, else of all. With a ``subject``: the first of
+          that.
+        * ``start_time`` alone: the first one stored at that time or later (2.11).
+        * ``level``: which server answers, see ``ReadLevel``. ``timeout``: seconds.
+
+        The ticket fails with:
+            MessageNotFoundError: there is none.
+            NoRespondersError: the stream does not exist or allows no Direct Get.
+            JetStreamNotAvailableError: no leader answers.
+            StatusError, APIError: the server refused the request.
+            TimeoutError: no answer came in time.
+
+        Raises:
+            LocalProtocolError: the arguments choose no message, or contradict each other.
         """
         body = selection(seq, subject, next, start_time)
         if level == "direct":
@@ -83,7 +96,7 @@ class Reads:
         level: ReadLevel = "direct",
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
-        """Read the last message of ``subject``; as ``get_msg``."""
+        """Read the last message of ``subject``, as ``get_msg`` does."""
         return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
 
     def get_data(
@@ -97,9 +110,9 @@ class Reads:
         start_time: Instant | None = None,
         timeout: float | None = None,
     ) -> Ticket[bytes]:
-        """Read the payload of one message alone, by Direct Get; the arguments are those of ``get_msg``.
+        """Read the payload of one message alone, by Direct Get. Arguments and errors are those of ``get_msg``.
 
-        From 2.12 on the server sends nothing else (``no_hdr``), and so nobody can tell which message it was.
+        From 2.12 on the server sends nothing else (``no_hdr``), so the answer does not say which message it was.
         """
         where, payload = direct_request(self.api, stream, {**selection(seq, subject, next, start_time), "no_hdr": True})
         return self.session.requests.request(
@@ -121,16 +134,20 @@ class Reads:
         at_least: int = 0,
         timeout: float | None = None,
     ) -> DirectBatch:
-        """Read a stream from a sequence, or a time, on; see ``DirectBatch``.
+        """Read a stream from a sequence, or a time, on. ``DirectBatch`` has the arguments and how the read fails.
 
-        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        ``max_bytes``: of one page. ``timeout``: seconds of silence.
+
+        Raises:
+            UnsupportedByServerError: the server is older than 2.11.
+            LocalProtocolError: an argument is out of its range.
         """
         self.need_batches()
         return DirectBatch(
             self.session, check_name(stream), api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, seq=seq,
             start_time=start_time, subject=subject, batch=batch, if_dropped=if_dropped, at_least=at_least,
-            page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=self._limit(timeout),
+            max_bytes=max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def get_last_msgs_for(
@@ -145,23 +162,26 @@ class Reads:
         max_bytes: int | None = None,
         timeout: float | None = None,
     ) -> LastMessages | Snapshot:
-        """Read the last message of each of up to 1,024 subjects.
+        """Read the last message of each of up to 1,024 subjects, in the order of the stream.
 
-        As of ``up_to_seq`` or ``up_to_time``: see ``LastMessages``; else as of now, as whoever answers has it: see
-        ``Snapshot``. ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        With ``up_to_seq`` or ``up_to_time`` up to there, see ``LastMessages``. Else what the server that answers has,
+        see ``Snapshot``. ``batch``: at most so many messages. ``max_bytes``: of one page. ``timeout``: seconds.
+
+        Raises:
+            UnsupportedByServerError: the server is older than 2.11.
+            LocalProtocolError: an argument is out of its range.
         """
         self.need_batches()
         few = checked_few(subjects)
-        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         if up_to_seq is None and up_to_time is None:
             return Snapshot(
-                self, check_name(stream), few, now=now, most=batch, at_once=True, page_bytes=page_bytes,
+                self, check_name(stream), few, now=now, most=batch, at_once=True, max_bytes=max_bytes,
                 timeout=self._limit(timeout),
             )  # fmt: skip
         return LastMessages(
             self.session, check_name(stream), few, api=self.api, inbox=self.session.new_inbox(),
             draw=self.session.draw, now=now, batch=batch,
-            up_to_seq=up_to_seq, up_to_time=up_to_time, page_bytes=page_bytes, timeout=self._limit(timeout),
+            up_to_seq=up_to_seq, up_to_time=up_to_time, max_bytes=max_bytes, timeout=self._limit(timeout),
         )  # fmt: skip
 
     def snapshot(
@@ -174,14 +194,17 @@ class Reads:
         max_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Ticket[Snapshot]:
-        """Read the last message of any number of subjects as of one sequence, or time; see ``Snapshot``.
+        """Read the last message of any number of subjects, at one sequence or time. The ticket takes the ``Snapshot``.
 
-        ``max_bytes`` bounds what is asked for at once. UnsupportedByServerError before 2.11.
+        ``max_bytes``: of one page. ``timeout``: seconds for each step.
+
+        Raises:
+            UnsupportedByServerError: the server is older than 2.11.
+            LocalProtocolError: an argument is out of its range.
         """
         self.need_batches()
-        page_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         read = Snapshot(
-            self, check_name(stream), subjects, now=now, at=at, page_bytes=page_bytes, timeout=self._limit(timeout)
+            self, check_name(stream), subjects, now=now, at=at, max_bytes=max_bytes, timeout=self._limit(timeout)
         )
         return self.session.run(read.whole())
 
@@ -190,7 +213,8 @@ class Reads:
     ) -> Ticket[StreamInfo]:
         """The stream's state with its subjects that match ``pattern`` and their counts, from the ``offset``-th on.
 
-        ``state.subjects`` has at most 100,000 of them; ``extra["total"]`` says how many there are. None: no subjects.
+        ``state.subjects`` has at most 100,000 of them, and ``extra["total"]`` says how many there are. None: no
+        subjects.
         """
         payload = b"" if pattern is None else dumps({"subjects_filter": pattern, "offset": offset})
         return self.session.requests.request(
@@ -199,7 +223,11 @@ class Reads:
         )  # fmt: skip
 
     def need_batches(self) -> None:
-        """UnsupportedByServerError where the server has no Direct Get in batches."""
+        """Check that the server has Direct Get in batches.
+
+        Raises:
+            UnsupportedByServerError: it is older than 2.11.
+        """
         server = self.session.server
         if server is not None and server.is_before("2.11"):
             raise UnsupportedByServerError("Direct Get in batches", "2.11", server.version)
@@ -213,5 +241,5 @@ def _long_info(message: Msg) -> StreamInfo:
 
 
 def not_available(subject: str) -> Error:
-    """Nobody is behind the API."""
+    """The error where no API answers."""
     return JetStreamNotAvailableError(subject)

@@ -1,59 +1,45 @@
-"""Session guarantees over reads that any replica may answer: read your writes, and monotonic reads.
+"""The single reads of a consistent session: which server is asked, and what proves that an answer is fresh.
 
-What the levels of reading promise by themselves, strongest first (ADR-56, "Read Consistencies"):
+How an answer proves it is fresh. The token is the highest sequence of the stream that the session wrote or read.
 
-* ``leader``: the stream's leader answers. It has everything that was acknowledged, unless it is a leader no more and
-  does not know it yet: after a change of leaders, or while the network is split, an old one may still answer first.
-  Every request goes to every server, so it is the dearest way too.
-* ``direct``: whoever has the stream answers, a follower too, or a mirror with ``mirror_direct``. What was just written
-  may be missing, and of two reads the second may be the older one. A mirror may hold a part of the stream.
-* ``mirror``: a mirror answers. It may be any distance behind, for as long as the way to its origin is cut.
+* *Last message of a subject*: the reply to ``multi_last`` carries ``Nats-UpTo-Sequence``, the last sequence that the
+  server has. It must be at least the token's.
+* *Message by sequence*: immutable, no proof needed, also where it was replaced since.
+* *Next message after a sequence or a time*: it may have been replaced since. It is believed at the token's sequence or
+  later, or from the leader.
+* *Not found*: believed only from the leader, and only if the leader's last sequence is at least the token's.
+* *A mirror*: limits, a filter or a start of its own may have left out messages, so its ``Nats-UpTo-Sequence`` proves
+  nothing. It is believed for a message at the token's sequence or later, and for the sequence that was requested. So at
+  level ``mirror`` one message is read at a time, never many.
 
-What a session adds. Its token knows the highest sequence that it wrote and read of each stream. A read shows the stream
-as it was at that sequence or later, or it fails with StaleReadError: it is never silently older.
+Which server is asked:
 
-Rules, of what is believed:
+* At level ``direct`` any replica. Each reply names the stream that sent it, and a mirror's reply is not believed.
+* An answer that proves too little is asked for again after a short, growing pause.
+* After ``DIRECT_TRIES`` such answers the leader is asked: its state first, then the message. Then replicas again.
+* A read whose time is over fails with StaleReadError, or with the last error.
 
-* At level ``direct`` only the stream itself is: replies name who answered, and where it was a mirror others are asked.
-* The last message of a subject may well be older than the stream's last one. So it is asked for in the form whose end
-  says up to where the answer holds (``multi_last``, ``Nats-UpTo-Sequence``).
-* A message by its sequence is the same in every replica that has it, also where it was replaced since.
-* The next message after a sequence may be one that was replaced since. It is believed at the token's sequence or later,
-  or of the leader.
-* A mirror's end proves nothing, since limits, a filter or a start of its own may have left out what goes before. A
-  mirror is believed when it shows what cannot be older than the token: a message at its sequence or later, or the one
-  with the sequence that was asked for. So at level ``mirror`` one message is read at a time, never many.
-* That there is *no* message is believed only of the leader, after it said that it stands at the token or beyond.
-* What proves too little is asked for again after a short, growing pause. After ``DIRECT_TRIES`` of them the leader is
-  asked, and so in turn until the time is over.
+One gap remains. During a change of leaders two servers may both take themselves for the leader. One may report the
+last sequence, and the other may answer the read.
 
-What it does not promise. It is about what this session, and those whose tokens it merged, have seen: not the newest
-value anywhere (no linearizable reads). Purges and deletions, also by limits, have no sequence: a session may read what
-it has deleted, until the replica deletes it too; a message that says "deleted" is covered. One gap is left to the
-leader: two servers that both take themselves for it, where the good one tells how far it is and the other one answers
-the read. Consumers deliver in order but may start late: a message taken from one can be told to the session
-(``observe``).
-
-Not here: the token itself (``grammar.position``), reads of many messages (``consistent_batch``).
+Not here: the verbs and what the levels promise (``consistent_session``), many messages (``consistent_batch``), the
+token itself (``grammar.position``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+from jsproto.backoff import Backoff
 from jsproto.client.connection.requests import is_no_responders
-from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
-from jsproto.client.read.direct import END_OF_BATCH
-from jsproto.client.read.single import direct_message, direct_request, leader_message, no_direct_get, selection
+from jsproto.client.read.single import UNAVAILABLE, direct_message, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
     Error,
     IncompleteBatchError,
     JetStreamNotAvailableError,
-    LocalProtocolError,
     MessageNotFoundError,
     MirrorAnswerError,
     OutboundBufferLimitError,
@@ -63,17 +49,14 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import UnexpectedMessage
-from jsproto.grammar.acks import PubAck
 from jsproto.grammar.api import decode_response
-from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg, answerer, number, paging
-from jsproto.grammar.subjects import check_name
-from jsproto.grammar.times import Instant
 from jsproto.outbox import Conversation
 from jsproto.rules.consistent_read import CONSISTENT_READ, ReadPhase, ReadStep
+from jsproto.rules.status import END_OF_BATCH
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
@@ -81,16 +64,12 @@ from jsproto.wire.frames import Msg
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
 
-SessionLevel: TypeAlias = Literal["direct", "leader", "mirror"]
-"""Who is asked first; see the module's text."""
-
 DIRECT_TRIES: Final = 3  # answers of replicas that prove too little, before the leader is asked
-TRY_FOR: Final = 0.25  # of a read's time: who has not answered by then is passed over
-FIRST_PAUSE: Final = 0.004  # seconds; replicas are usually milliseconds behind
+TRY_FOR: Final = 0.25  # of a read's time: a server that has not answered by then is passed over
+FIRST_PAUSE: Final = 0.004  # seconds, since replicas usually lag by milliseconds
 LONGEST_PAUSE: Final = 0.25
-MAX_DOUBLINGS: Final = 6  # of the pause, until it is the longest
-BATCH_READS: Final = "2.11"  # the server that brought the form whose end says up to where it holds
-UNAVAILABLE: Final = 503
+
+
 _FIRST: Final = {ReadPhase.DIRECT: ReadStep.ASK_REPLICA, ReadPhase.STATE: ReadStep.ASK_LEADER}
 
 
@@ -98,67 +77,52 @@ class _Read:
     """One read under way."""
 
     __slots__ = (
-        "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message", "mirror", "pauses",
+        "backoff", "confirmed", "error", "first", "found", "is_next", "is_stale", "leader", "message", "mirror",
         "payload", "phase", "proves", "seq", "source", "stream", "subject", "ticket", "timeout", "token", "tries",
         "until",
     )  # fmt: skip
 
     def __init__(self, stream: str, source: str, first: ReadPhase, direct: tuple[str, bytes], leader: bytes) -> None:
         self.stream = stream
-        self.source = source  # who is believed: the stream itself, or the mirror that is asked instead
+        self.source = source  # the stream that is believed: itself, or the mirror that is asked instead
         self.first = first
         self.subject, self.payload = direct
         self.leader = leader
         self.ticket: Ticket[StoredMsg] = Ticket()
-        self.proves = False  # its direct form says up to where it holds
+        self.proves = False  # the Direct Get is a multi_last, whose end says which sequence the server has reached
         self.is_next = False  # what is found may have been replaced where the reader cannot see it
-        self.seq: int | None = None  # nothing at or after it is no news to a session that is not there yet
-        self.mirror = ""  # whose answer comes, and is not believed
+        self.seq: int | None = None  # the sequence requested
+        self.mirror = ""  # name of the mirror whose answer arrives
         self.timeout = self.until = 0.0
         self.phase = first
         self.token = b""
-        self.tries = self.pauses = 0
-        self.confirmed = 0  # where the leader is
-        self.is_stale = False
-        self.found: int | None = None
+        self.tries = 0
+        self.backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self.confirmed = 0  # the leader's last sequence, after it was asked
+        self.is_stale = False  # an answer proved too little
+        self.found: int | None = None  # the highest sequence that such an answer showed
         self.error: Error | None = None
-        self.message: StoredMsg | None = None  # of an answer that has not ended yet
+        self.message: StoredMsg | None = None  # of an answer whose end has not arrived
 
     def step(self, step: ReadStep) -> None:
-        """Something has happened to it."""
+        """Move on as the table says."""
         self.phase = CONSISTENT_READ[self.phase, step] or self.phase
 
 
-class ConsistentSession(Conversation):
-    """Reads that never fall behind what this session has written and read.
+class ConsistentReads(Conversation):
+    """The single reads of one consistent session that are under way.
 
-    Attributes: ``token`` (what it knows; a value that can be handed on at any time), ``js``, ``level``.
+    Attributes: ``token`` (what the session has written and read, which each read may raise) and ``closed``.
     """
 
     __slots__ = (
-        "_count", "_deadlines", "_draw", "_inbox", "_mirrors", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid",
-        "_timeout", "closed", "js", "level", "token",
+        "_count", "_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_reads", "_seed", "_sid", "closed",
+        "js", "token",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        js: JetStream,
-        *,
-        token: SessionToken | bytes | None = None,
-        level: SessionLevel = "direct",
-        mirrors: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """``token``: where another session got to; BadTokenError when the bytes are none. ``level``: see the module.
-
-        ``mirrors``: for level ``mirror``, the mirror to ask instead of a stream, by the stream's name; the leader, if
-        it comes to that, is the stream's own. ``timeout``: seconds for each read, those of ``js`` when None.
-        """
+    def __init__(self, js: JetStream, token: SessionToken) -> None:
         self.js = js
-        self.token = SessionToken.from_bytes(token) if isinstance(token, bytes) else token or SessionToken()
-        self._mirrors = {check_name(name): check_name(mirror) for name, mirror in (mirrors or {}).items()}
-        self.level: SessionLevel = _checked(level)
-        self._timeout = js.timeout if timeout is None else timeout
+        self.token = token
         self.closed = False
         self._outbox = js.session
         self._inbox = js.session.new_inbox()
@@ -171,120 +135,60 @@ class ConsistentSession(Conversation):
         self._open: dict[bytes, _Read] = {}
         self._deadlines: Deadlines[_Read] = Deadlines()
 
-    # -- what it knows -------------------------------------------------------------------------------------------------
+    # -- for the verbs -------------------------------------------------------------------------------------------------
 
-    def record(self, ack: PubAck) -> None:
-        """What ``ack`` acknowledges, a message or a batch, was written by this session: reads must show it."""
-        if ack.seq:
-            self.token = self.token.after_write(check_name(ack.stream), ack.seq)
-
-    def observe(self, stream: str, seq: int) -> None:
-        """The message ``seq`` of ``stream`` was seen in another way, by a consumer say: reads must not be older."""
-        self.token = self.token.merge(SessionToken({stream: (0, seq)}))
-
-    def merge(self, token: SessionToken | bytes) -> None:
-        """Know what ``token`` knows as well: another session's, perhaps of another process. BadTokenError."""
-        self.token = self.token.merge(SessionToken.from_bytes(token) if isinstance(token, bytes) else token)
-
-    def forget(self, stream: str) -> None:
-        """Know nothing of ``stream``: it was deleted and made anew, and its sequences begin again."""
-        self.token = self.token.without(stream)
-
-    def publish(self, subject: str, payload: bytes = b"", *, now: float, **options: Any) -> Ticket[PubAck]:
-        """As ``JetStream.publish``; the acknowledgement is recorded."""
-        self._check_open()
-        return self.js.session.run(self._recorded(self.js.publish(subject, payload, now=now, **options)))
-
-    def _recorded(self, ticket: Ticket[PubAck]) -> Generator[Ticket[Any], Any, PubAck]:
-        ack: PubAck = yield ticket
-        self.record(ack)
-        return ack
-
-    # -- reads ---------------------------------------------------------------------------------------------------------
-
-    def get_last_msg(
-        self, stream: str, subject: str, *, now: float, level: SessionLevel | None = None, timeout: float | None = None
-    ) -> Ticket[StoredMsg]:
-        """The last message of ``subject``; see ``get_msg``."""
-        return self.get_msg(stream, subject=subject, now=now, level=level, timeout=timeout)
-
-    def get_msg(
+    def start(
         self,
         stream: str,
-        seq: int | None = None,
+        source: str,
+        direct: tuple[str, bytes],
+        leader: bytes,
         *,
+        first: ReadPhase,
+        proves: bool,
+        seq: int | None,
+        is_next: bool,
         now: float,
-        subject: str | None = None,
-        next: bool = False,
-        start_time: Instant | None = None,
-        level: SessionLevel | None = None,
-        timeout: float | None = None,
+        timeout: float,
     ) -> Ticket[StoredMsg]:
-        """One message, chosen as in ``JetStream.get_msg``, of the stream as it was at this session's token or later.
+        """Read one message of ``stream``. The ticket takes it, or an error (``ConsistentSession.get_msg``).
 
-        The ticket fails with MessageNotFoundError when the leader has none, StaleReadError, StatusError, APIError;
-        with TimeoutError or NoRespondersError when nobody answered. LocalProtocolError, with nothing sent, for a
-        choice that cannot be.
+        * ``source``: the stream that is believed, which is ``stream`` or a mirror of it.
+        * ``direct``: subject and payload of the Direct Get. ``proves``: it is a ``multi_last``.
+        * ``leader``: payload of the request to the leader.
+        * ``first``: DIRECT or STATE, the phase that each round of questions begins with.
+        * ``seq``: the sequence requested, None for another choice. ``is_next``: the next message after it is requested.
+        * ``timeout``: seconds.
+
+        Raises, with nothing sent:
+            ConnectionClosedError: the session or its connection was closed.
+            LocalProtocolError: ``stream`` is no name, or the connection refuses the request.
         """
-        body = selection(seq, subject, next, start_time)
-        wanted = body.get("last_by_subj")
-        source = self._source(stream, level)
-        direct = direct_request(self.js.api, source, body)
-        first = self._first(level)
-        if wanted is not None and not ("*" in wanted or ">" in wanted):
-            server = self._outbox.server
-            if server is not None and server.is_before(BATCH_READS):
-                first = ReadPhase.STATE
-            direct = (self.js.api.direct_get(source), dumps({"multi_last": [wanted]}))
-        read = _Read(stream, source, first, direct, dumps(body))
-        read.proves = direct[1].startswith(b'{"multi_last"')
-        read.is_next = next or start_time is not None
+        read = _Read(stream, source, first, direct, leader)
+        read.proves = proves
+        read.is_next = is_next
         read.seq = seq
-        return self._start(read, now, timeout)
+        self.check_open()
+        self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
+        read.timeout = timeout
+        read.until = now + timeout
+        if self._sid is None:
+            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
+        self._ask(read, now)
+        self._reads[read] = None
+        return read.ticket
 
-    def get_batch(
-        self,
-        stream: str,
-        *,
-        now: float,
-        seq: int = 1,
-        subject: str | None = None,
-        batch: int | None = None,
-        max_bytes: int | None = None,
-        level: SessionLevel | None = None,
-        timeout: float | None = None,
-    ) -> SessionBatch:
-        """As ``JetStream.get_batch``; it does not end before this session's token. At level ``direct`` only."""
-        self._check_open()
-        self._check_many(level)
-        self.js.need_batches()
-        return SessionBatch(
-            self, stream, now=now, seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
-            timeout=self._timeout if timeout is None else timeout,
-        )  # fmt: skip
+    def check_open(self) -> None:
+        """Check that reads can be started.
 
-    def get_last_msgs_for(
-        self,
-        stream: str,
-        subjects: str | Iterable[str],
-        *,
-        now: float,
-        max_bytes: int | None = None,
-        level: SessionLevel | None = None,
-        timeout: float | None = None,
-    ) -> SessionLastMsgs:
-        """The last message of each of ``subjects``; see ``SessionLastMsgs``. At level ``direct`` only."""
-        self._check_open()
-        self._check_many(level)
-        self.js.need_batches()
-        limit = self._timeout if timeout is None else timeout
-        return SessionLastMsgs(self, stream, subjects, now=now, max_bytes=max_bytes, timeout=limit)
+        Raises:
+            ConnectionClosedError: the session or its connection was closed.
+        """
+        if self.closed or self._outbox.closed_error is not None:
+            raise ConnectionClosedError("the session was closed, or its connection")
 
     def close(self) -> None:
-        """Ask no more: single reads under way fail with ConnectionClosedError. The token can still be taken.
-
-        Whoever reads many messages closes that by itself.
-        """
+        """Reads under way fail with ConnectionClosedError."""
         if not self.closed:
             self.closed = True
             for read in list(self._reads):
@@ -356,46 +260,6 @@ class ConsistentSession(Conversation):
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self.closed or self._outbox.closed_error is not None:
-            raise ConnectionClosedError("the session was closed, or its connection")
-
-    def _source(self, stream: str, level: SessionLevel | None) -> str:
-        """The stream whose Direct Get is asked."""
-        if self._level(level) != "mirror":
-            return stream
-        if stream not in self._mirrors:
-            raise LocalProtocolError(f"level 'mirror' needs a mirror of stream {stream}: mirrors={{{stream!r}: ...}}")
-        return self._mirrors[stream]
-
-    def _check_many(self, level: SessionLevel | None) -> None:
-        """LocalProtocolError unless many messages can be read at this level."""
-        level = self._level(level)
-        if level == "leader":
-            raise LocalProtocolError("the leader gives one message at a time: read many at level 'direct'")
-        if level == "mirror":
-            raise LocalProtocolError(
-                "a mirror may hold a part of its origin and does not say so: read many at level 'direct', or of the "
-                "mirror by its own name"
-            )
-
-    def _first(self, level: SessionLevel | None) -> ReadPhase:
-        return ReadPhase.STATE if self._level(level) == "leader" else ReadPhase.DIRECT
-
-    def _level(self, level: SessionLevel | None) -> SessionLevel:
-        return self.level if level is None else _checked(level)
-
-    def _start(self, read: _Read, now: float, timeout: float | None) -> Ticket[StoredMsg]:
-        self._check_open()
-        self.js.api.stream_info(read.stream)  # the name is checked before anything is sent
-        read.timeout = self._timeout if timeout is None else timeout
-        read.until = now + read.timeout
-        if self._sid is None:
-            self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
-        self._ask(read, now)
-        self._reads[read] = None
-        return read.ticket
-
     def _ask(self, read: _Read, now: float) -> None:
         try:
             self._send(read, now)
@@ -404,9 +268,13 @@ class ConsistentSession(Conversation):
         self._outbox.rearm(self)
 
     def _send(self, read: _Read, now: float) -> None:
-        """Ask what the phase is for; LocalProtocolError with nothing changed."""
+        """Send the question of the phase.
+
+        Raises, with nothing changed:
+            LocalProtocolError: the connection refuses it.
+        """
         if read.phase is ReadPhase.STATE and not self._floor(read):
-            read.step(ReadStep.CONFIRM)  # nothing is demanded
+            read.step(ReadStep.CONFIRM)  # nothing to be confirmed
         if read.phase is ReadPhase.DIRECT:
             subject, payload = read.subject, read.payload
         elif read.phase is ReadPhase.STATE:
@@ -434,9 +302,9 @@ class ConsistentSession(Conversation):
         read.step(ReadStep.WAIT)
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
-        pause = min(FIRST_PAUSE * 2**read.pauses, LONGEST_PAUSE) * (0.5 + self._seed / 2**32)
-        read.pauses = min(read.pauses + 1, MAX_DOUBLINGS)
-        self._deadlines.set(read, min(read.until, now + pause))
+        pause = read.backoff.failed(now)
+        assert pause is not None  # the read gives up by its own time
+        self._deadlines.set(read, min(read.until, now + pause * (0.5 + self._seed / 2**32)))
         self._outbox.rearm(self)
 
     def _retry_read(self, read: _Read, error: Error | None, now: float) -> None:
@@ -453,7 +321,7 @@ class ConsistentSession(Conversation):
             self._pause(read, error, now)
 
     def _mirrored(self, read: _Read, mirror: str, now: float) -> None:
-        """A mirror answered for the stream: ask again at once, since chance chooses who answers; then the leader."""
+        """A mirror answered. Ask again at once, since chance chooses which server answers, and then the leader."""
         read.tries += 1
         if read.tries % DIRECT_TRIES:
             self._ask(read, now)
@@ -495,7 +363,7 @@ class ConsistentSession(Conversation):
             self._stale(read, found.seq, now)
 
     def _is_recent(self, read: _Read, found: StoredMsg) -> bool:
-        """Whether a message proves by itself that whoever shows it is not older than the session."""
+        """Whether a message proves by itself that the server that shows it is not older than the session."""
         floor = self._floor(read)
         if not read.is_next:
             return found.seq >= floor or found.seq == read.seq
@@ -545,7 +413,7 @@ class ConsistentSession(Conversation):
             self._succeed(read, found)
 
     def _receive_nothing(self, read: _Read, error: MessageNotFoundError, now: float) -> None:
-        """Whoever answered has no such message: only the leader is believed that."""
+        """The server that answered has no such message. Only the leader is believed that."""
         floor = self._floor(read)
         if not floor or (read.seq is not None and floor < read.seq):
             read.error = error
@@ -602,9 +470,3 @@ class ConsistentSession(Conversation):
         self._reads.pop(read, None)
         self._deadlines.set(read, None)
         self._outbox.rearm(self)
-
-
-def _checked(level: SessionLevel) -> SessionLevel:
-    if level not in ("direct", "leader", "mirror"):
-        raise LocalProtocolError(f"a level is 'direct', 'leader' or 'mirror', not {level!r:.50}")
-    return level

@@ -1,14 +1,14 @@
-"""Reads of many messages under a session's guarantees: they do not end before what the session knows of.
+"""Reads of many messages in a consistent session: they do not end before the session's token.
 
 A replica that lags ends a batch at its own end and cannot tell. So where a batch ends before the session's token, the
-leader is asked whether there is more, and has to have come to the token itself.
+leader is asked whether there is more. The leader itself has to have reached the token.
 
 Rules:
 
-* What is taken counts as read.
-* Last messages are a snapshot, which asks nobody who is behind the token (``snapshot``).
+* Messages that were taken count as read.
+* Last messages are a snapshot, which takes no answer of a replica that lags behind the token (``snapshot``).
 
-Not here: single reads, and how an answer proves anything (``consistency``), how a batch is read (``direct``).
+Not here: single reads and proofs of freshness (``consistency``), how a batch is read (``direct``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch
+from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import checked_few
 from jsproto.client.read.single import check_seq
 from jsproto.client.read.snapshot import Snapshot
@@ -26,11 +26,11 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
 
 if TYPE_CHECKING:
-    from jsproto.client.read.consistency import ConsistentSession
+    from jsproto.client.read.consistent_session import ConsistentSession
 
 
 class SessionBatch(DirectBatch):
-    """A stream from a sequence on, to its end, and not before the session's token; the verbs of ``DirectBatch``."""
+    """A stream from a sequence on, to its end, and not before the session's token. Verbs: ``DirectBatch``."""
 
     __slots__ = ("_owner",)
 
@@ -44,7 +44,7 @@ class SessionBatch(DirectBatch):
         js = owner.js
         super().__init__(
             js.session, check_name(stream), api=js.api, inbox=js.session.new_inbox(), draw=js.session.draw, now=now,
-            seq=seq, subject=subject, batch=batch, page_bytes=PAGE_BYTES if max_bytes is None else max_bytes,
+            seq=seq, subject=subject, batch=batch, max_bytes=max_bytes,
             timeout=timeout,
         )  # fmt: skip
 
@@ -56,24 +56,28 @@ class SessionBatch(DirectBatch):
         return messages
 
     def pop_columns(self, most: int, now: float) -> StoredColumns:
-        """``pop_many`` as columns; RemoteProtocolError when a message has no subject or no time."""
+        """``pop_many`` as columns.
+
+        Raises:
+            RemoteProtocolError: a message has no subject or no time.
+        """
         columns = super().pop_columns(most, now)
         if columns.seqs:
             self._owner.observe(self.stream, columns.seqs[-1])
         return columns
 
     def _must_reach(self) -> int:
-        """Also what the session came to know of while it is read."""
+        """The token counts too, which may rise while the batch is read."""
         return max(super()._must_reach(), self._owner.token[self.stream].floor)
 
-    def _stale(self, last_seq: int) -> Error:
+    def _stale_error(self, last_seq: int) -> Error:
         return StaleReadError(self.stream, self._must_reach(), last_seq)
 
 
 class SessionLastMsgs(Snapshot):
-    """The last message of each of some subjects, as of one sequence: the session's token, or later.
+    """The last message of each of some subjects, at one sequence: the session's token, or later.
 
-    No more than MAX_SUBJECTS subjects may match: TooManyResultsError.
+    The read fails with TooManyResultsError where more than ``MAX_SUBJECTS`` subjects match.
     """
 
     __slots__ = ("_owner",)
@@ -86,7 +90,7 @@ class SessionLastMsgs(Snapshot):
         self._owner = owner
         super().__init__(
             owner.js, check_name(stream), checked_few(subjects), now=now, at_once=True,
-            least=owner.token[stream].floor, page_bytes=PAGE_BYTES if max_bytes is None else max_bytes, timeout=timeout,
+            least=owner.token[stream].floor, max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:

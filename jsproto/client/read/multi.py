@@ -1,12 +1,12 @@
 """Direct Get of many subjects (ADR-31): the last message of each of them.
 
-Rules: ``LastMessages`` reads as of a point of the stream that the caller gives, page by page. What has been overwritten
-since is left out, and a replica that has not come so far yet answers with what it has. ``LastAnswer`` is one answer: a
-server holds writes back while it gives one (2.12 and later), so it shows exactly the state as of the sequence that its
-end names.
+* ``LastMessages`` reads the stream up to a sequence or a time that the caller gives, page by page. Messages that were
+  overwritten since are left out. A replica that lags answers with what it has.
+* ``LastAnswer`` is one answer. From 2.12 on a server holds writes back while it gives one. So the answer shows exactly
+  the state at the sequence that its end names.
 
-An empty answer names nobody, and may come of a mirror that holds a part of the stream. So it is asked for once more
-together with a witness: the subject of a message that the stream's leader has.
+An empty answer does not say which server sent it: it may be a mirror that holds a part of the stream. So the request is
+repeated with a witness: the subject of a message that the stream's leader has.
 
 Not here: more subjects than a server answers at once, and answers put together (``snapshot``).
 """
@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from jsproto.client.read.direct import PAGE_BYTES, PAGE_MESSAGES, DirectBatch
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.page import PAGE_MESSAGES
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.single import check_seq
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
@@ -36,7 +37,11 @@ NOTHING_MATCHES: Final = "No Results"
 
 
 def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
-    """The subjects, each once, in their order; LocalProtocolError for none, or one that cannot be."""
+    """The subjects, each once, in their order.
+
+    Raises:
+        LocalProtocolError: there is none, or one is no subject.
+    """
     wanted = [subjects] if isinstance(subjects, str) else list(dict.fromkeys(subjects))
     for subject in wanted:
         check_subject(subject, wildcards=True)
@@ -46,7 +51,11 @@ def checked_subjects(subjects: str | Iterable[str]) -> list[str]:
 
 
 def checked_few(subjects: str | Iterable[str]) -> list[str]:
-    """``checked_subjects``; LocalProtocolError for more than MAX_SUBJECTS, too."""
+    """``checked_subjects``, at most ``MAX_SUBJECTS``.
+
+    Raises:
+        LocalProtocolError: there is none, one is no subject, or they are too many.
+    """
     wanted = checked_subjects(subjects)
     if len(wanted) > MAX_SUBJECTS:
         raise LocalProtocolError(
@@ -57,9 +66,9 @@ def checked_few(subjects: str | Iterable[str]) -> list[str]:
 
 
 class LastMessages(DirectBatch):
-    """One read of the last message of each subject that matches, as of a point, in the order of the stream."""
+    """One read of the last message of each subject that matches, up to a point, in the order of the stream."""
 
-    __slots__ = ("_from_seq", "_known", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
+    __slots__ = ("_from_seq", "_pending_reported", "_subjects", "_up_to_seq", "_up_to_time", "_witness")
     _NEEDS_POINT = True
     _COUNTS_LATE = False  # what comes later belongs to a later point
 
@@ -78,15 +87,24 @@ class LastMessages(DirectBatch):
         up_to_seq: int | None = None,
         up_to_time: Instant | None = None,
         page_messages: int = PAGE_MESSAGES,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """Ask for the last message of each of ``subjects`` (``checked_few``; wildcards allowed).
+        """Ask for the last message of each of ``subjects`` (``checked_few``, wildcards allowed).
 
-        ``seq``: only last messages from there on. ``batch``: at most so many in all. ``up_to_seq``: as of that
-        sequence; ``up_to_time``: as of that time, without a message stored just then. The others are those of
-        ``DirectBatch``. LocalProtocolError for impossible values. When wildcards match more than MAX_SUBJECTS subjects
-        the read fails with TooManyResultsError.
+        * ``seq``: only last messages from this sequence on.
+        * ``batch``: at most so many messages in all.
+        * ``up_to_seq``: the messages are the last ones up to that sequence.
+        * ``up_to_time``: they are the last ones before that time.
+
+        The others are those of ``DirectBatch``.
+
+        The read fails as ``DirectBatch``, and with:
+            TooManyResultsError: wildcards match more than ``MAX_SUBJECTS`` subjects.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range, or not exactly one of ``up_to_seq`` and ``up_to_time``
+                is given.
         """
         self._subjects = subjects
         if up_to_seq is not None:
@@ -99,22 +117,22 @@ class LastMessages(DirectBatch):
         self._up_to_time = None if up_to_time is None else instant(up_to_time)
         self._witness: str | None = None
         self._from_seq = seq
-        self._known = 0  # messages that some replica, or the leader, said were left
+        self._pending_reported = 0  # messages that some replica, or the leader, said were left
         super().__init__(
             outbox, stream, api=api, inbox=inbox, draw=draw, now=now, batch=batch, page_messages=page_messages,
-            page_bytes=page_bytes, timeout=timeout,
+            max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     @property
     def up_to_seq(self) -> int | None:
-        """As of which sequence it is; None until the first page is whole."""
+        """The sequence of the stream that it shows. None until the first page is whole."""
         return self._up_to_seq
 
     def _fields(self) -> dict[str, Any]:
         asked = [*self._subjects]
         if self._witness is not None and self._witness not in asked:
             asked.append(self._witness)
-        body: dict[str, Any] = {"multi_last": asked, "batch": self._page_asked, "max_bytes": self._page_room}
+        body: dict[str, Any] = {"multi_last": asked, "batch": self._page.asked, "max_bytes": self._page.room}
         if (seq := max(self._floor + 1, self._from_seq)) > 1:
             body["seq"] = seq
         if self._up_to_seq is not None:
@@ -126,76 +144,76 @@ class LastMessages(DirectBatch):
     def _set_anchor(self) -> None:
         """No message of the page before shows that the stream is the same: the leader does."""
         if self._witness is not None:
-            self._buffer = ReadBuffer()
-            self._page_asked += 1
+            self._incoming = ReadBuffer()
+            self._page.asked += 1
 
-    def _count_part(self, pending: int) -> None:
-        self._known = max(pending, self._known - self._page_count)
-        super()._count_part(pending)
+    def _count_page(self, pending: int) -> None:
+        self._pending_reported = max(pending, self._pending_reported - self._page.count)
+        super()._count_page(pending)
 
     def _is_end(self, showed_everything: bool) -> bool:
-        """Whether nobody said that there is more: the end of the stream is not the end of this."""
-        return not self._known
+        """Whether no server said that there is more. The end of the stream is not the end of this read."""
+        return not self._pending_reported
 
-    def _page_over(self, header: bytes, now: float) -> None:
+    def _page_ended(self, header: bytes, now: float) -> None:
         said = number(header, b"Nats-UpTo-Sequence")
-        if said is None and self._page_count:
+        if said is None and self._page.count:
             raise RemoteProtocolError("the end of a page does not say up to which sequence it is", header)
-        if self._up_to_seq is None and self._page_count:  # an end alone names nobody
+        if self._up_to_seq is None and self._page.count:  # an end alone does not say which server sent it
             self._up_to_seq = said
         if self._witness is not None:
-            self._give_but_witness()
-        super()._page_over(header, now)
+            self._give_without_witness()
+        super()._page_ended(header, now)
 
-    def _give_but_witness(self) -> None:
-        """Of what was asked for together with a witness, the witness was not wanted."""
+    def _give_without_witness(self) -> None:
+        """Give out what was requested together with a witness, without the witness."""
         wanted = [
             each
-            for each in self._buffer.pop_messages(len(self._buffer))
+            for each in self._incoming.pop_messages(len(self._incoming))
             if each.subject != self._witness or any(matches(subject, each.subject) for subject in self._subjects)
         ]
         del wanted[self._left if self._left is not None else len(wanted) :]
-        self._buffer = self._ready
-        self._page_count = len(wanted)
+        self._incoming = self._ready
+        self._page.count = len(wanted)
         if wanted:
             seqs, data = [each.seq for each in wanted], [each.data for each in wanted]
             self._ready.add(StoredColumns(NONE, seqs, NONE, data, [each.raw_headers for each in wanted]))
         self._witness = None
 
-    def _pending(self, header: bytes) -> int:
+    def _pending_after(self, header: bytes) -> int:
         # At the end of a page 2.11 counts one too few, but not with its last message (FACTS.md F3.11).
-        said = super()._pending(header)
-        last = self._last_header if self._page_count else None
+        said = super()._pending_after(header)
+        last = self._last_header if self._page.count else None
         return said if last is None else max(said, number(last, b"Nats-Num-Pending") or 0)
 
     # -- an empty answer -----------------------------------------------------------------------------------------------
 
-    def _receive_nothing(self, description: str, now: float) -> None:
-        if self._open:
+    def _receive_no_message(self, description: str, now: float) -> None:
+        if self._page.is_open:
             self._retry_page(f"the page ended with {description!r}", now)
         elif description != NOTHING_MATCHES:
             self._close_page(now)
-            self._retry("a message was overwritten while the server looked for it", now)
+            self._retry_later("a message was overwritten while the server looked for it", now)
         else:
-            super()._receive_nothing(description, now)
+            super()._receive_no_message(description, now)
 
-    def _ask_whether_over(self, now: float) -> None:
-        """Ask for a message that whoever answers next must have."""
+    def _ask_whether_ended(self, now: float) -> None:
+        """Ask the leader for a message that the next server that answers must have."""
         if self._floor:
-            self._known = 1
-            self._retry("the rest was overwritten or deleted, or whoever answers does not have it", now)
+            self._pending_reported = 1
+            self._retry_later("the rest was overwritten or deleted, or whoever answers does not have it", now)
         else:
             self._ask_leader(self._api.stream_msg_get(self.stream), dumps(self._any_message()), now)
 
     def _any_message(self) -> dict[str, Any]:
         return {"seq": self._from_seq, "next_by_subj": ">"}
 
-    def _receive_next(self, message: StoredMsg, now: float) -> None:
+    def _receive_leaders_copy(self, message: StoredMsg, now: float) -> None:
         if self._is_beyond(message):
             self._finish()
             return
         self._witness = message.subject
-        self._retry(f"message {message.seq} is with the leader, and nobody else shows it", now)
+        self._retry_later(f"message {message.seq} is with the leader, and nobody else shows it", now)
 
     def _is_beyond(self, message: StoredMsg) -> bool:
         """Whether nothing at all was there yet, since this is the first message of the stream."""
@@ -207,11 +225,13 @@ class LastMessages(DirectBatch):
 class LastAnswer(LastMessages):
     """One answer about the last messages of subjects, whole or not at all.
 
-    Attributes: ``rest``: how many more there are than fitted into the answer. ``come_to``: the last sequence of those
-    who answered and had not come so far as they must; None without one.
+    Attributes:
+
+    * ``rest``: how many more messages there are than fitted into the answer.
+    * ``come_to``: the last sequence of the replicas that lagged behind ``least``. None without one.
     """
 
-    __slots__ = ("_least", "_shows", "come_to", "rest")
+    __slots__ = ("_least", "_must_show", "come_to", "rest")
     _NEEDS_POINT = False
 
     def __init__(
@@ -228,56 +248,56 @@ class LastAnswer(LastMessages):
         up_to_seq: int | None = None,
         least: int = 0,
         shows: tuple[str, int] | None = None,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
-        """``least``: a sequence that whoever answers has come to.
+        """``least``: a sequence that the server has to have reached. ``shows``: subject and sequence of its witness.
 
-        ``shows``: subject and sequence of a message that whoever answers has; it is asked for, and not given out unless
-        it is wanted. The others are those of ``LastMessages``. Whoever has not come so far is asked again, until
-        ``timeout`` is over: IncompleteBatchError.
+        The witness is a message that the server has to have. It is requested as well, and given out only if it is
+        wanted. The others are those of ``LastMessages``. A server that lags is asked again until ``timeout`` is over:
+        then the read fails with IncompleteBatchError.
         """
         self._least = least
-        self._shows = shows
+        self._must_show = shows
         self.rest = 0
         self.come_to: int | None = None
         super().__init__(
             outbox, stream, subjects, api=api, inbox=inbox, draw=draw, now=now, batch=batch, up_to_seq=up_to_seq,
-            page_messages=MAX_SUBJECTS + 1, page_bytes=page_bytes, timeout=timeout,
+            page_messages=MAX_SUBJECTS + 1, max_bytes=max_bytes, timeout=timeout,
         )  # fmt: skip
 
     def _begin_page(self) -> None:
         self._floor = 0
         self._tail = None
-        if self._shows is not None:
-            self._witness = self._shows[0]
+        if self._must_show is not None:
+            self._witness = self._must_show[0]
         super()._begin_page()
-        self._page_asked = (self._left or self._page_messages) + (self._witness is not None)
-        self._page_room = self._page_bytes
-        self._buffer = ReadBuffer()
+        self._page.asked = (self._left or self._page_messages) + (self._witness is not None)
+        self._page.room = self._max_bytes
+        self._incoming = ReadBuffer()
 
     def _resume(self, now: float) -> None:
         self._ask(now)
 
-    def _page_over(self, header: bytes, now: float) -> None:
-        up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending(header)
-        if not self._page_count:
-            super()._page_over(header, now)  # nothing matches, or so it says
+    def _page_ended(self, header: bytes, now: float) -> None:
+        up_to, pending = number(header, b"Nats-UpTo-Sequence"), self._pending_after(header)
+        if not self._page.count:
+            super()._page_ended(header, now)  # nothing matches, or so it says
         elif up_to is None:
             raise RemoteProtocolError("the end of an answer does not say up to which sequence it is", header)
         elif up_to < self._least:
             self.come_to = max(up_to, self.come_to or 0)
             self._close_page(now)
-            self._retry(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
-        elif self._shows is not None and not pending and self._floor != self._shows[1]:
+            self._retry_later(f"whoever answers has come to sequence {up_to} only, not to {self._least}", now)
+        elif self._must_show is not None and not pending and self._floor != self._must_show[1]:
             self._close_page(now)
-            self._retry("message {1} of {0} is not shown".format(*self._shows), now)
+            self._retry_later("message {1} of {0} is not shown".format(*self._must_show), now)
         else:
             self.rest = pending
             self._up_to_seq = up_to
             if self._witness is not None:
-                self._give_but_witness()
+                self._give_without_witness()
             else:
-                self._ready.add_all(self._buffer)
-                self._buffer = self._ready
+                self._ready.add_all(self._incoming)
+                self._incoming = self._ready
             self._finish()

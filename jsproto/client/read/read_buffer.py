@@ -1,7 +1,10 @@
-"""Messages of a stream that have come and that nobody has taken yet.
+"""Messages of a stream that have arrived and were not taken yet.
 
-Rules: what came together stays together, in a few long lists: a message costs nothing of its own here, and the garbage
-collector has little to look at. Columns that are known when they come are kept as they are.
+Rules:
+
+* Messages that came together stay together, in a few long lists. A message adds no object of its own, and the garbage
+  collector has little to look at.
+* Columns that are known on arrival are kept.
 
 Not here: which messages belong to a page (``direct``).
 """
@@ -33,7 +36,7 @@ class ReadBuffer:
         return self._count
 
     def add(self, columns: StoredColumns) -> None:
-        """These came next; when nobody has looked at their subjects and times, there are ``NONE``."""
+        """These came next. While their subjects and times are not parsed, these columns are ``NONE``."""
         self._blocks.append(columns)
         self._count += len(columns.seqs)
 
@@ -71,7 +74,11 @@ class ReadBuffer:
         return messages
 
     def pop_columns(self, most: int) -> StoredColumns:
-        """The same as columns. RemoteProtocolError when a message has no subject or no time."""
+        """Take up to ``most`` of them, in order, as columns.
+
+        Raises:
+            RemoteProtocolError: a message has no subject or no time.
+        """
         parts = [
             part if part.subjects else stored_columns([*zip(part.raw_headers, part.data, part.seqs, strict=True)])
             for part in self._popped(most)

@@ -1,8 +1,10 @@
-"""Reading one message: what is asked, and what becomes of the answer, of a Direct Get and of the stream's leader.
+"""Reading one message: the request, and the answer of a Direct Get or of the stream's leader.
 
-Rules: a request that the server would refuse, or read in another way than it was meant, is refused before it is sent.
-Both ways of reading give the same ``StoredMsg`` and the same MessageNotFoundError. A status is an error only without
-the server's own headers: a block that was stored with a status in its first line is a message.
+Rules:
+
+* A request that the server would refuse, or read in another way than it was meant, is refused before it is sent.
+* Both ways of reading give the same ``StoredMsg`` and the same MessageNotFoundError.
+* A status is an error only without the server's own headers. A message may be stored with a status in its first line.
 
 Not here: reading many messages (``direct``, ``multi``).
 """
@@ -32,18 +34,27 @@ from jsproto.wire.frames import Msg
 ReadLevel: TypeAlias = Literal["direct", "leader"]
 """Who answers a read. "direct": any replica or mirror, at once and perhaps behind. "leader": the stream's leader."""
 
-NO_MESSAGE_FOUND: Final = 10037
+NO_MESSAGE_FOUND: Final = 10037  # err_code of the leader's answer
+UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
 _PLAIN: Final = b"NATS/1.0\r\n\r\n"
 
 
 def check_seq(seq: object, name: str = "seq") -> None:
-    """LocalProtocolError unless it is the sequence of a message."""
+    """Check a sequence.
+
+    Raises:
+        LocalProtocolError: it is not the sequence of a message, 1 to 2**64-1.
+    """
     if type(seq) is not int or not 1 <= seq <= MAX_UINT64:
         raise LocalProtocolError(f"{name} must be a stream sequence, and those start at 1, not {seq!r:.100}")
 
 
 def selection(seq: int | None, subject: str | None, following: bool, start_time: Instant | None) -> dict[str, Any]:
-    """The fields that choose one message; LocalProtocolError when they choose none, or contradict each other."""
+    """The fields of a request that choose one message.
+
+    Raises:
+        LocalProtocolError: they choose none, or contradict each other.
+    """
     if seq is not None and start_time is not None:
         raise LocalProtocolError("give seq or start_time, not both")
     body: dict[str, Any] = {}
@@ -79,7 +90,7 @@ def direct_request(api: ApiSubjects, stream: str, body: dict[str, Any]) -> tuple
 
 
 def no_direct_get(stream: str, subject: str) -> NoRespondersError:
-    """Nobody answers Direct Gets of ``stream``."""
+    """The error where no server answers Direct Gets of ``stream``."""
     return NoRespondersError(
         subject,
         f"stream {stream} does not exist or does not allow Direct Gets, "
@@ -88,7 +99,12 @@ def no_direct_get(stream: str, subject: str) -> NoRespondersError:
 
 
 def direct_message(message: Msg) -> StoredMsg:
-    """The answer to a Direct Get; raises the StatusError that it is, or RemoteProtocolError."""
+    """The message in the answer to a Direct Get.
+
+    Raises:
+        StatusError: the answer is a status, as MessageNotFoundError.
+        RemoteProtocolError: it is neither a message nor a status.
+    """
     header = message.header
     if header is None:
         raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
@@ -100,14 +116,24 @@ def direct_message(message: Msg) -> StoredMsg:
 
 
 def direct_data(message: Msg) -> bytes:
-    """The payload of an answer to a Direct Get that asked for nothing else; raises the StatusError that it is."""
+    """The payload in the answer to a Direct Get that asked for nothing else.
+
+    Raises:
+        StatusError: the answer is a status, as MessageNotFoundError.
+    """
     if message.header is not None and number(message.header, b"Nats-Sequence") is None:  # those of 2.11 have it
         _raise_status(message.header)
     return message.payload
 
 
 def leader_message(message: Msg, stream: str) -> StoredMsg:
-    """The answer of ``stream``'s leader; raises the error that it is, MessageNotFoundError if nothing was found."""
+    """The message in the answer of ``stream``'s leader.
+
+    Raises:
+        MessageNotFoundError: nothing was found.
+        APIError: the leader refused the request.
+        RemoteProtocolError: the answer is no message.
+    """
     try:
         body = decode_response(message.payload).get("message")
     except APIError as error:

@@ -1,38 +1,47 @@
-"""A snapshot: the last message of any number of subjects, as of one sequence of the stream.
+"""A snapshot: the last message of any number of subjects, at one sequence of the stream.
 
-How it works. A server shows 1,024 subjects in one answer, and an answer shows one moment. So more subjects are read in
-several answers, each of a moment of its own, and then what was written since the first of them is read, message by
-message, until there is nothing more: whatever was overwritten meanwhile comes again there, with its newer message.
-When that read ends, the last message of each subject has been seen, as of the sequence where it ended. So writers that
-overwrite while it is read cost time, and nothing else. What did not fit into an answer is asked for by name, never from
-a sequence on: a message that is deleted uncovers an older one of its subject.
+How it works, at the stream's end:
 
-As of an earlier sequence that way does not exist. Then every answer is asked for up to that sequence, together with a
-witness: the last message that the leader has up to there, which only a replica that has come so far can show. A subject
-that did not come has to be shown to be newer than that sequence. Where its messages may have been overwritten, the
-snapshot fails: streams that keep too little history cannot be read as of a moment that is over.
+1. A server shows 1,024 subjects in one answer, and an answer shows one moment. More subjects take several answers, each
+   of a moment of its own.
+2. Then all messages written since the first answer are read, to the end. A subject that was overwritten meanwhile comes
+   again there, with its newer message.
+3. Where that read ends, the last message of each subject has been seen. So writers cost time, and nothing else.
+
+Messages that did not fit into an answer are requested by subject, never from a sequence on. A message that is deleted
+uncovers an older one of its subject.
+
+How it works, at an earlier sequence:
+
+1. Each answer is requested up to that sequence, together with a witness: the last message that the leader has up to
+   there. A replica that lags cannot show it.
+2. A subject without an answer has to be shown to be newer than that sequence.
+3. Where its messages may have been overwritten, the snapshot fails. A stream that keeps too little history has no
+   snapshots of its past.
 
 Rules:
 
-* Nothing is given out before everything is there. So a snapshot needs memory for the messages that it shows.
-* Purges, deletions and what limits drop have no sequence. Of a subject that loses a message to them meanwhile, that one
-  may show, or an older one, or none.
-* A rollup of the whole stream takes the messages of all subjects. It is followed where it is read, and fails a snapshot
-  as of an earlier sequence.
-* It is the stream itself that is read, never a mirror of it (``direct``).
+* Messages are given out when all have come. So a snapshot needs memory for the messages that it shows.
+* Purges, deletions and what limits drop have no sequence. A subject that loses a message to them meanwhile may show
+  that message, an older one, or none.
+* A rollup of the whole stream replaces the messages of all subjects. It is followed where it is read, and fails a
+  snapshot at an earlier sequence.
+* The stream itself is read, never a mirror of it (``direct``).
 
-Not here: what is written after the sequence, and what the stream had forgotten, by age or size, before the read began.
+Not here: messages written after the sequence, and messages that the stream dropped before the read began.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from jsproto.client.read.direct import PAGE_BYTES, DirectBatch
-from jsproto.client.read.multi import MAX_SUBJECTS, LastAnswer, checked_subjects
+from jsproto.client.read.direct import DirectBatch
+from jsproto.client.read.multi import LastAnswer, checked_subjects
+from jsproto.client.read.page import PAGE_BYTES
 from jsproto.client.read.single import check_seq, is_younger
+from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
     IncompleteBatchError,
@@ -44,9 +53,7 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
-from jsproto.grammar.bodies import size_in_json
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.subjects import matches
 from jsproto.grammar.times import instant
 from jsproto.ticket import Ticket
 
@@ -55,27 +62,37 @@ if TYPE_CHECKING:
     from jsproto.grammar.config import StreamInfo
     from jsproto.grammar.times import Point
 
-GROUP: Final = MAX_SUBJECTS - 1  # and the witness
-GROUP_BYTES: Final = 256 * 1024  # of subjects in one request, as JSON; or half of what the server takes
 CATCH_UP_BYTES: Final = 64 * 1024  # asked for at once, at least, so that a few writers are not faster
 MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot is read
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
-TIMES_LISTED: Final = 10  # a list in pages that changes each time is begun no oftener
 _NO_LIMIT: Final = 1 << 62
 _ROLLUP: Final = "Nats-Rollup"
-_NOT_UTF_8: Final = "\ufffd"  # what servers list instead of bytes that are not UTF-8
 
 
 class Snapshot:
-    """The last messages of subjects, in the order of the stream; the verbs of ``DirectBatch``.
+    """The last messages of subjects, in the order of the stream. Its verbs are those of ``DirectBatch``.
 
-    Attribute: ``stream``.
+    Attribute: ``stream``, its name.
     """
 
     __slots__ = (
-        "_at_once", "_began", "_closed", "_js", "_last_seq", "_least", "_listed_at", "_most", "_page_bytes", "_read",
-        "_ready", "_timeout", "_up_to_seq", "_wanted", "_work", "stream",
+        "_at_once",
+        "_began",
+        "_closed",
+        "_js",
+        "_last_seq",
+        "_least",
+        "_list",
+        "_max_bytes",
+        "_most",
+        "_read",
+        "_ready",
+        "_timeout",
+        "_up_to_seq",
+        "_wanted",
+        "_work",
+        "stream",
     )  # fmt: skip
 
     def __init__(
@@ -89,36 +106,47 @@ class Snapshot:
         most: int | None = None,
         at_once: bool = False,
         least: int = 0,
-        page_bytes: int = PAGE_BYTES,
+        max_bytes: int | None = None,
         timeout: float = 5.0,
     ) -> None:
         """Read the last message of each of ``subjects`` (wildcards allowed).
 
-        ``at``: as of that sequence, or just before that time; None: as of the leader's last sequence now, or later.
-        ``most``: no more than so many messages, the first in the order of the stream. ``at_once``: as of what whoever
-        answers has, without asking the leader, and with TooManyResultsError where more than MAX_SUBJECTS match.
-        ``least``: and of no earlier sequence; StaleReadError when nobody has come so far within ``timeout``.
-        ``page_bytes`` bounds what is asked for at once; ``timeout`` is that of each step, in seconds.
+        * ``at``: up to that sequence, or before that time. None: up to the leader's last sequence now, or later.
+        * ``most``: at most so many messages, the first in the order of the stream.
+        * ``at_once``: what the server that answers has, without a question to the leader.
+        * ``least``: a sequence that the answer must have reached.
+        * ``max_bytes``: of one page, 8 MiB when None. ``timeout``: seconds for each step.
+
+        The read fails with:
+            SnapshotError: the stream keeps too little history, or is written faster than it can be read.
+            TooManyResultsError: ``at_once``, and more than ``MAX_SUBJECTS`` subjects match.
+            StaleReadError: no server reached ``least`` within ``timeout``.
+            StreamRecreatedError: the stream was deleted and created anew meanwhile.
+            LocalProtocolError: ``at`` is no sequence, or after the stream's last one.
+            Error: as ``DirectBatch`` and ``JetStream.get_msg``.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range.
         """
         self.stream = stream
         self._js = js
-        self._wanted = checked_subjects(subjects)
+        self._wanted = wanted = checked_subjects(subjects)
         if most is not None and most < 1:
             raise LocalProtocolError(f"batch must be at least 1, not {most!r}")
-        if page_bytes < 1 or not timeout > 0:
-            raise LocalProtocolError("page_bytes and timeout must be greater than 0")
+        if (max_bytes is not None and max_bytes < 1) or not timeout > 0:
+            raise LocalProtocolError("max_bytes and timeout must be greater than 0")
         self._most = most
         self._at_once = at_once
         self._least = least
-        self._page_bytes = page_bytes
+        self._max_bytes = PAGE_BYTES if max_bytes is None else max_bytes
         self._timeout = timeout
         self._began = now
+        self._list = SubjectList(js, stream, wanted, now=lambda: self._now, timeout=timeout)
         self._closed = False
         self._read: DirectBatch | None = None
         self._ready: deque[StoredMsg] = deque()
         self._up_to_seq: int | None = None
         self._last_seq = 0
-        self._listed_at: int | None = None
         script = self._read_now() if at is None else self._read_at(at)
         self._work: Ticket[None] = js.session.run(script)
 
@@ -126,27 +154,27 @@ class Snapshot:
 
     @property
     def finished(self) -> bool:
-        """Everything has come, and was taken."""
+        """Whether all messages came and were taken."""
         return self._closed or (self._work.done and self._work.error is None and not self._ready)
 
     @property
     def error(self) -> Error | None:
-        """Why it cannot be had; None while it is read, and where it was."""
+        """Why it cannot be had. None while it is read, and after a success."""
         return self._work.error
 
     @property
     def up_to_seq(self) -> int | None:
-        """As of which sequence it is; None while it is read, and where nobody showed one."""
+        """The sequence of the stream that it shows. None while it is read, and where no server named one."""
         return self._up_to_seq
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that were not taken yet; None while it is read."""
+        """Messages that were not taken yet. None while it is read."""
         return len(self._ready) if self._work.done else None
 
     @property
     def last_seq(self) -> int:
-        """The sequence of its last message; 0 before there is one."""
+        """The sequence of its last message. 0 before there is one."""
         return self._last_seq
 
     def pop_many(self, most: int, now: float) -> list[StoredMsg]:
@@ -155,18 +183,18 @@ class Snapshot:
         return [ready.popleft() for _ in range(min(most, len(ready)))]
 
     def readable(self) -> Ticket[None]:
-        """Completed when everything is there; fails with why it cannot be had."""
+        """Completed when all messages are there. Fails with why they cannot be had."""
         return self._work
 
     def close(self, now: float) -> None:
-        """Stop reading; what was not taken is dropped."""
+        """Stop reading. Messages that were not taken are dropped."""
         self._closed = True
         self._ready.clear()
         if self._read is not None:
             self._read.close(now)
 
     def whole(self) -> Generator[Ticket[Any], Any, Snapshot]:
-        """A script: wait until everything is there."""
+        """A script: wait until all messages are there."""
         yield self._work
         return self
 
@@ -183,22 +211,22 @@ class Snapshot:
         moments: list[int] = []  # each answer is as of this sequence, or of a later one
         is_known = not self._at_once
         oldest = _NO_LIMIT  # when the oldest message that was shown was stored
-        room = self._page_bytes
+        room = self._max_bytes
         refused = 0
         groups: deque[Sequence[str]] = deque([self._wanted])
-        if len(self._wanted) > MAX_SUBJECTS or sum(map(size_in_json, self._wanted)) > self._group_bytes:
-            groups = deque(self._in_groups((yield from self._names())))
+        if not self._list.fits_one_request:
+            groups = deque(self._list.in_groups((yield from self._list.names())))
         while groups:
             group = groups.popleft()
             most = self._most if shows_one_moment and not moments and not groups else None
-            answer = self._answer(group, least=max([least, *moments]), batch=most, page_bytes=room)
+            answer = self._answer(group, least=max([least, *moments]), batch=most, max_bytes=room)
             try:
                 yield from self._wait_for(answer)
             except TooManyResultsError:
                 refused += 1
                 if self._at_once or refused > TIMES_LISTED:
                     raise
-                groups = deque(self._in_groups((yield from self._names())))
+                groups = deque(self._list.in_groups((yield from self._list.names())))
                 continue
             except IncompleteBatchError:
                 if self._least and answer.come_to is not None:
@@ -216,11 +244,11 @@ class Snapshot:
                     raise RemoteProtocolError(f"an answer shows nothing, and says that {answer.rest} are left")
                 room *= 2
             if answer.rest and len(messages) != most:
-                names = group if all(map(_is_name, group)) else (yield from self._names())
-                groups.extendleft(reversed(self._in_groups([name for name in names if name not in shown])))
-        up_to = max(moments, default=self._listed_at or least)
-        if moments and (len(moments) > 1 or self._listed_at is not None or not shows_one_moment):
-            begun = min(moments if self._listed_at is None else [*moments, self._listed_at])
+                names = group if all(map(is_literal, group)) else (yield from self._list.names())
+                groups.extendleft(reversed(self._list.in_groups([name for name in names if name not in shown])))
+        up_to = max(moments, default=self._list.listed_at or least)
+        if moments and (len(moments) > 1 or self._list.listed_at is not None or not shows_one_moment):
+            begun = min(moments if self._list.listed_at is None else [*moments, self._list.listed_at])
             rollups = info is None or bool(info.config.allow_rollup_hdrs)
             up_to = yield from self._catch_up(shown, begun, up_to, rollups)
             yield from self._check_identity(info, oldest)
@@ -233,17 +261,17 @@ class Snapshot:
     def _catch_up(
         self, shown: dict[str, StoredMsg], begun: int, up_to: int, rollups: bool
     ) -> Generator[Ticket[Any], Any, int]:
-        """Read what was written after ``begun``; returns as of which sequence everything is then.
+        """Read the messages written after ``begun``. Returns the sequence that ``shown`` is complete up to.
 
-        ``rollups``: a message, of whatever subject, may take the place of all before it.
+        ``rollups``: a message, of any subject, may replace all before it.
         """
         alone = self._wanted[0] if len(self._wanted) == 1 and not rollups else None
-        is_wanted = _matcher(self._wanted)
+        is_wanted = matcher(self._wanted)
         read = DirectBatch(
             self._js.session, self.stream, api=self._js.api, inbox=self._js.session.new_inbox(),
             draw=self._js.session.draw, now=self._now,
             seq=begun + 1, subject=alone, at_least=up_to,
-            page_bytes=max(self._page_bytes, CATCH_UP_BYTES), timeout=self._timeout,
+            max_bytes=max(self._max_bytes, CATCH_UP_BYTES), timeout=self._timeout,
         )  # fmt: skip
         self._read = read
         count = 0
@@ -276,14 +304,14 @@ class Snapshot:
             return
         witness = yield from self._last_until(up_to)
         self._check_gap(info, witness[1], up_to)
-        names = yield from self._names()
+        names = yield from self._list.names()
         shown: dict[str, StoredMsg] = {}
-        groups = deque(self._in_groups(names) if witness[1] else ())
+        groups = deque(self._list.in_groups(names) if witness[1] else ())
         while groups:
             group = groups.popleft()
             alone = len(group) == 1
             answer = self._answer(
-                group, up_to_seq=up_to, shows=witness, page_bytes=_NO_LIMIT if alone else self._page_bytes
+                group, up_to_seq=up_to, shows=witness, max_bytes=_NO_LIMIT if alone else self._max_bytes
             )
             try:
                 yield from self._wait_for(answer)
@@ -305,9 +333,12 @@ class Snapshot:
         self._give(shown, up_to)
 
     def _check_gap(self, info: StreamInfo, last: int, up_to: int) -> None:
-        """SnapshotError where a replica may have come to ``last`` only, and show what was overwritten up to ``up_to``.
+        """Check that a replica that lags cannot show what was overwritten. ``last``: the sequence of the witness.
 
-        Replicas of streams on disk show nothing as of a sequence to which they have not come, those in memory do.
+        Replicas of streams on disk show nothing up to a sequence that they have not reached. Those in memory do.
+
+        Raises:
+            SnapshotError: a replica that has come to ``last`` only might answer.
         """
         config = info.config
         forgets = (config.max_msgs_per_subject or 0) > 0 or config.allow_rollup_hdrs
@@ -332,15 +363,18 @@ class Snapshot:
     def _explain(
         self, missing: list[str], info: StreamInfo, is_dropping: bool, up_to: int
     ) -> Generator[Ticket[Any], Any, None]:
-        """Show that subjects which did not come are newer, or gone; SnapshotError where that cannot be shown.
+        """Show that subjects which did not come are newer, or gone.
 
         ``is_dropping``: the stream lost its first messages meanwhile.
+
+        Raises:
+            SnapshotError: it cannot be shown of one.
         """
         config, state = info.config, info.state
         if not missing or state.messages == state.last_seq:
             return  # nothing was ever removed: what did not come is newer
         kept = config.max_msgs_per_subject or 0
-        counts = yield from self._counts()
+        counts = yield from self._list.counts()
         for name in missing:
             count = counts.get(name, 0)
             if not count:
@@ -380,18 +414,11 @@ class Snapshot:
             return last_seq
         return first.seq - 1
 
-    def _total(self, info: StreamInfo, names: int) -> int:
-        """How many subjects match, as the leader says; RemoteProtocolError when it is no number."""
-        total = info.extra.get("total", names)
-        if type(total) is not int:
-            raise RemoteProtocolError(f"the total of a list of subjects is no integer, but {total!r:.100}")
-        return total
-
     def _last_until(self, seq: int) -> Generator[Ticket[Any], Any, tuple[str, int]]:
-        """Subject and sequence of the last message that the leader has up to ``seq``; the sequence is 0 without one."""
+        """Subject and sequence of the leader's last message up to ``seq``. The sequence is 0 without one."""
         low, subject, high = 0, "", seq
         step = 0
-        while low < high:  # nothing is in (high, seq]; first by steps that double, then by halves
+        while low < high:  # (high, seq] is empty: first by steps that double, then by halves
             guess = (low + high + 1) // 2 if low else max(high - step, 1)
             found: StoredMsg | None
             try:
@@ -436,97 +463,28 @@ class Snapshot:
         return answer
 
     def _wait_for(self, read: DirectBatch) -> Generator[Ticket[Any], Any, None]:
-        """Wait until there is something of ``read``, or it is over; fails as it does, or when this is closed."""
+        """Wait until ``read`` has a message or has ended. Fails as it does, or when this is closed."""
         yield read.readable()
         self._check_open()
 
     def _messages_of(self, answer: LastAnswer, group: Sequence[str]) -> list[StoredMsg]:
-        """What an answer about ``group`` shows; RemoteProtocolError if it is about something else."""
+        """The messages of an answer about ``group``.
+
+        Raises:
+            RemoteProtocolError: one is of another subject.
+        """
         messages = answer.pop_many(_NO_LIMIT, self._now)
-        is_asked = _matcher(group)
+        is_asked = matcher(group)
         for each in messages:
             if not is_asked(each.subject):
                 raise RemoteProtocolError(f"the last message of {each.subject}, which was not asked for")
         return messages
 
     def _next_of(self, read: DirectBatch) -> Generator[Ticket[Any], Any, list[StoredMsg]]:
-        """What ``read`` brings next; nothing at its end."""
+        """The next messages of ``read``. Empty at its end."""
         while not (messages := read.pop_many(_AT_ONCE, self._now)) and not read.finished:
             yield from self._wait_for(read)
         return messages
-
-    def _names(self) -> Generator[Ticket[Any], Any, list[str]]:
-        """The subjects that match, and those that were asked for by name."""
-        names: dict[str, None] = {}
-        for pattern in self._wanted:
-            if _is_name(pattern):
-                names[pattern] = None
-            else:
-                names.update(dict.fromkeys((yield from self._listed(pattern))))
-        return [*names]
-
-    def _counts(self) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """The subjects that match and exist, with the number of their messages."""
-        counts: dict[str, int] = {}
-        for pattern in self._wanted:
-            counts |= yield from self._listed(pattern)
-        return counts
-
-    def _listed(self, pattern: str) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """The subjects that match, as the leader lists them, and the number of their messages.
-
-        ``_listed_at`` is the last sequence before that, of the first list. A list that is too long comes in pages of
-        sorted names. One name of the last page is asked for again: when it is not there any more, names have moved up,
-        and one may have been missed.
-        """
-        info: StreamInfo
-        for _ in range(TIMES_LISTED):
-            info = yield self._js.subjects(self.stream, pattern, now=self._now, timeout=self._timeout)
-            if self._listed_at is None:
-                self._listed_at = info.state.last_seq
-            names = dict(info.state.subjects or {})
-            total = self._total(info, len(names))
-            self._check_names(names)
-            whole = True
-            last, offset = max(names, default=""), len(names)
-            while whole and offset < total:
-                info = yield self._js.subjects(self.stream, pattern, offset - 1, now=self._now, timeout=self._timeout)
-                page = info.state.subjects or {}
-                self._check_names(page)
-                whole = bool(page) and min(page) <= last < max(page)
-                names |= page
-                offset += len(page) - 1
-                last, total = max(page, default=last), self._total(info, total)
-            if whole:
-                return {name: names[name] for name in sorted(names)}
-        raise SnapshotError("the list of subjects changes faster than it can be read", self._listed_at or 0)
-
-    def _check_names(self, names: Iterable[str]) -> None:
-        """SnapshotError for a subject that cannot be asked for by the name that it is listed under."""
-        for name in names:
-            if _NOT_UTF_8 in name:
-                raise SnapshotError(
-                    f"{name} is not UTF-8: such a subject cannot be asked for by name, which one answer has no need of",
-                    self._listed_at or 0,
-                )
-
-    @property
-    def _group_bytes(self) -> int:
-        return min(GROUP_BYTES, self._js.session.max_payload // 2)
-
-    def _in_groups(self, names: Sequence[str]) -> list[Sequence[str]]:
-        """``names`` in groups that one request asks for."""
-        groups: list[Sequence[str]] = []
-        group: list[str] = []
-        most = room = self._group_bytes
-        for name in names:
-            size = size_in_json(name) + 1
-            room -= size
-            if group and (room < 0 or len(group) == GROUP):
-                groups.append(group)
-                group, room = [], most - size
-            group.append(name)
-        return [*groups, group] if group else groups
 
     def _give(self, shown: dict[str, StoredMsg], up_to: int | None) -> None:
         self._up_to_seq = up_to
@@ -537,18 +495,5 @@ class Snapshot:
 
 
 def _rolls_up_all(message: StoredMsg) -> bool:
-    """Whether it took the place of all messages before it, of whatever subject."""
+    """Whether it replaced all messages before it, of any subject."""
     return _ROLLUP.encode() in message.raw_headers and (message.headers.get(_ROLLUP) or "").lower() == "all"
-
-
-def _is_name(subject: str) -> bool:
-    return "*" not in subject and ">" not in subject
-
-
-def _matcher(subjects: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a subject is one of ``subjects``, or matches one."""
-    names = {subject for subject in subjects if _is_name(subject)}
-    patterns = [subject for subject in subjects if not _is_name(subject)]
-    if ">" in patterns:
-        return lambda subject: True
-    return lambda subject: subject in names or any(matches(pattern, subject) for pattern in patterns)

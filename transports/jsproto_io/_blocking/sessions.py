@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.client.read.consistency import ConsistentSession as CoreConsistentSession
-from jsproto.client.read.consistency import SessionLevel
+from jsproto.client.read.consistent_session import ConsistentSession as CoreConsistentSession
+from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg

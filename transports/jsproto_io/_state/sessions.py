@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jsproto.client.read.consistency import ConsistentSession, SessionLevel
+from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.position import SessionToken
 

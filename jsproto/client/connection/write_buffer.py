@@ -1,0 +1,301 @@
+"""The write buffer: encoded frames that wait to be written, how many bytes may wait, and when they leave.
+
+Rules:
+
+* A frame is encoded once, when it is queued. It leaves in the order of the calls.
+* More than ``pending_size`` bytes may not wait: the next message raises OutboundBufferLimitError.
+* Bytes leave at once after ``flush()``, or when ``flush_at`` bytes wait. Otherwise they wait ``linger`` seconds.
+* A closed buffer takes no messages. What it has can still be written.
+
+Not here: frames of the link itself (``link``), which link the bytes go to (``session``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from jsproto.client.connection.bulk_publish import MAX_CACHED_SUBJECTS, SPLIT_WRITES_AT, BulkPublisher, Encode
+from jsproto.client.connection.options import ConnectOptions
+from jsproto.errors import (
+    ConnectionClosedError,
+    Error,
+    MaxPayloadError,
+    OutboundBufferLimitError,
+    UnsupportedByServerError,
+)
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.subjects import check_subject
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer, Timers
+from jsproto.wire.bulk_encoder import encode_numbered, encode_run
+
+MAX_DIGITS: Final = 20  # of a number in a header block
+DEFAULT_MAX_PAYLOAD: Final = 1_048_576  # bytes; nats-server's default, in force until INFO says otherwise
+_NOTHING: Final = -1  # bytes that a closed buffer takes
+
+
+class WriteBuffer:
+    """The bytes that a session has queued.
+
+    Attributes:
+
+    * ``size``: bytes that wait. An UNSUB that may wait for ever is not counted.
+    * ``max_payload``: bytes of headers and payload that the server takes in one message.
+    """
+
+    __slots__ = (
+        "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_is_urgent", "_limit",
+        "_linger", "_pending_size", "_server", "_timers", "max_payload", "size",
+    )  # fmt: skip
+
+    def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
+        """``options``: its ``pending_size``, ``flush_at`` (bytes) and ``linger`` (seconds) count here.
+
+        ``completed`` is called with each ticket of ``sendable`` that is completed.
+        """
+        self.size = 0
+        self.max_payload = DEFAULT_MAX_PAYLOAD
+        self._pending_size = self._limit = options.pending_size
+        self._flush_at = options.flush_at
+        self._linger = options.linger
+        self._completed = completed
+        self._server: ServerInfo | None = None
+        self._frames: list[bytes] = []
+        self._is_urgent = False
+        self._timers = Timers()
+        self._heads: dict[str, tuple[bytes, bytes]] = {}  # by checked subject: the first words of PUB and HPUB
+        self._bulk = BulkPublisher()
+        self._congestion: Ticket[None] | None = None
+        self._closed_by: Error | None = None
+
+    # -- what is queued ------------------------------------------------------------------------------------------------
+
+    def publish(self, subject: str, payload: bytes, reply: bytes | None, headers: bytes | None) -> None:
+        """See ``Session.publish``."""
+        try:
+            heads = self._heads.get(subject) or self._check_head(subject)
+        except TypeError:  # unhashable
+            heads = self._check_head(subject)  # which says that it is no str
+        if type(payload) is not bytes:  # what is queued must neither change nor count otherwise
+            payload = _copied(payload)
+        size = len(payload)
+        if size > self.max_payload or headers is not None:
+            size = self._check_size(size, headers)
+        if self.size > self._limit:
+            self.refuse()
+        if headers is None and size <= SPLIT_WRITES_AT:  # most messages: one frame, formatted once
+            if reply is None:
+                frame = b"%b%d\r\n%b\r\n" % (heads[0], size, payload)
+            else:
+                frame = b"%b%b %d\r\n%b\r\n" % (heads[0], reply, size, payload)
+            self._frames.append(frame)
+            self.size += len(frame)
+            return
+        if headers is not None:
+            where = heads[1] if reply is None else b"%b%b " % (heads[1], reply)
+            head = b"%b%d %d\r\n%b" % (where, len(headers), size, headers)
+        elif reply is not None:
+            head = b"%b%b %d\r\n" % (heads[0], reply, size)
+        else:
+            head = b"%b%d\r\n" % (heads[0], size)
+        if size > SPLIT_WRITES_AT:
+            self._frames += (head, payload, b"\r\n")
+        else:
+            self._frames.append(b"%b%b\r\n" % (head, payload))
+        self.size += len(head) + len(payload) + 2
+
+    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
+        """See ``Session.publish_to_pattern``."""
+        checked = check_subject(subject, wildcards=True)
+        size = self._check_size(len(payload), None)
+        if self.size > self._limit:
+            self.refuse()
+        self.queue(b"PUB %b %b %d\r\n%b\r\n" % (checked, reply, size, payload))
+
+    def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
+        """See ``Session.publish_replies``."""
+        if self.size > self._limit:
+            self.refuse()
+        end = b" %d\r\n%b\r\n" % (len(payload), payload)
+        self.queue(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
+
+    def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
+        """See ``Session.publish_run``."""
+        room = self._room()
+        if isinstance(messages, MessageColumns) and room >= 0:
+            count, data = messages.encoded(reply, first, self.max_payload, room)
+            if count:
+                self.queue(data)
+                return count
+        encode = partial(encode_run, reply, first)
+        return len(self._queue_run(messages, self.max_payload, encode))
+
+    def publish_numbered(
+        self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
+    ) -> int:
+        """See ``Session.publish_numbered``."""
+        largest = self.max_payload - sum(map(len, block)) - MAX_DIGITS
+        queued = self._queue_run(messages, largest, partial(encode_numbered, block, first))
+        subjects.update(queued)
+        return len(queued)
+
+    def queue(self, frame: bytes) -> None:
+        """Queue a frame that is encoded already, however much waits."""
+        self._frames.append(frame)
+        self.size += len(frame)
+
+    def queue_first(self, frames: Iterable[bytes]) -> None:
+        """Queue frames before all that wait."""
+        frames = list(frames)
+        self._frames[:0] = frames
+        self.size += sum(map(len, frames))
+
+    def queue_uncounted(self, frame: bytes) -> None:
+        """Queue a frame that leaves with the next one: alone it may wait for ever."""
+        self._frames.append(frame)
+
+    # -- how much may wait ---------------------------------------------------------------------------------------------
+
+    @property
+    def congested(self) -> bool:
+        """Whether more than half of ``pending_size`` waits."""
+        return self.size > self._pending_size // 2
+
+    def sendable(self) -> Ticket[None]:
+        """Completed when what waits now was taken to be written, or dropped."""
+        if self._congestion is not None:
+            return self._congestion
+        ticket: Ticket[None] = Ticket()
+        if self.size and self._limit != _NOTHING:
+            self._congestion = ticket
+        else:
+            ticket.succeed(None)
+        return ticket
+
+    def refuse(self) -> NoReturn:
+        """Raise why a message is not taken.
+
+        Raises:
+            ConnectionClosedError: the buffer was closed.
+            OutboundBufferLimitError: more than ``pending_size`` bytes wait.
+        """
+        if self._limit == _NOTHING:
+            error = self._closed_by
+            raise ConnectionClosedError(str(error or "the connection was closed")) from error
+        raise OutboundBufferLimitError(self.size, self._pending_size)
+
+    def learn(self, server: ServerInfo) -> None:
+        """The limits of ``server`` are in force from now on."""
+        self._server = server
+        self.max_payload = server.max_payload
+
+    # -- when it leaves ------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """What was queued is to leave now."""
+        self._is_urgent = bool(self._frames)
+
+    def wants_send(self, now: float) -> bool:
+        """Whether bytes are to leave at ``now``. The first call with bytes that need not starts their ``linger``."""
+        if self._is_urgent:
+            return True
+        if not self.size:
+            return False
+        if self.size >= self._flush_at:
+            return True
+        lingers_until = self._timers.next()
+        if lingers_until is None:
+            lingers_until = now + self._linger
+            self._timers.set(Timer.LINGER, lingers_until)
+        return now >= lingers_until
+
+    def handle_timeout(self, now: float) -> None:
+        """Time has passed."""
+        if self._timers.expired(now):
+            self.flush()
+
+    def deadline(self) -> float | None:
+        """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
+        return self._timers.next()
+
+    def take(self) -> list[bytes]:
+        """Everything, in order. It counts as written."""
+        frames, self._frames = self._frames, []
+        self._emptied()
+        return frames
+
+    def take_before_ping(self) -> list[bytes]:
+        """Everything, in order, to be written before a PING. It counts as waiting until the next ``take``."""
+        frames, self._frames = self._frames, []
+        return frames
+
+    def drop(self) -> None:
+        """Everything is lost with the link."""
+        self._frames = []
+        self._emptied()
+
+    def close(self, error: Error | None) -> None:
+        """Take no more messages. ``error`` is why, None if the application closed the session."""
+        self._limit = _NOTHING
+        self._closed_by = error
+
+    def release(self) -> None:
+        """Complete the ticket of ``sendable``."""
+        congestion, self._congestion = self._congestion, None  # the caller may ask for the next one at once
+        if congestion is not None:
+            congestion.succeed(None)
+            self._completed(congestion)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _emptied(self) -> None:
+        self.size = 0
+        self._is_urgent = False
+        self._timers.clear()
+        self.release()
+
+    def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:
+        room = self._room()
+        if room < 0:
+            return ()
+        subjects, pieces = self._bulk.encode(messages, largest, room, encode)
+        self._frames += pieces
+        self.size += sum(map(len, pieces))
+        return subjects
+
+    def _room(self) -> int:
+        """How many bytes may be queued. Less than 0 when nothing may."""
+        return self._limit - self.size
+
+    def _check_head(self, subject: str) -> tuple[bytes, bytes]:
+        checked = check_subject(subject)
+        if len(self._heads) >= MAX_CACHED_SUBJECTS:
+            self._heads.clear()
+        heads = (b"PUB %b " % checked, b"HPUB %b " % checked)
+        self._heads[subject] = heads
+        return heads
+
+    def _check_size(self, size: int, headers: bytes | None) -> int:
+        server = self._server
+        if headers is not None and server is not None and not server.headers:
+            raise UnsupportedByServerError("message headers", "2.2", server.version)
+        total = size + (0 if headers is None else len(headers))
+        if total > self.max_payload:
+            raise MaxPayloadError(total, self.max_payload)
+        return total
+
+
+def _copied(payload: object) -> bytes:
+    """The bytes of a bytes-like payload.
+
+    Raises:
+        TypeError: it is text, or anything else.
+    """
+    try:
+        return bytes(memoryview(payload))  # type: ignore[arg-type]
+    except TypeError:
+        hint = ": encode it" if isinstance(payload, str) else ""
+        raise TypeError(f"the payload must be bytes, not {type(payload).__name__}{hint}") from None

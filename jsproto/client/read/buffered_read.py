@@ -1,0 +1,121 @@
+"""The reader's side of a read of many messages: what has arrived, the ticket of the reader that waits, the end.
+
+Rules:
+
+* What has arrived can be taken after the read has failed. Then comes the error.
+* A read ends once: it has ``finished``, or it has an ``error``.
+
+Not here: what is asked and what arrives (``direct``), how messages are kept (``read_buffer``).
+"""
+
+from __future__ import annotations
+
+from jsproto.client.read.read_buffer import ReadBuffer
+from jsproto.errors import Error, RemoteProtocolError
+from jsproto.grammar.columns import StoredColumns
+from jsproto.grammar.stored import StoredMsg, number
+from jsproto.outbox import BulkConversation, Outbox
+from jsproto.ticket import Ticket
+
+
+class BufferedRead(BulkConversation):
+    """A read whose messages are taken from a buffer.
+
+    Attributes:
+
+    * ``stream``: its name.
+    * ``error``: why the read broke off, None without an error.
+    * ``finished``: all that was asked for has been received.
+    """
+
+    __slots__ = ("_last_header", "_outbox", "_readable", "_ready", "_wants_columns", "error", "finished", "stream")
+
+    def __init__(self, outbox: Outbox, stream: str) -> None:
+        self.stream = stream
+        self.error: Error | None = None
+        self.finished = False
+        self._outbox = outbox
+        self._ready = ReadBuffer()  # may be taken
+        self._readable: Ticket[None] | None = None
+        self._last_header: bytes | None = None  # of the last message, or end of a page, that was received
+        self._wants_columns = False  # the reader takes columns
+
+    @property
+    def num_pending(self) -> int | None:
+        """Messages that match and were not received yet, as the server said last. None when it said no number.
+
+        Inside a page a server of 2.11 counts one too many.
+        """
+        try:
+            return None if self._last_header is None else number(self._last_header, b"Nats-Num-Pending")
+        except RemoteProtocolError:  # the message was in order otherwise, and nothing had read this number
+            return None
+
+    def pop_many(self, most: int, now: float) -> list[StoredMsg]:
+        """Take up to ``most`` received messages, in order. The next page is requested when few are left."""
+        messages = self._ready.pop_messages(most)
+        self._after_pop(now)
+        return messages
+
+    def pop_columns(self, most: int, now: float) -> StoredColumns:
+        """``pop_many`` as columns, at a third of the price where every field is wanted.
+
+        Raises:
+            RemoteProtocolError: a message has no subject or no time.
+        """
+        if not self._wants_columns:
+            self._wants_columns = True
+            getattr(self._outbox, "want_fields", bool)()
+        columns = self._ready.pop_columns(most)
+        self._after_pop(now)
+        return columns
+
+    def readable(self) -> Ticket[None]:
+        """Completed when a message can be taken or the read has finished; fails with why the read broke off."""
+        if self._readable is not None:
+            return self._readable
+        ticket: Ticket[None] = Ticket()
+        if self._ready or self.finished:
+            ticket.succeed(None)
+        elif self.error is not None:
+            ticket.fail(self.error)
+        else:
+            self._readable = ticket
+        return ticket
+
+    def close(self, now: float) -> None:
+        """Stop reading: buffered messages are dropped, and those under way are ignored."""
+        self._ready.clear()
+        if self.error is None:
+            self._finish()
+
+    # -- for the read itself -------------------------------------------------------------------------------------------
+
+    def _after_pop(self, now: float) -> None:
+        """The reader took something: perhaps there is room for more."""
+
+    def _release(self) -> None:
+        """The read has ended: nothing more is asked for or received."""
+
+    def _finish(self) -> None:
+        self.finished = True
+        self._end()
+
+    def _fail(self, error: Error) -> None:
+        self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        self._release()
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        """Complete the ticket of the reader that waits, if there is something to take or an end."""
+        if self._readable is None or not (self._ready or self.finished or self.error is not None):
+            return  # what came is to be approved first
+        ticket, self._readable = self._readable, None
+        if self.error is not None and not self._ready:
+            ticket.fail(self.error)
+        else:
+            ticket.succeed(None)
+        self._outbox.completed(ticket)
