@@ -291,7 +291,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:BatchAdvisories": (
         promise(
-            "Time has passed; early, late and repeated calls are harmless.",
+            "Early, late and repeated calls are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
         ),

@@ -56,7 +56,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.grammar.times import MAX_SECONDS, nanoseconds
-from jsproto.outbox import Outbox
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.status import CONTROL, ConsumerStatus, Meaning, read_status
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
@@ -167,7 +167,7 @@ class PullConsumer(Drainable, Generic[D]):
         self.acker = acker
         self.error: Error | None = None
         self.dropped = 0
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._api = api_subject
         self._inbox = inbox
         self._inboxes = 0
@@ -364,8 +364,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def end_interest(self) -> None:
         """First half of a drain: the server is to send no more."""
-        end_interest: Callable[[int], None] = getattr(self._outbox, "end_interest", self._outbox.unsubscribe)
-        end_interest(self._sid)
+        self._outbox.end_interest(self._sid)
         self._refill = None
 
     def end_drain(self, now: float, closing: bool) -> None:

@@ -22,7 +22,7 @@ from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, 
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.headers import last_value, status_line
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.outbox import Outbox
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.sequence_gaps import DeliverySequence, SequenceGap
 from jsproto.rules.status import CONTROL, Meaning, classify
 from jsproto.ticket import Ticket
@@ -70,7 +70,7 @@ class PushBuffer(Drainable, Generic[D]):
         self.dropped = 0
         self.error: Error | None = None
         self.acker = acker
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._raw = raw
         self._patience = 0.0 if raw else patience
         self._full = False

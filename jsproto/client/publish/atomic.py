@@ -22,7 +22,7 @@ Not here: following a batch's advisories, and trying a whole batch again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT, Message, parts
 from jsproto.errors import (
@@ -62,7 +62,7 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
@@ -78,7 +78,6 @@ MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
 _NO_LIMIT: Final = 2**64
 _END: Final = b"\r\n"
-_PublishNumbered: TypeAlias = Callable[[Sequence[Message], tuple[bytes, bytes], int, set[str]], int]
 
 ATOMIC_SINCE: Final = (2, 12, 0)
 MSG_IDS_SINCE: Final = (2, 12, 1)
@@ -97,7 +96,7 @@ class AtomicBatch(Conversation):
     __slots__ = (
         "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
         "_draw", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
-        "_publish_numbered", "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
+        "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
         "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -136,8 +135,7 @@ class AtomicBatch(Conversation):
         self.acked = 0
         self.phase = AtomicPhase.IDLE
         self.error: Error | None = None
-        self._outbox = outbox
-        self._publish_numbered: _PublishNumbered | None = getattr(outbox, "publish_numbered", None)
+        self._outbox = bulk(outbox)
         self._inbox = inbox
         self._draw = draw
         self._head = batch_head(batch_id, required_api_level)
@@ -410,9 +408,9 @@ class AtomicBatch(Conversation):
 
     def _add_run(self, run: Sequence[Message], now: float) -> int:
         """Add those at the front that have no headers; 0 where the outbox cannot, or none is."""
-        if self._publish_numbered is None or not run or now - self._sent_at >= self._idle_limit:
+        if not run or now - self._sent_at >= self._idle_limit:
             return 0
-        added = self._publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
+        added = self._outbox.publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
         if added:
             self.sequence += added
             self._sent_at = now
@@ -620,7 +618,7 @@ class AtomicBatch(Conversation):
         self._awaited = None
         self._timers.clear()
         if self._sid is not None:
-            getattr(self._outbox, "unsubscribe_later", self._outbox.unsubscribe)(self._sid)
+            self._outbox.unsubscribe_later(self._sid)
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:

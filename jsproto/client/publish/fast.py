@@ -30,7 +30,7 @@ Not here: that other batch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeAlias
 
 from jsproto.client.connection.requests import is_no_responders
@@ -60,14 +60,13 @@ from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
-PublishRun: TypeAlias = Callable[[Sequence[Any], tuple[bytes, bytes], int], int]
 Message: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike | None]
 
 NEEDED_VERSION: Final = "2.14"
@@ -79,11 +78,6 @@ UNKNOWN_BATCH: Final = 10208
 COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
 # Answers that end a batch whatever message they answer; any other error refuses one message (server facts, section 2).
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
-
-
-def _no_run(messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-    """What an outbox without ``publish_run`` takes at once; see ``Session.publish_run``."""
-    return 0
 
 
 def parts(message: object) -> tuple[Any, Any, Any]:
@@ -105,7 +99,7 @@ class FastPublisher(Conversation):
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_kept", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_inbox", "_kept", "_limit", "_link_error", "_outbox", "_ping_every", "_ready", "_reply",
         "_resumption", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
@@ -143,10 +137,9 @@ class FastPublisher(Conversation):
         self.acks = 0
         self.phase = FastPhase.IDLE
         self.error: Error | None = None
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
-        self._publish_run: PublishRun = getattr(outbox, "publish_run", _no_run)
         self._gap = gap
         self._window = AckWindow(flow, max_outstanding_acks)
         self._limit = 0
@@ -263,7 +256,7 @@ class FastPublisher(Conversation):
         before, run = self.sequence, messages[:room]
         sequence = before
         try:
-            sequence += self._publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
+            sequence += self._outbox.publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)

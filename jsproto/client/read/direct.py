@@ -54,7 +54,7 @@ from jsproto.grammar.headers import status_line
 from jsproto.grammar.stored import END, StoredMsg, answerer, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
-from jsproto.outbox import BulkConversation, Outbox
+from jsproto.outbox import BulkConversation, Outbox, bulk
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
@@ -182,7 +182,7 @@ class DirectBatch(BulkConversation):
         self.stream = stream
         self.error: Error | None = None
         self.finished = False
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._api = api
         self._inbox = inbox
         self._draw = draw
@@ -262,7 +262,7 @@ class DirectBatch(BulkConversation):
         """
         if not self._wants_columns:
             self._wants_columns = True
-            getattr(self._outbox, "want_fields", bool)()
+            self._outbox.want_fields(self._sid)
         columns = self._ready.pop_columns(most)
         if self._waiting and self._has_room:
             self._ask(now)
