@@ -26,7 +26,7 @@ from jsproto.errors import (
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
 from jsproto.outbox import Conversation, Outbox
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
 
 DEFAULT_PENDING_ADVISORIES: Final = 8_192
@@ -67,7 +67,7 @@ class BatchAdvisories(Conversation):
         self._limit = pending_limit
         self._buffer: deque[BatchAbandoned] = deque()
         self._full = False
-        self._readable: Ticket[None] | None = None
+        self._readable = Readable(outbox.completed)
         self._sid = outbox.subscribe(self._subject, self)
         outbox.flush()
 
@@ -94,10 +94,7 @@ class BatchAdvisories(Conversation):
                 self._outbox.emit(SlowConsumer(self._subject, self.dropped))
         else:
             self._buffer.append(advisory)
-            if self._readable is not None:
-                self._readable.succeed(None)
-                self._outbox.completed(self._readable)
-                self._readable = None
+            self._readable.notify()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """Nothing will come; a message that was dropped is none of ours."""
@@ -117,16 +114,7 @@ class BatchAdvisories(Conversation):
 
     def readable(self) -> Ticket[None]:
         """Completed when an advisory can be taken; fails with why it ended when none ever will."""
-        if self._readable is not None:
-            return self._readable
-        ticket: Ticket[None] = Ticket()
-        if self._buffer:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self._readable = ticket
-        return ticket
+        return self._readable.ticket(bool(self._buffer), self.error)
 
     def close(self) -> None:
         """Listen no more. Nothing happens after the end."""
@@ -136,7 +124,4 @@ class BatchAdvisories(Conversation):
 
     def _end(self, error: Error) -> None:
         self.error = error
-        if self._readable is not None:
-            self._readable.fail(error)
-            self._outbox.completed(self._readable)
-            self._readable = None
+        self._readable.fail(error)

@@ -65,7 +65,7 @@ from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
@@ -155,7 +155,7 @@ class AtomicBatch(Conversation):
         self._answers = 0
         self._awaited: bytes | None = None
         self._unanswered: tuple[str, str | None] = ("", None)
-        self._ready: Ticket[None] | None = None
+        self._ready = Readable(outbox.completed)
         self._commit: Ticket[PubAck] | None = None
         self._commit_sequence = 0
         self._ack: PubAck | None = None
@@ -183,18 +183,10 @@ class AtomicBatch(Conversation):
         Fails with why the batch ended, or with BatchMessageError when the message in question was refused and the batch
         is still open (``error`` is None then).
         """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        elif self.phase in ENDED or self.phase is AtomicPhase.COMMITTING:
-            ticket.fail(self._closed())
-        elif self._awaited is not None:
-            self._ready = ticket
-        else:
-            ticket.succeed(None)
-        return ticket
+        error = self.error
+        if error is None and (self.phase in ENDED or self.phase is AtomicPhase.COMMITTING):
+            error = self._closed()
+        return self._ready.ticket(error is None and self._awaited is None, error)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -504,10 +496,7 @@ class AtomicBatch(Conversation):
         self._answered()
         self._accepted()
         self._outbox.rearm(self)
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.succeed(None)
-            self._outbox.completed(ready)
+        self._ready.notify()
 
     def _receive_error(self, error: Error) -> None:
         in_batch = self._commit_sequence != 1 and self.phase is not AtomicPhase.STARTING
@@ -622,12 +611,11 @@ class AtomicBatch(Conversation):
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:
-        waiters = (self._ready, self._commit)
-        self._ready = self._commit = None
-        for ticket in waiters:
-            if ticket is not None:
-                ticket.fail(error)
-                self._outbox.completed(ticket)
+        self._ready.fail(error)
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.fail(error)
+            self._outbox.completed(commit)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

@@ -63,7 +63,7 @@ from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
@@ -150,7 +150,7 @@ class FastPublisher(Conversation):
         self._sid: int | None = None
         self._subject: str | None = None
         self._sent_at = 0.0
-        self._ready: Ticket[None] | None = None
+        self._ready = Readable(outbox.completed)
         self._commit: Ticket[PubAck] | None = None
         self._commit_sequence = 0
         self._cause: Error | None = None
@@ -201,18 +201,10 @@ class FastPublisher(Conversation):
 
         After the first message: completed, or failed, by the server's first answer.
         """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        elif self.phase in ENDED or self.phase is FastPhase.COMMITTING:
-            ticket.fail(self._closed())
-        elif self.room:
-            ticket.succeed(None)
-        else:
-            self._ready = ticket
-        return ticket
+        error = self.error
+        if error is None and (self.phase in ENDED or self.phase is FastPhase.COMMITTING):
+            error = self._closed()
+        return self._ready.ticket(error is None and bool(self.room), error)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -546,10 +538,7 @@ class FastPublisher(Conversation):
             self._limit = self._window.limit
         if self.sequence < self._limit:
             self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
-            if self._ready is not None:
-                self._ready.succeed(None)
-                self._outbox.completed(self._ready)
-                self._ready = None
+            self._ready.notify()
             self._outbox.rearm(self)
         elif progress or Timer.BATCH_STALLED not in self._timers:
             # After progress, or when a lower rate closed the window; the answer to a ping alone is neither.
@@ -746,11 +735,11 @@ class FastPublisher(Conversation):
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:
-        for ticket in (self._ready, self._commit):
-            if ticket is not None:
-                ticket.fail(error)
-                self._outbox.completed(ticket)
-        self._ready = self._commit = None
+        self._ready.fail(error)
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.fail(error)
+            self._outbox.completed(commit)
 
     def _kept_from(self, first: int) -> Iterator[tuple[int, Message]]:
         """The messages from ``first`` on that are still kept, with their sequences."""
