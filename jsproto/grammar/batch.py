@@ -18,6 +18,7 @@ from typing import Final
 
 from jsproto._event import event
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar.decimals import NO_NUMBER, saturated
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, first_value
 
@@ -40,7 +41,6 @@ COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
 
 _BLOCK: Final = b"NATS/1.0\r\n"
 _ANY_OF_BATCH: Final = b"\r\nNats-Batch-"
-_NO_NUMBER: Final = -1
 
 
 class BatchCommit(Enum):
@@ -124,22 +124,14 @@ def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:
     raw_id = None if block is None else first_value(block, b"Nats-Batch-Id")
     if block is None or not raw_id:
         return None
-    sequence = _number(first_value(block, b"Nats-Batch-Sequence"))
+    sequence = saturated(first_value(block, b"Nats-Batch-Sequence"))
     problem = None
     if len(raw_id) > MAX_BATCH_ID:
         problem = BatchProblem.INVALID_ID
-    elif sequence == _NO_NUMBER:
+    elif sequence == NO_NUMBER:
         problem = BatchProblem.MISSING_SEQUENCE
     commit = _COMMITS.get(first_value(block, b"Nats-Batch-Commit"), BatchCommit.INVALID)
     return BatchHeaders(raw_id.decode("utf-8", "surrogateescape"), sequence, commit, problem)
 
 
 _COMMITS: Final = {None: BatchCommit.NONE, b"1": BatchCommit.STORE, b"eob": BatchCommit.EOB}
-
-
-def _number(digits: bytes | None) -> int:
-    """ASCII digits as a number, a number of more than 20 digits as 2**64."""
-    if digits is None or not digits.isdigit():
-        return _NO_NUMBER
-    digits = digits.lstrip(b"0")
-    return int(digits or b"0") if len(digits) <= 20 else 2**64

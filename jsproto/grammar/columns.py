@@ -17,8 +17,10 @@ from operator import lt
 from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar import consecutive
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import END, ENDING, MAX_SEQUENCE_DIGITS, StoredMsg, numbered
+from jsproto.grammar.stored import END, ENDING, StoredMsg
 
 Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes]]
 """Of replies in a page, as servers write them: subjects, sequences, times."""
@@ -99,8 +101,9 @@ def next_columns(
     subjects, numbers, timestamps = found
     run = range(previous + 1, previous + 1 + len(numbers))
     seqs: Sequence[int] = run  # nearly always; to compare costs a quarter of parsing
-    if numbers[-1] != b"%d" % run[-1] or b"\n".join((*numbers, b"")) != numbered(b"", run, b"\n"):
-        if not b"".join(numbers).isdigit() or max(map(len, numbers)) > MAX_SEQUENCE_DIGITS:
+    is_run = numbers[-1] == b"%d" % run[-1] and len(numbers[-1]) <= MAX_DIGITS
+    if not is_run or b"\n".join((*numbers, b"")) != consecutive.joined(b"", run, b"\n"):
+        if not b"".join(numbers).isdigit() or max(map(len, numbers)) > MAX_DIGITS:
             return None
         seqs = [*map(int, numbers)]
         if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):

@@ -21,6 +21,7 @@ from typing import Final, Literal, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import BadSubjectError, LocalProtocolError
+from jsproto.grammar.decimals import saturated
 from jsproto.grammar.subjects import check_subject
 
 GapMode: TypeAlias = Literal["ok", "fail"]
@@ -118,7 +119,7 @@ def parse_fast_reply(reply: bytes) -> FastReply | FastProblem | None:
     if len(parts) != 7 or not parts[0]:
         return FastProblem.PATTERN
     raw_prefix, raw_id, raw_flow, gap, raw_sequence, raw_operation, _ = parts
-    sequence, operation = _number(raw_sequence), _number(raw_operation)
+    sequence, operation = saturated(raw_sequence), saturated(raw_operation)
     if gap not in (b"ok", b"fail") or operation not in _OPERATIONS or not _fits(sequence, operation):
         return FastProblem.PATTERN
     try:
@@ -127,7 +128,7 @@ def parse_fast_reply(reply: bytes) -> FastReply | FastProblem | None:
         return FastProblem.BATCH_ID
     if not 1 <= len(raw_id) <= MAX_BATCH_ID:
         return FastProblem.BATCH_ID
-    flow = _number(raw_flow)
+    flow = saturated(raw_flow)
     flow = min(flow, MAX_FLOW) if flow > 0 else _FLOW_WHEN_UNREADABLE
     prefix = raw_prefix.decode("utf-8", "surrogateescape")
     return FastReply(prefix, batch_id, flow, "ok" if gap == b"ok" else "fail", sequence, FastOp(operation))
@@ -139,11 +140,3 @@ def _fits(sequence: int, operation: int) -> bool:
         return sequence == 1
     lowest = 2 if operation in (FastOp.APPEND, FastOp.COMMIT_EOB) else 1
     return lowest <= sequence <= MAX_BATCH_SEQUENCE
-
-
-def _number(token: bytes) -> int:
-    """ASCII digits as a number, a number of more than 20 digits as 2**64; -1 when it is not digits."""
-    if not token.isdigit():
-        return -1
-    digits = token.lstrip(b"0")
-    return int(digits or b"0") if len(digits) <= 20 else 2**64

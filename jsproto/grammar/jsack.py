@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from jsproto._event import event
 from jsproto.errors import NotJSMessageError
+from jsproto.grammar.decimals import MAX_DIGITS
 
 ACK_PREFIX: Final = b"$JS.ACK."
 """How they all start."""
@@ -27,7 +28,6 @@ ACK_PREFIX: Final = b"$JS.ACK."
 _NO_DOMAIN: Final = "_"
 _MAX_UINT64: Final = 2**64 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
-_MAX_DIGITS: Final = 20  # of one number, on average: enough to keep int() from a giant
 
 
 @event
@@ -67,7 +67,7 @@ def parse_jsack(reply: bytes) -> JSAck:
     names, numbers = (tokens[2:4], tokens[4:9]) if count == 9 else (tokens[2:6], tokens[6:11])
     delivered, stream_seq, consumer_seq, timestamp, pending = numbers
     digits = b"".join(numbers)
-    if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * _MAX_DIGITS):
+    if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * MAX_DIGITS):
         _refuse(reply)
     values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
     if max(values) > _MAX_UINT64 or values[3] > _MAX_TIMESTAMP:
@@ -104,7 +104,7 @@ def jsack_sequences(reply: bytes) -> tuple[int, int]:
         and stream
         and consumer
         and digits.isdigit()
-        and len(digits) <= 2 * _MAX_DIGITS
+        and len(digits) <= 2 * MAX_DIGITS
     ):
         _refuse(reply)
     stream_seq, consumer_seq = int(stream), int(consumer)

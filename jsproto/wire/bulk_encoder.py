@@ -9,14 +9,14 @@ Not here: single messages (``encoder``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
+
+from jsproto.grammar.consecutive import by_thousands
 
 Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
 
 _END: Final = b"\r\n"
-_SMALL: Final = [b"%d" % number for number in range(1_000)]
-_LAST_THREE: Final = [b"%03d" % number for number in range(1_000)]  # digits of larger numbers
 
 
 def pub_head(subject: bytes) -> bytes:
@@ -33,7 +33,7 @@ def encode_run(
     """
     before, behind = reply
     pieces = []
-    for run, high, numbers in _numbers(first, len(payloads)):
+    for run, high, numbers in by_thousands(first, len(payloads)):
         ends = _ends(b"%b %%d\r\n" % behind.replace(b"%", b"%%"), 0, sizes[run])
         columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
@@ -49,23 +49,12 @@ def encode_numbered(
     """
     before, behind = block
     pieces = []
-    for run, high, numbers in _numbers(first, len(payloads)):
+    for run, high, numbers in by_thousands(first, len(payloads)):
         size = len(before) + len(high) + len(numbers[0]) + len(behind)
         ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
         columns = (b"H", _part(lines, run), ends, before + high, numbers, behind, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
     return pieces
-
-
-def _numbers(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequence[bytes]]]:
-    """Which messages have numbers of one length that begin alike; how these begin, and how each goes on."""
-    at = 0
-    while at < count:
-        high, low = divmod(first + at, 1_000)
-        table, end = (_LAST_THREE, 1_000) if high else (_SMALL, 10 ** len(_SMALL[low]))
-        stop = min(at + end - low, count)
-        yield slice(at, stop), b"%d" % high if high else b"", table[low : low + stop - at]
-        at = stop
 
 
 def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:

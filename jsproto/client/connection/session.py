@@ -53,6 +53,7 @@ from jsproto.errors import (
 from jsproto.events import Connected, Disconnected, Event
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
 from jsproto.outbox import BulkConversation, BulkOutbox, Conversation
@@ -65,7 +66,6 @@ from jsproto.wire.frames import DeliveryRun, Msg, MsgRun
 
 T = TypeVar("T")
 
-MAX_DIGITS = 20  # of a number in a header block
 MIN_TOKEN = 16  # bytes
 DEFAULT_MAX_PAYLOAD = 1_048_576  # nats-server's default, in force until INFO says otherwise
 

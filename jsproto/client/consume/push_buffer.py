@@ -20,6 +20,7 @@ from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAUL
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.errors import Error, LocalProtocolError, OutboundBufferLimitError, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import last_value, status_line
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.outbox import Outbox, bulk
@@ -32,7 +33,6 @@ from jsproto.wire.frames import Msg, RawMsg
 D = TypeVar("D", bound=ConsumerMsg)
 
 _STATUS: Final = b"NATS/1.0 "  # a header block without status has its first line end before the blank
-_MAX_DIGITS: Final = 20
 
 
 class PushBuffer(Drainable, Generic[D]):
@@ -269,7 +269,7 @@ class PushBuffer(Drainable, Generic[D]):
             self._mark(stalled)
         last = last_value(header, b"Nats-Last-Consumer")
         if last is not None and self._seen is not None:
-            if not last.isdigit() or len(last) > _MAX_DIGITS:
+            if not last.isdigit() or len(last) > MAX_DIGITS:
                 raise RemoteProtocolError("a heartbeat whose Nats-Last-Consumer is no number", last)
             broken = self._seen.heartbeat(int(last))
             if broken is not None:

@@ -57,6 +57,7 @@ from jsproto.errors import (
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
@@ -783,7 +784,7 @@ class FastPublisher(Conversation):
         if not message.subject.startswith(self._reply):
             return None
         token = message.subject[len(self._reply) :].partition(b".")[0]
-        if not token.isdigit() or len(token) > 20:
+        if not token.isdigit() or len(token) > MAX_DIGITS:
             return None
         sequence = int(token)
         return sequence if 1 <= sequence <= max(self.sequence, self._commit_sequence) else None

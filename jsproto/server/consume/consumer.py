@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.durations import format_duration, parse_duration
 from jsproto.grammar.fields import as_integer
 from jsproto.grammar.headers import appended, first_value
@@ -616,7 +617,7 @@ class Consumer(Conversation):
 
 def _number(token: str) -> int:
     """A number of an ack subject; -1 when it is none, or one that no server counts to."""
-    number = int(token) if token.isascii() and token.isdigit() and len(token) <= 20 else -1
+    number = int(token) if token.isascii() and token.isdigit() and len(token) <= MAX_DIGITS else -1
     return number if number < 2**63 else -1
 
 
