@@ -28,7 +28,7 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 ALLOWED: Final = frozenset(
     {
         "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "enum",
-        "functools", "hashlib", "heapq", "itertools", "json", "operator", "re", "struct", "types", "typing",
+        "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing",
         "urllib.parse",
     }
 )  # fmt: skip
@@ -92,14 +92,26 @@ BENEATH: Final = {
 }
 LARGEST: Final = 40_000  # bytes in a file that people are to read
 NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "stuff"}
+# Names that were replaced by the field's standard terms (the glossary of ``jsproto`` has those).
+OLD_NAMES: Final = frozenset(
+    {
+        "Answers", "AsyncPublisher", "Backbone", "Backlog", "Break", "Chance", "Copies", "Cut", "Delivered",
+        "Deliveries", "Dialler", "EventTeller", "Exchange", "Follower", "Hub", "Inflow", "Interior",
+        "Kept", "Ledger", "Lot", "Lots", "Origin", "Parcel", "Postponed", "Pumped", "Refill", "Row",
+        "RowConversation", "Runs", "Sleeper", "Turns", "Wanted", "Weather", "Wire", "_again",
+        "_orphans", "_relief", "_resting", "_told", "_vain", "_woven", "alike", "gaps",
+        "gets", "inflow", "insist", "jsmsg", "lazily", "nap", "node", "receive_row", "refill",
+        "rouse", "runs", "stand_by", "turns", "weather", "yield_to",
+    }
+)  # fmt: skip
 TOP_LEVEL: Final = {".ci", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports"}
 
 PUBLIC: Final = {
     "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
     "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
-    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "MsgRun",
-    "BulkConversation", "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
+    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError",
+    "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
     "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
     "parse_jsack", "strip_batch_headers",
 }  # fmt: skip
@@ -339,6 +351,17 @@ def test_a_file_says_what_it_is_and_can_be_read(path: Path) -> None:
         assert ast.get_docstring(parsed(path))
     assert path.stat().st_size <= LARGEST
     assert path.stem.strip("_") not in NAMES_THAT_SAY_NOTHING
+
+
+@pytest.mark.parametrize("path", [*CORE, *DRIVERS], ids=module_name)
+def test_no_old_name_returns(path: Path) -> None:
+    defined = {path.stem, *path.relative_to(ROOT).parts[:-1]}
+    defined |= {
+        node.name
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert defined & OLD_NAMES == set()
 
 
 @pytest.mark.parametrize("name", list(THIN))
