@@ -2,9 +2,8 @@
 
 A client that embeds the protocol starts here. ``Session`` takes bytes in and gives bytes out. ``JetStream`` is the API
 on it. The conversations (``FastPublisher``, ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``,
-``DirectBatch``, ``LastMessages``, ``Snapshot``, ``Subscription``) speak messages through an ``Outbox``, so they fit into
-any client.
-Applications use ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+``DirectBatch``, ``LastMessages``, ``Snapshot``, ``Subscription``) speak messages through an ``Outbox``, so they fit
+into any client. Applications use ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
 
 Map of the house. A room imports only from those above it, and the two roles never import each other::
 

@@ -42,7 +42,7 @@ class Conversation:
         raise NotImplementedError
 
     def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
-        """Take messages of a consumer from the front of ``raws``, as ``receive`` would; returns how many.
+        """Take messages of a consumer from the front of ``raws``, as ``receive`` would. Returns how many.
 
         ``size``: bytes of the header blocks and payloads of all of them. The messages that it leaves come through
         ``receive``, one by one, so a conversation need not take any.
@@ -95,7 +95,7 @@ class Outbox(Protocol):
 
     @property
     def closed_error(self) -> Error | None:
-        """Why nothing can be sent any more; None while the outbox is usable.
+        """Why nothing can be sent any more, None while the outbox is usable.
 
         It is not None any more when the last ``link_lost`` is called: so a conversation knows that no
         ``link_restored`` will follow.
@@ -111,12 +111,12 @@ class Outbox(Protocol):
         """
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
-        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given; returns the id.
+        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given. Returns the id.
 
         Messages go to ``conversation.receive``, in the order in which they came. A subscription outlives its link: the
         outbox subscribes again before it calls ``link_restored``.
 
-        Raises: BadSubjectError; ConnectionClosedError after the end.
+        Raises: BadSubjectError, and ConnectionClosedError after the end.
         """
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:

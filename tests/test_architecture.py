@@ -28,7 +28,7 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 ALLOWED: Final = frozenset(
     {
         "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "enum",
-        "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing",
+        "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "types", "typing",
         "urllib.parse",
     }
 )  # fmt: skip

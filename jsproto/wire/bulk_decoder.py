@@ -74,8 +74,8 @@ _TWO_SIZES: Final = 2 * MAX_SIZE_DIGITS + len(b" \r\n")
 class BulkDecoder:
     """Reads the MSG and HMSG frames at the front of bytes. It belongs to one ``Decoder``.
 
-    Attributes: ``max_payload`` (bytes of a message, header block included); ``runs`` (None: every message is a ``Msg``;
-    else frames may be runs, and it holds the ids of the subscriptions whose runs are to have ``fields``).
+    Attributes: ``max_payload`` is bytes of a message, header block included. ``runs`` is None where every message is to
+    be a ``Msg``. Otherwise frames may be runs, and it holds the ids of the subscriptions whose runs have ``fields``.
     """
 
     __slots__ = ("_head", "_lines", "_longest_line", "_searches", "max_payload", "runs")
@@ -94,7 +94,7 @@ class BulkDecoder:
         self._searches = _SEARCHES if self.runs is not None and size >= _SHORT and may_search else 0
 
     def take(self, data: bytes, position: int, frames: list[Frame]) -> int:
-        """Append the messages that begin at ``position`` to ``frames``; returns where the next frame begins.
+        """Append the messages that begin at ``position`` to ``frames``. Returns where the next frame begins.
 
         It stops before the first frame that is no message, not whole, or not written as servers write it.
         """
@@ -143,7 +143,7 @@ class BulkDecoder:
         return position if len(raws) >= _FEW else self._take_each(data, position, frames)
 
     def _take_each(self, data: bytes, position: int, frames: list[Frame]) -> int:
-        """``take``, message by message; HMSG frames with one beginning become a ``MsgRun``."""
+        """``take``, message by message. HMSG frames with one beginning become a ``MsgRun``."""
         match_at, append, new = _MESSAGE.match, frames.append, object.__new__
         longest_line, max_payload, runs = self._longest_line, self.max_payload, self.runs
         last = len(data) - 2
@@ -185,7 +185,7 @@ class BulkDecoder:
         return position
 
     def _take_same_head(self, data: bytes, end: int, head: bytes, run: MsgRun) -> int:
-        """Add to ``run`` the messages whose control lines are ``head`` and two sizes; returns where they end.
+        """Add to ``run`` the messages whose control lines are ``head`` and two sizes. Returns where they end.
 
         ``end`` is where the payload of the first message of ``run`` ends.
         """
@@ -288,7 +288,7 @@ def _begins_run(data: bytes, position: int) -> bool:
 
 
 def _two_sizes(text: bytes) -> tuple[int, int] | None:
-    """The sizes of header block and message; None when they are not written as servers write them."""
+    """The sizes of header block and message, or None when they are not written as servers write them."""
     header, _, total = text.partition(b" ")
     if not (header.isdigit() and total.isdigit() and len(header) <= MAX_SIZE_DIGITS and len(total) <= MAX_SIZE_DIGITS):
         return None

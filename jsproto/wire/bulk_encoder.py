@@ -1,10 +1,12 @@
 """Many messages to publish, as the bytes of PUB or HPUB, joined at once: cheaper than a format for each.
 
-Rules: what all messages of a run have in common is one constant between their columns, so that messages of one subject
-and one size cost least. Numbers come out of a table: those that share all but their last three digits go together.
-What may be published, and how much of it, is for the caller to see to.
+Rules: the caller has checked the subjects, and how much may be published.
 
-Not here: single messages (``encoder``).
+How it works: bytes that all messages of a run share are one constant between their columns, so messages of one subject
+and one size cost least. Numbers that share all but their last three digits go together. One join makes the bytes of a
+group. Pays: ``core-publish-many``.
+
+Not here: single messages (``encoder``), the numbers (``grammar.consecutive``).
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ def pub_head(subject: bytes) -> bytes:
 def encode_run(
     reply: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
 ) -> list[bytes]:
-    """Messages whose replies count up from ``first``, in a few pieces; ``reply`` is what is around the number.
+    """Messages whose replies count up from ``first``, in a few pieces.
 
-    ``lines``: what ``line`` makes of their subjects, or of the one that all have; ``sizes`` are those of ``payloads``.
+    ``reply``: the bytes before and after the number. ``lines``: ``pub_head`` of their subjects, or of the one that all
+    have. ``sizes``: those of ``payloads``, in bytes.
     """
-    before, behind = reply
+    before, after = reply
     pieces = []
     for run, high, numbers in by_thousands(first, len(payloads)):
-        ends = _ends(b"%b %%d\r\n" % behind.replace(b"%", b"%%"), 0, sizes[run])
+        ends = _ends(b"%b %%d\r\n" % after.replace(b"%", b"%%"), 0, sizes[run])
         columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
     return pieces
@@ -43,16 +46,16 @@ def encode_run(
 def encode_numbered(
     block: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
 ) -> list[bytes]:
-    """Messages without replies, with the number in their header blocks: ``block`` is what is around it.
+    """Messages without replies, with the number in their header blocks: ``block`` is the bytes before and after it.
 
     Otherwise as ``encode_run``.
     """
-    before, behind = block
+    before, after = block
     pieces = []
     for run, high, numbers in by_thousands(first, len(payloads)):
-        size = len(before) + len(high) + len(numbers[0]) + len(behind)
+        size = len(before) + len(high) + len(numbers[0]) + len(after)
         ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
-        columns = (b"H", _part(lines, run), ends, before + high, numbers, behind, payloads[run])
+        columns = (b"H", _part(lines, run), ends, before + high, numbers, after, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
     return pieces
 
@@ -66,7 +69,7 @@ def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:
 
 
 def all_equal(values: Sequence[object]) -> bool:
-    """Whether all are the same; there must be some."""
+    """Whether all are the same. There must be some."""
     return values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
@@ -75,7 +78,7 @@ def _part(column: Column, run: slice) -> Column:
 
 
 def _interleave(count: int, columns: Sequence[Column]) -> bytes:
-    """Of each of ``count`` messages what it has in every column and the end, one message behind the other."""
+    """Of each of ``count`` messages what it has in every column and the end, one message after the other."""
     merged: list[Column] = [_END]  # of the message before
     for column in columns:
         if isinstance(column, bytes) and isinstance(merged[-1], bytes):
