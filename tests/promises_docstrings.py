@@ -381,7 +381,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:LocalProtocolError": (
         promise(
-            "The caller asked for something that cannot be; nothing was written and no state has changed.",
+            "Nothing was written and no state has changed.",
             CLIENT_SESSION + "a_users_mistake_changes_nothing",
             CLIENT_FAST_TOTAL + "whatever_happens_in_whatever_order",
         ),
@@ -436,7 +436,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:StreamConfig": (
         promise(
-            'they never say ``"default"`` back',
+            'They never say ``"default"`` back',
             TRANSCRIPTS_SERVER_ROLE + "what_servers_make_of_a_configuration",
             CLIENT_JETSTREAM + "an_update_keeps_the_persist_mode",
         ),

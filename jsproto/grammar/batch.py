@@ -1,6 +1,6 @@
 """The headers by which a message belongs to an atomic batch (ADR-50), and those that a publish may carry besides.
 
-A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole); the last
+A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole). The last
 one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
 
 Rules: building is strict, and quick: all but the sequence of a header block is made once for a batch. Reading sorts as
@@ -37,7 +37,7 @@ EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequ
 
 COMMIT_STORE: Final = b"\r\nNats-Batch-Commit: 1\r\n"
 COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
-"""What follows the sequence in the block of a message that commits; ``\\r\\n`` or more headers follow it."""
+"""What follows the sequence in the block of a message that commits. ``\\r\\n`` or more headers follow it."""
 
 _BLOCK: Final = b"NATS/1.0\r\n"
 _ANY_OF_BATCH: Final = b"\r\nNats-Batch-"
@@ -53,7 +53,7 @@ class BatchCommit(Enum):
 
 
 class BatchProblem(IntEnum):
-    """Why a server refuses a member before it looks for its batch; the value is the server's error code."""
+    """Why a server refuses a member before it looks for its batch. The value is the server's error code."""
 
     MISSING_SEQUENCE = 10175
     INVALID_ID = 10179
@@ -70,7 +70,7 @@ class BatchHeaders:
 
 
 def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
-    """What the header blocks of all members begin with; the sequence in digits comes next.
+    """What the header blocks of all members begin with. The sequence in digits comes next.
 
     The block of message n is this and ``b"%d\\r\\n\\r\\n" % n``, or ``b"%d"``, COMMIT_STORE or COMMIT_EOB, and
     ``\\r\\n``. With ``required_api_level`` the server refuses the batch unless it is of that level. BadSubjectError for
@@ -120,7 +120,7 @@ def behind(block: bytes) -> bytes:
 
 
 def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:
-    """What a message says of its batch, read from its header block; None: it is no member of any."""
+    """What a message says of its batch, read from its header block. None: it is no member of any."""
     raw_id = None if block is None else first_value(block, b"Nats-Batch-Id")
     if block is None or not raw_id:
         return None

@@ -1,11 +1,12 @@
 """Messages as columns: lists that are as long as there are messages, for whoever reads or publishes by the thousand.
 
-Rules: one regular expression over all header blocks at once does what takes a dozen calls for each message. It has to
-find the server's part at the end of each block, and nowhere else; where it does not (a stored header
-imitates the server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way
-the result is what ``StoredMsg`` has.
+Rules: the result is what ``StoredMsg`` has.
 
-Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.read.direct``).
+How it works: one regular expression over all header blocks does the work of a dozen calls for each message. It has to
+find the server's part at the end of each block, and nowhere else. Otherwise every message is parsed by itself: a stored
+header imitates the server's or breaks its block, or a server writes it in another form. Pays: ``direct-get-fields``.
+
+Not here: numbers and times as Arrow or NumPy have them. Who receives the messages (``client.read.direct``).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _SERVER_PART: Final = re.compile(SERVER_PART)
 class StoredColumns(NamedTuple):
     """Messages of a stream in their order, column by column.
 
-    ``subjects`` and ``timestamps`` are bytes as the server wrote them (RFC 3339, nanoseconds, trailing zeros cut);
-    ``seqs`` are stream sequences; ``data`` the payloads; ``raw_headers`` the header blocks as they came, the server's
+    ``subjects`` and ``timestamps`` are bytes as the server wrote them (RFC 3339, nanoseconds, trailing zeros cut).
+    ``seqs`` are stream sequences, ``data`` the payloads, ``raw_headers`` the header blocks as they came, the server's
     part included.
     """
 
@@ -67,7 +68,7 @@ class StoredColumns(NamedTuple):
         )  # fmt: skip
 
     def headers(self) -> list[Headers | None]:
-        """The user's headers of each message; None where it has none. RemoteProtocolError when they are malformed."""
+        """The user's headers of each message, None where it has none. RemoteProtocolError when they are malformed."""
         return [
             StoredMsg(block, b"", seq).headers or None for block, seq in zip(self.raw_headers, self.seqs, strict=True)
         ]
@@ -126,7 +127,7 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
 
 
 def _found(blocks: Sequence[bytes]) -> Fields | None:
-    """What all blocks say; None if one of them is written otherwise."""
+    """What all blocks say, None if one of them is written otherwise."""
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)
@@ -151,7 +152,7 @@ def _are_bare(fields: Fields) -> bool:
 class MessageColumns(Sequence[tuple[str, bytes]]):
     """Messages to publish, without headers: ``(subject, payload)`` of each, kept as two columns.
 
-    Anything that publishes many takes it as it takes a list; batches are quicker with it, because there is no tuple
+    Anything that publishes many takes it as it takes a list. Batches are quicker with it, because there is no tuple
     for each message. The columns are not to be changed.
 
     Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
@@ -178,9 +179,9 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
         return self._payloads
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
-        """How many messages from the front on were encoded, and their PUBs; none here: they are encoded like others.
+        """How many messages from the front on were encoded, and their PUBs. None here: they are encoded like others.
 
-        Their replies count up from ``first``; ``reply`` is what stands before and behind the number. ``largest``: bytes
+        Their replies count up from ``first``. ``reply`` is what stands before and behind the number. ``largest``: bytes
         of a payload. No message begins behind ``most`` bytes, though the last one may end there: so it is, too, with
         those behind them, which are sent one by one. What is returned goes out as it is, so each subject has passed
         ``check_subject``.

@@ -22,8 +22,8 @@ _DIGITS: Final = b"0123456789"
 def by_thousands(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequence[bytes]]]:
     """``count`` numbers from ``first`` on, in groups that have one length and share all but their last three digits.
 
-    Yields for each group: its places among the ``count``, counted from 0; the digits that it shares; the other digits
-    of each number.
+    Yields for each group its places among the ``count`` (counted from 0), the digits that it shares, and the other
+    digits of each number.
     """
     at = 0
     while at < count:

@@ -17,7 +17,7 @@ NO_NUMBER: Final = -1
 
 
 def saturated(token: bytes | None) -> int:
-    """The number that ``token`` is, leading zeros allowed; 2**64 for one with more than 20 digits, else NO_NUMBER."""
+    """The number that ``token`` is, leading zeros allowed. 2**64 for one with more than 20 digits, else NO_NUMBER."""
     if token is None or not token.isdigit():
         return NO_NUMBER
     digits = token.lstrip(b"0")

@@ -5,8 +5,8 @@
 The prefix is an inbox of one or more tokens. Flow and gap mode are those of the first message, on every message.
 
 Rules: building is strict (LocalProtocolError before anything is written). Reading never raises and sorts as
-nats-server 2.15.1 does: numbers are ASCII digits, leading zeros allowed; a flow that is no positive number is
-10, one above 65535 is 65535; refused are sequence 0 and 2**64 - 1, unknown operations, a start that is not
+nats-server 2.15.1 does: numbers are ASCII digits, leading zeros allowed. A flow that is no positive number is
+10, one above 65535 is 65535. Refused are sequence 0 and 2**64 - 1, unknown operations, a start that is not
 sequence 1, an append or a commit without a message that is, and ids of more than 64 bytes. It is stricter
 where nothing useful is lost: an empty prefix or id, an id that is not UTF-8, and numbers of 2**64 and more,
 which that server takes modulo 2**64 for the flow and the operation.
@@ -28,7 +28,7 @@ GapMode: TypeAlias = Literal["ok", "fail"]
 """What a lost message does to the batch: ``ok`` reports it, ``fail`` ends the batch."""
 
 MAX_BATCH_ID: Final = 64
-"""Bytes in a batch id (ADR-50; server error 10207 above)."""
+"""Bytes in a batch id (ADR-50, server error 10207 above)."""
 
 MAX_FLOW: Final = 65535
 """Messages per acknowledgement that can be asked for (a uint16 in the server)."""
@@ -50,14 +50,14 @@ class FastOp(IntEnum):
     COMMIT_EOB = 3
     """End the batch without storing this message."""
     PING = 4
-    """Keep the batch alive and ask for the latest flow acknowledgement; carries the highest sequence sent."""
+    """Keep the batch alive and ask for the latest flow acknowledgement. It carries the highest sequence sent."""
 
 
 _OPERATIONS: Final = frozenset(FastOp)
 
 
 class FastProblem(IntEnum):
-    """Why a server refuses a fast-ingest reply subject; the value is the server's error code."""
+    """Why a server refuses a fast-ingest reply subject. The value is the server's error code."""
 
     PATTERN = 10206
     BATCH_ID = 10207
@@ -76,7 +76,7 @@ class FastReply:
 
 
 def check_batch_id(batch_id: str) -> bytes:
-    """The id as a token of a subject; BadSubjectError unless it is 1 to 64 bytes of visible text without ``. * >``.
+    """The id as a token of a subject. BadSubjectError unless it is 1 to 64 bytes of visible text without ``. * >``.
 
     Visible, because servers write the id into JSON with escapes that JSON does not have (seen: ``\\x01``).
     """
@@ -104,7 +104,7 @@ def fast_reply_prefix(prefix: str, batch_id: str, flow: int, gap: GapMode) -> by
 
 
 def build_fast_reply(reply: FastReply) -> bytes:
-    """The subject that says ``reply``; LocalProtocolError when a server would refuse it."""
+    """The subject that says ``reply``. LocalProtocolError when a server would refuse it."""
     head = fast_reply_prefix(reply.prefix, reply.batch_id, reply.flow, reply.gap)
     if not _fits(reply.sequence, reply.operation):
         raise LocalProtocolError(f"{reply.operation.name} cannot be message {reply.sequence} of a batch")

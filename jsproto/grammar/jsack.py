@@ -5,7 +5,7 @@ Version 1 has nine tokens, version 2 eleven or more::
     $JS.ACK.<stream>.<consumer>.<num delivered>.<stream seq>.<consumer seq>.<timestamp>.<num pending>
     $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<num delivered>. ... .<num pending>[.<more>]
 
-Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII digits, at
+Rules: the number of tokens decides the version. Tokens after the eleventh are ignored. Numbers are ASCII digits, at
 most 2**64 - 1, and a timestamp, which is signed, at most 2**63 - 1. Anything else is not a JetStream message:
 NotJSMessageError, and nothing but that. Which version a server sends is its configuration (up to 2.15 version 1 unless
 a feature flag says otherwise), so both are read everywhere.
@@ -42,7 +42,7 @@ class Sequences:
 class JSAck:
     """What a delivered message's reply subject says about the delivery.
 
-    ``domain`` and ``account_hash`` are None in version 1; ``domain`` is None too where version 2 says ``_``,
+    ``domain`` and ``account_hash`` are None in version 1. ``domain`` is None too where version 2 says ``_``,
     no domain. ``num_delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
     the message was stored, in nanoseconds since the epoch. ``num_pending`` is how many messages wait for the
     consumer after this one.
@@ -59,7 +59,7 @@ class JSAck:
 
 
 def parse_jsack(reply: bytes) -> JSAck:
-    """Read a reply subject of either version; NotJSMessageError when it is not one."""
+    """Read a reply subject of either version. NotJSMessageError when it is not one."""
     tokens = reply.split(b".")
     count = len(tokens)
     if tokens[0] != b"$JS" or count < 9 or count == 10 or tokens[1] != b"ACK":
@@ -116,7 +116,7 @@ def jsack_sequences(reply: bytes) -> tuple[int, int]:
 def build_jsack(ack: JSAck) -> bytes:
     """The subject that says ``ack``: version 2 when there is an account hash, else version 1 (which has no domain).
 
-    The names must be legal tokens; that is checked where streams and consumers are created.
+    The names must be legal tokens. That is checked where streams and consumers are created.
     """
     numbers = (ack.num_delivered, ack.sequence.stream, ack.sequence.consumer, ack.timestamp, ack.num_pending)
     names = b"%b.%b" % (ack.stream.encode(), ack.consumer.encode())

@@ -1,6 +1,6 @@
 """A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's behind them.
 
-Rules: parsing costs at delivery only what paging needs (two sequences and the pending count); everything else is
+Rules: parsing costs at delivery only what paging needs (two sequences and the pending count). Everything else is
 parsed when asked. The server appends its headers, so of a name that occurs twice the last one is the server's: a
 stored header called ``Nats-Sequence`` cannot spoof it. The user's headers are what stands before the server's block.
 
@@ -41,7 +41,7 @@ _FEW: Final = 32  # messages; to compare fewer at once costs more than to look a
 
 
 def number(header: bytes, name: bytes) -> int | None:
-    """The last value of ``name`` as a number; None when it is absent. RemoteProtocolError when it is none."""
+    """The last value of ``name`` as a number, None when it is absent. RemoteProtocolError when it is none."""
     value = last_value(header, name)
     if value is None:
         return None
@@ -94,7 +94,7 @@ def _own(header: bytes, field: bytes) -> bytes:
 def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
     """The sequences of replies that follow ``previous`` in a page, and each other, as far as ``headers`` say so.
 
-    Nothing can be missing between sequences that rise by one; elsewhere a reply says which one was before it. It ends
+    Nothing can be missing between sequences that rise by one. Elsewhere a reply says which one was before it. It ends
     before the first one that does not follow, or is not written as servers do: then ``paging`` says what it is.
     Where no sequence is left out, it takes half of looking at each to see whether they all are what they must be then.
     """
@@ -117,7 +117,7 @@ def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
 
 
 def _are(headers: Sequence[bytes], run: range) -> bool:
-    """Whether ``headers`` have these sequences and follow each other; False, too, for numbers of several lengths."""
+    """Whether ``headers`` have these sequences and follow each other. False, too, for numbers of several lengths."""
     last = b"%d" % run[-1]
     if len(last) > MAX_DIGITS or b"%b%b\r\n" % (_SEQUENCE, last) not in headers[-1]:
         return False
@@ -162,7 +162,7 @@ class StoredMsg:
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that match behind it; None outside a batch."""
+        """Messages that match behind it, None outside a batch."""
         return number(self._header, b"Nats-Num-Pending")
 
     @property
@@ -177,7 +177,7 @@ class StoredMsg:
 
     @property
     def timestamp(self) -> int:
-        """When it was stored, in nanoseconds since the epoch; both the servers' and the draft's format."""
+        """When it was stored, in nanoseconds since the epoch. Both the servers' and the draft's format."""
         return stored_at(self._header)
 
     @property
@@ -197,7 +197,7 @@ class StoredMsg:
 
 
 def stored_messages(headers: Sequence[bytes], data: Iterable[bytes], seqs: Iterable[int]) -> list[StoredMsg]:
-    """A StoredMsg of each header block, payload and sequence; at two thirds of the price of calling the class."""
+    """A StoredMsg of each header block, payload and sequence, at two thirds of the price of calling the class."""
     messages = [*map(object.__new__, repeat(StoredMsg, len(headers)))]
     for message, header, payload, seq in zip(messages, headers, data, seqs, strict=True):
         message._header = header
