@@ -9,8 +9,9 @@ Both travel on ``$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.<stream>``, in a JetS
 knows yet is kept as it is. Unknown fields are ignored. Whatever the bytes, only RemoteProtocolError is raised. Released
 encodings are byte for byte what nats-server 2.15.1 sends.
 
-Not here: when a server sends one (the server role: 2.15.1 does for atomic batches alone, and not for batches that
-fail a check at their commit), who wants to know (``jsproto.client.publish.advisories``).
+nats-server 2.15.1 sends one for atomic batches alone, and not for batches that fail a check at their commit.
+
+Not here: sending one (the server role), who wants to know (``jsproto.client.publish.advisories``).
 """
 
 from __future__ import annotations

@@ -3,10 +3,13 @@
 A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole). The last
 one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
 
-Rules: building is strict, and quick: all but the sequence of a header block is made once for a batch. Reading sorts as
-nats-server 2.15.1 does and never raises: names count with their case, the first line of a name wins, blanks before a
-value are skipped, numbers are ASCII digits (leading zeros allowed), an id has at most 64 bytes, and a message with an
-empty id is no member of anything.
+Rules
+
+* Building is strict, and quick: all but the sequence of a header block is made once for a batch.
+* Reading never raises. It follows nats-server 2.15.1.
+* Names count with their case. The first line of a name wins, and blanks before a value are skipped.
+* Numbers are ASCII digits, leading zeros allowed.
+* An id has at most 64 bytes. A message with an empty id is no member of anything.
 
 Not here: which headers may go together, and what a batch does with them (``client``, ``server``).
 """
@@ -115,7 +118,7 @@ def encode_unbatched(headers: HeadersLike) -> bytes:
 
 
 def behind(block: bytes) -> bytes:
-    """The lines of an encoded header block without its first, to go behind those of the batch."""
+    """The lines of an encoded header block without its first, to follow those of the batch."""
     return block[len(_BLOCK) :]
 
 

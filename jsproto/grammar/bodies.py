@@ -1,6 +1,6 @@
 """JSON bodies, strictly: one object of bounded size and depth, with fields of the types they should have.
 
-Rules: UTF-8 only, nothing behind the object. No NaN and no infinity. Integers are integers: ``true`` is no number,
+Rules: UTF-8 only, nothing after the object. No NaN and no infinity. Integers are integers: ``true`` is no number,
 neither is ``1.0``. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's
 business (models keep them). Whatever the bytes, reading raises RemoteProtocolError and nothing else.
 

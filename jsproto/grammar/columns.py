@@ -93,8 +93,8 @@ def next_columns(
 ) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
-    It is None, too, when they are not written as servers do, or do not say which one was before though some are left
-    out: then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
+    None, too, when they are not written as servers do, or when some are left out and a reply does not say which one was
+    before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
     """
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
@@ -116,7 +116,7 @@ def next_columns(
 
 
 def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
-    """One behind the other."""
+    """One after the other."""
     if len(parts) == 1:
         return parts[0]
     columns: tuple[list[Any], ...] = ([], [], [], [], [])
@@ -131,7 +131,7 @@ def _found(blocks: Sequence[bytes]) -> Fields | None:
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)
-    # As many server's parts as blocks, nothing behind the last, and as many ends as blocks, one at the end of each: so
+    # As many server's parts as blocks, nothing after the last, and as many ends as blocks, one at the end of each: so
     # each block has its own.
     if len(pieces) != 4 * count + 1 or pieces[-1] or not all(map(bytes.endswith, blocks, repeat(END))):
         return None
@@ -181,9 +181,9 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
         """How many messages from the front on were encoded, and their PUBs. None here: they are encoded like others.
 
-        Their replies count up from ``first``. ``reply`` is what stands before and behind the number. ``largest``: bytes
-        of a payload. No message begins behind ``most`` bytes, though the last one may end there: so it is, too, with
-        those behind them, which are sent one by one. What is returned goes out as it is, so each subject has passed
+        Their replies count up from ``first``. ``reply``: the bytes before and after the number. ``largest``: bytes of a
+        payload, at most. It stops before the first message that would start after ``most`` bytes: the last one may
+        overrun. The caller sends the rest one by one. The bytes go out as they are, so each subject has passed
         ``check_subject``.
         """
         return 0, b""

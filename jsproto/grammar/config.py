@@ -430,9 +430,9 @@ _REQUIRED_LEVEL: Final = "_nats.req.level"
 class StreamInfo:
     """A stream: its configuration and state. Times are nanoseconds since the epoch. ``ts`` is when the server looked.
 
-    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects, but for ``active`` of a replica, a
-    mirror or a source: how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of the
-    answer, and ``did_create`` after a creation.
+    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects. In them ``active`` of a replica, a
+    mirror or a source is how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of
+    the answer, and ``did_create`` after a creation.
     """
 
     config: StreamConfig

@@ -241,8 +241,8 @@ class ConsumerConfig:
 def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
     """The fields that ``wanted`` sets and ``found`` has otherwise, in the order of the wire.
 
-    What ``wanted`` leaves unset is not compared, nor is what stands for the server's default (0, and an ``ack_wait``
-    that ``backoff`` replaces), the metadata that servers add, ``name`` (it is how a consumer is found) and
+    Not compared are fields that ``wanted`` leaves unset, and the server's defaults: 0, and an ``ack_wait`` that
+    ``backoff`` replaces. Nor are the metadata that servers add, ``name`` (it is how a consumer is found) and
     ``pause_until`` (it passes). One subject is the same filter in either field. Their order does not matter.
     """
     asked, has = wanted.to_json(), found.to_json()

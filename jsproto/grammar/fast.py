@@ -4,12 +4,15 @@
 
 The prefix is an inbox of one or more tokens. Flow and gap mode are those of the first message, on every message.
 
-Rules: building is strict (LocalProtocolError before anything is written). Reading never raises and sorts as
-nats-server 2.15.1 does: numbers are ASCII digits, leading zeros allowed. A flow that is no positive number is
-10, one above 65535 is 65535. Refused are sequence 0 and 2**64 - 1, unknown operations, a start that is not
-sequence 1, an append or a commit without a message that is, and ids of more than 64 bytes. It is stricter
-where nothing useful is lost: an empty prefix or id, an id that is not UTF-8, and numbers of 2**64 and more,
-which that server takes modulo 2**64 for the flow and the operation.
+Rules
+
+* Building is strict: LocalProtocolError before anything is written.
+* Reading never raises. It follows nats-server 2.15.1: numbers are ASCII digits, leading zeros allowed.
+* Flow: 10 if it is no positive number, 65535 if it is above 65535.
+* Refused: sequence 0 and 2**64 - 1, an unknown operation, an id of more than 64 bytes.
+* Refused: a start with a sequence other than 1, and an append or a commit without a message with sequence 1.
+* Refused though that server takes them: an empty prefix or id, an id that is not UTF-8, an operation of 2**64 and
+  more. A flow of 2**64 and more is 65535. That server takes both modulo 2**64.
 
 Not here: what the messages say (``acks``), when to send which (``rules``, ``client``).
 """

@@ -185,7 +185,7 @@ def last_value(raw: bytes, name: bytes) -> bytes | None:
 
 
 def first_value(raw: bytes, name: bytes) -> bytes | None:
-    """The first value of ``name``, found without parsing the block, as servers find it: blanks behind it belong to it.
+    """The first value of ``name``, found without parsing the block, as servers find it: blanks after it belong to it.
 
     None when it is absent, or cut off by the end of the block.
     """

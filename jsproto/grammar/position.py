@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
     @property
     def floor(self) -> int:
-        """What must not be fallen behind."""
+        """The sequence that an answer must reach."""
         return max(self)
 
 

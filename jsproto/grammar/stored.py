@@ -1,4 +1,4 @@
-"""A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's behind them.
+"""A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's after them.
 
 Rules: parsing costs at delivery only what paging needs (two sequences and the pending count). Everything else is
 parsed when asked. The server appends its headers, so of a name that occurs twice the last one is the server's: a
@@ -51,7 +51,7 @@ def number(header: bytes, name: bytes) -> int | None:
 
 
 def paging(header: bytes) -> tuple[int, int | None, int | None]:
-    """Of a Direct Get reply: its sequence, the messages pending behind it, the sequence before it in the batch.
+    """Of a Direct Get reply: its sequence, the messages pending after it, the sequence before it in the batch.
 
     The last two are None when the reply is not part of a batch. RemoteProtocolError without a sequence.
     """
@@ -132,7 +132,7 @@ def _are(headers: Sequence[bytes], run: range) -> bool:
 
 
 def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -> bytes:
-    """The header block of a Direct Get's reply: that of ``user``, as it was stored, and the server's lines behind it.
+    """The header block of a Direct Get's reply: that of ``user``, as it was stored, and the server's lines after it.
 
     RemoteProtocolError when one of them would break the block.
     """
@@ -162,7 +162,7 @@ class StoredMsg:
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that match behind it, None outside a batch."""
+        """Messages that match after it, None outside a batch."""
         return number(self._header, b"Nats-Num-Pending")
 
     @property

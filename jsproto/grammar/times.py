@@ -129,7 +129,7 @@ def instant(moment: Instant) -> int:
 def parse_timestamp(text: bytes | str) -> int:
     """A time stamp of either form as nanoseconds since the epoch. ValueError when it is none.
 
-    Digits of the fraction behind the ninth are dropped, as Go does.
+    Digits of the fraction after the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
     digits = len(raw) - 21

@@ -1,6 +1,6 @@
 """The limits of the wire, by name and with their source: what is longer is refused before it is kept.
 
-A header block has no limit of its own here: it is part of a message, and who relays it bounds the message.
+A header block has no limit of its own here: it is part of a message, which is bounded.
 """
 
 from __future__ import annotations
