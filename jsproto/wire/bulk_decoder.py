@@ -11,8 +11,9 @@ How it works, from the quickest way to the slowest:
 
 1. ``_take_consumer_run``: one regular expression splits small messages of consumers into columns. Each check is made
    for a whole column. Pays: 650 instead of 1,500 ns of CPU for a message of mixed size (``core-deliver``).
-2. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own. Only
-   for subscriptions that asked for fields (``direct-get-fields``).
+2. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own, for
+   subscriptions that want fields. Pays: 1,260 instead of 1,430 ns for a message of mixed size on its way to the reader
+   of columns (``read`` of ``python -m tests.bench.spark``).
 3. ``_take_same_head``: HMSG frames whose control lines differ in their sizes alone. A line that was read before is
    looked up. Pays: 800 instead of 2,300 ns (``core-direct-get``).
 4. ``_take_each``: one match for each message. Pays: 1,150 instead of 4,300 ns (``core-parse-msg``).

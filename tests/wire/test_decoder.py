@@ -32,7 +32,7 @@ HEADER = "a header block that is larger than its message"
 
 
 def check(role: Role, data: bytes, frames: list[Frame], error: str | None = None) -> None:
-    """These frames, then this error, whole and byte by byte, nothing is kept."""
+    """These frames, then this error, whole and byte by byte. Nothing is kept."""
     assert decode(role, [data]) == (frames, error, 0)
     assert decode(role, one_by_one(data)) == (frames, error, 0)
 

@@ -30,7 +30,7 @@ def reply(seq: int, payload: bytes = b"ok", user: bytes = b"", sid: bytes = b"7"
 
 
 def shape(frames: list[Frame]) -> list[int]:
-    """How many messages each frame has, those whose fields are known, 0: it is another one, or they are not."""
+    """How many messages each run with fields has. 0: it is another frame, or has no fields."""
     return [len(frame.headers) if isinstance(frame, MsgRun) and frame.fields is not None else 0 for frame in frames]
 
 
