@@ -1,12 +1,65 @@
 """NATS JetStream as pure state machines: no sockets, no clock, no threads, no dependencies.
 
-What embeds the protocol starts here: ``Session`` (bytes in, bytes out), ``JetStream`` on it, and the conversations
-``FastPublisher``, ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``, ``DirectBatch``, ``LastMessages``,
-``Snapshot`` and ``Subscription``, which speak messages through an ``Outbox`` and so fit into any client. What
-applications use is in ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
+A client that embeds the protocol starts here. ``Session`` takes bytes in and gives bytes out. ``JetStream`` is the API
+on it. The conversations (``FastPublisher``, ``AtomicBatch``, ``PipelinedPublisher``, ``BatchAdvisories``,
+``DirectBatch``, ``LastMessages``, ``Snapshot``, ``Subscription``) speak messages through an ``Outbox``, so they fit
+into any client. Applications use ``jsproto_io``: ``jsproto_io.sync``, ``jsproto_io.asyncio``, ``jsproto_io.trio``.
 
-Errors are in ``jsproto.errors`` (and, one class for each code of the server, ``jsproto.api_errors``), events in
-``jsproto.events``.
+Map of the house. A room imports only from those above it, and the two roles never import each other::
+
+    (base)          errors, api_errors    every error by name, and one class for each code of the server
+                    events                facts for the application
+                    ticket                one outstanding answer, and the shared one of ready() and readable()
+                    timers, backoff       named deadlines, and how long to wait before a retry
+                    outbox                the seam between conversations and the client that carries them
+    grammar/        text to values and back: subjects, header blocks, JSON, ack subjects, times, numbers
+    wire/           bytes to frames and back
+                      decoder, encoder            any frame, in both roles
+                      bulk_decoder, bulk_encoder  the same by the thousand
+                      frames, limits              one class for each verb, and what is too long
+    rules/          tables and counters of the protocol, the same for both roles
+                      link, fast_batch, atomic_batch   phases, steps and what follows
+                      window, sequence_gaps, status    flow control, lost deliveries, statuses of consumers
+    client/         the client role
+                      jetstream, scripts   the API, and requests that take several steps
+      connection/     session (the one that hosts conversations), link, server_pool, requests, subscription
+      publish/        fast (fast ingest), atomic (batches), pipelined (an ack for each), advisories
+      consume/        pull, push, ordered, subscribe, message (acks), heartbeats, prefetch, priority
+      read/           direct, single, multi, snapshot, consistency (which answers can be believed)
+    server/         the server role, checked against transcripts of nats-server
+                      server, session, inlet
+      store/ publish/ consume/ read/ replication/ api/
+    testing/        both roles in one process, with one seed: Pair, Network
+
+Where to look. Ordering and loss: ``rules.sequence_gaps``, ``client.consume.ordered``. Retry: ``backoff``,
+``client.connection.server_pool``. Flow control: ``rules.window``, ``client.consume.prefetch``. Acknowledgement:
+``client.consume.message``, ``client.publish.fast``. Time: ``timers``.
+
+Glossary::
+
+    ack               an answer of the server to a publish, or of the client to a delivery
+    advisory          a message by which the server reports an event, such as an abandoned batch
+    atomic batch      messages that are stored together or not at all (ADR-50)
+    bulk              many messages in one call: a lower price and the same result
+    consumer          the server's cursor over a stream. It delivers messages and counts acks
+    conversation      a machine that speaks messages through an outbox: one publish batch, one read, one subscription
+    delivery          a message from a consumer. Its ack subject carries its numbers
+    Direct Get        a read of stored messages that any replica may answer (ADR-31)
+    driver            the loop that moves bytes, time and wake-ups between a socket and a session
+    fast ingest       a batch with one ack for every so many messages, and a window (ADR-50)
+    flow              how many messages the server acknowledges at once in fast ingest
+    frame             one verb of the wire with its fields, or a run of messages
+    gap               numbers that are missing in a sequence which rises by one
+    inbox             a subject of one client alone, for answers
+    link              one connection to one server. A session survives its links
+    outbox            what a conversation sends through: publish, subscribe, tickets, events
+    page              the part of a Direct Get batch that one request asks for
+    run               messages that follow each other and come, or go, as one value
+    session           a client's logical connection: it routes messages to conversations and owns the link
+    sid               the number by which a subscription is known on the wire
+    stream sequence   the number of a message in its stream. The consumer sequence counts deliveries
+    ticket            one outstanding answer, completed exactly once
+    window            how many messages may be under way without an ack
 """
 
 from __future__ import annotations
@@ -41,9 +94,9 @@ from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Seconds
-from jsproto.outbox import BulkConversation, Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
-from jsproto.wire.frames import Msg, MsgRun
+from jsproto.wire.frames import Msg
 
 __all__ = [
     "APIError",
@@ -51,7 +104,6 @@ __all__ = [
     "AtomicBatch",
     "BatchAbandoned",
     "BatchAdvisories",
-    "BulkConversation",
     "ConnectOptions",
     "ConsistentSession",
     "ConsumerConfig",
@@ -68,7 +120,6 @@ __all__ = [
     "LocalProtocolError",
     "MessageColumns",
     "Msg",
-    "MsgRun",
     "OrderedConsumer",
     "Outbox",
     "PipelinedPublisher",

@@ -1,8 +1,8 @@
-"""Every error of the library; who is to blame is in the type.
+"""Every error of the library. Who is to blame is in the type.
 
 ``LocalProtocolError``: the caller's mistake, raised at the call with nothing written and no state changed.
 ``RemoteProtocolError``: the peer broke the protocol. ``APIError``: a valid "no" of the server, with a subclass for
-every code it is known to send (``jsproto.api_errors``); an unknown code stays ``APIError``. ``StatusError``: a "no" in
+every code it is known to send (``jsproto.api_errors``). An unknown code stays ``APIError``. ``StatusError``: a "no" in
 a status line. Receiving never raises any of them: they come in tickets, in events, or as why something ended.
 
 Names are those that NATS users in Python know from nats-py, where it has one.
@@ -44,7 +44,7 @@ class ProtocolError(Error):
 
 
 class LocalProtocolError(ProtocolError):
-    """The caller asked for something that cannot be; nothing was written and no state has changed."""
+    """The caller asked for something that cannot be. Nothing was written and no state has changed."""
 
 
 class BadSubjectError(LocalProtocolError):
@@ -86,7 +86,7 @@ class BatchClosedError(LocalProtocolError):
 
 
 class BatchFullError(LocalProtocolError):
-    """One message more than an atomic batch may have; ``limit`` is how many that is."""
+    """One message more than an atomic batch may have. ``limit`` is how many that is."""
 
     def __init__(self, limit: int, note: str = "") -> None:
         super().__init__(f"a batch has at most {limit} messages" + (f": {note}" if note else ""))
@@ -102,7 +102,7 @@ class BadTokenError(LocalProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what the protocol does not allow; ``data`` is the offending piece, cut to 256 bytes."""
+    """The peer sent what the protocol does not allow. ``data`` is the offending piece, cut to 256 bytes."""
 
     def __init__(self, message: str, data: bytes = b"") -> None:
         super().__init__(message)
@@ -117,7 +117,7 @@ class TimeoutError(Error, builtins.TimeoutError):
 
 
 class NoRespondersError(Error):
-    """Nobody subscribes to ``subject``; the server says so at once (status 503)."""
+    """Nobody subscribes to ``subject``. The server says so at once (status 503)."""
 
     explanation: ClassVar[str] = "nobody answers there"
 
@@ -142,7 +142,7 @@ class JetStreamNotAvailableError(NoRespondersError):
 
 
 class NoServersError(Error, builtins.ConnectionError):
-    """No server could be reached; ``attempts`` lists each address tried and why it failed."""
+    """No server could be reached. ``attempts`` lists each address tried and why it failed."""
 
     def __init__(self, attempts: tuple[tuple[str, str], ...]) -> None:
         super().__init__("cannot connect: " + "; ".join(f"{url}: {reason}" for url, reason in attempts))
@@ -174,7 +174,7 @@ class TLSRequiredError(TLSError):
 
 
 class PermissionsViolationError(Error):
-    """The server does not let this user publish, or subscribe, to ``subject``; the message was dropped.
+    """The server does not let this user publish, or subscribe, to ``subject``. The message was dropped.
 
     ``operation``: "publish" or "subscribe". The text is the server's. Permissions hold for as long as a link, so every
     other message to ``subject`` on it was dropped as well.
@@ -187,7 +187,7 @@ class PermissionsViolationError(Error):
 
     @staticmethod
     def from_text(text: str) -> PermissionsViolationError | None:
-        """What ``-ERR`` says; None when it says something else."""
+        """What ``-ERR`` says, None when it says something else."""
         found = _VIOLATION.match(text)
         if found is None:
             return None
@@ -200,7 +200,7 @@ _VIOLATION = re.compile(r'Permissions Violation for (?P<verb>Publish|Subscriptio
 
 
 class UnsupportedByServerError(Error):
-    """The server is too old for ``feature``: it needs version ``needed``; ``found`` is its own, None if unknown."""
+    """The server is too old for ``feature``: it needs version ``needed``. ``found`` is its own, None if unknown."""
 
     def __init__(self, feature: str, needed: str, found: str | None, note: str = "") -> None:
         text = f"{feature} needs nats-server {needed}; the server is {found or 'of an unknown version'}"
@@ -224,10 +224,10 @@ class APIError(Error):
     """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
 
     hint: ClassVar[str] = ""
-    """What to do about it, where that is not what the server's text says; part of ``str(error)``."""
+    """What to do about it, where that is not what the server's text says. It is part of ``str(error)``."""
 
     template: ClassVar[str] = ""
-    """The description as the server's source has it, ``{names}`` for what it fills in; empty when it is fixed."""
+    """The description as the server's source has it, ``{names}`` for what it fills in, empty when it is fixed."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         hint = f"; {self.hint}" if self.hint else ""
@@ -247,7 +247,7 @@ class APIError(Error):
 
     @staticmethod
     def from_fields(code: int, err_code: int, description: str) -> APIError:
-        """The subclass for ``err_code``; APIError itself when the code is unknown."""
+        """The subclass for ``err_code``. APIError itself when the code is unknown."""
         from jsproto.api_errors import BY_ERR_CODE
 
         return BY_ERR_CODE.get(err_code, APIError)(code, err_code, description)
@@ -265,7 +265,7 @@ class StatusError(Error):
 
     @staticmethod
     def from_status(code: int, description: str) -> StatusError:
-        """The subclass for ``code``; StatusError itself when there is none."""
+        """The subclass for ``code``. StatusError itself when there is none."""
         return _BY_STATUS.get(code, StatusError)(code, description)
 
 
@@ -354,8 +354,8 @@ _BY_STATUS = {
 class StaleReadError(TimeoutError):
     """All that answered a read in time was, or could be, older than what its session has written or read.
 
-    ``stream``; ``wanted``: the sequence that an answer must not be behind; ``found``: the highest one that was shown,
-    None when nothing was.
+    Attributes: ``stream``, ``wanted`` (the sequence that an answer must reach), ``found`` (the highest one that was
+    shown, None when nothing was).
     """
 
     def __init__(self, stream: str, wanted: int, found: int | None) -> None:
@@ -375,8 +375,8 @@ class StaleReadError(TimeoutError):
 class BatchError(Error):
     """A batch ended without the acknowledgement its sender wanted.
 
-    ``batch_id``; ``sequence`` (of the last message sent); ``acked`` (the highest acknowledged sequence); ``ack`` (the
-    terminal acknowledgement, which counts what was stored; None when it never came).
+    Attributes: ``batch_id``, ``sequence`` (of the last message sent), ``acked`` (the highest acknowledged sequence),
+    ``ack`` (the terminal acknowledgement, which counts what was stored, None when it never came).
     """
 
     def __init__(self, message: str, *, batch_id: str, sequence: int, acked: int, ack: PubAck | None) -> None:
@@ -400,7 +400,7 @@ class BatchGapError(BatchError):
 
 
 class BatchMessageError(BatchError):
-    """Message ``message_sequence`` of the batch was refused; the cause (``__cause__``) is the server's APIError."""
+    """Message ``message_sequence`` of the batch was refused. The cause (``__cause__``) is the server's APIError."""
 
     def __init__(
         self, message: str, *, message_sequence: int, batch_id: str, sequence: int, acked: int, ack: PubAck | None
@@ -430,9 +430,9 @@ class BatchStalledError(BatchError, TimeoutError):
 
 
 class AsyncPublishError(Error):
-    """Messages that were published without a ticket each were not acknowledged; ``failed`` is how many.
+    """Messages that were published without a ticket each were not acknowledged. ``failed`` is how many.
 
-    ``failures``: pairs of a message, as it was given to ``publish_many``, and its error; all of them, unless they were
+    ``failures``: pairs of a message, as it was given to ``publish_many``, and its error. All of them, unless they were
     more than the publisher keeps. The cause (``__cause__``) is the first error.
     """
 
@@ -444,7 +444,7 @@ class AsyncPublishError(Error):
 
 
 class IncompleteBatchError(Error):
-    """A Direct Get batch broke off; everything up to stream sequence ``last_seq`` was received."""
+    """A Direct Get batch broke off. Everything up to stream sequence ``last_seq`` was received."""
 
     def __init__(self, message: str, last_seq: int) -> None:
         super().__init__(f"{message} (received up to sequence {last_seq})")
@@ -576,7 +576,7 @@ class PushConsumerError(BindError):
 
 
 class ConfigMismatchError(BindError):
-    """The consumer is configured otherwise than asked for; ``fields`` are the fields that differ.
+    """The consumer is configured otherwise than asked for. ``fields`` are the fields that differ.
 
     A subscription changes no consumer: ``update_consumer`` does.
     """

@@ -24,7 +24,7 @@ class Connected:
 
 @event
 class Disconnected:
-    """The link is gone; ``error`` says why, None after a close of our own."""
+    """The link is gone. ``error`` says why, None after a close of our own."""
 
     error: Error | None
 
@@ -38,7 +38,7 @@ class ServerInfoChanged:
 
 @event
 class ServerReportedError:
-    """The server sent ``-ERR``; ``fatal`` when it closes the connection after it."""
+    """The server sent ``-ERR``. ``fatal``: it closes the connection after it."""
 
     text: str
     fatal: bool
@@ -48,7 +48,7 @@ class ServerReportedError:
 class SlowConsumer:
     """A subscription's buffer was full: messages were dropped since it was last drained.
 
-    Told once for each time the buffer fills up; ``dropped`` counts over the life of the subscription.
+    Told once for each time the buffer fills up. ``dropped`` counts over the life of the subscription.
     """
 
     subject: str
@@ -85,7 +85,7 @@ class MessageRefused:
 
 @event
 class UnexpectedMessage:
-    """A message that does not fit what was sent (stale, duplicate, malformed, forged); it changed nothing."""
+    """A message that does not fit what was sent (stale, duplicate, malformed, forged). It changed nothing."""
 
     subject: str
     reason: str
@@ -128,7 +128,7 @@ class ConsumerRestarted:
 
 @event
 class OrderedConsumerRecreated:
-    """An ordered consumer is made anew, to go on behind stream sequence ``last_seq``; nothing is lost, or comes twice.
+    """An ordered consumer is made anew, to go on after stream sequence ``last_seq``. Nothing is lost, or comes twice.
 
     ``reason``: what was wrong with the one before. Where the stream has gone as well, StreamRecreated follows.
     """
@@ -143,7 +143,7 @@ class OrderedConsumerRecreated:
 class StreamRecreated:
     """A stream that is read in order was deleted and made again: the first message of the new one comes next.
 
-    ``last_seq``: the sequence up to which the old one was received; what it had after that is gone. Where the user may
+    ``last_seq``: the sequence up to which the old one was received. What it had after that is gone. Where the user may
     not ask for the stream's information nobody can tell, and reading goes on after ``last_seq``.
     """
 
@@ -164,7 +164,7 @@ class ConsumerNotDeleted:
 class SubscriptionFailed:
     """The callback of a subscription to ``subject`` gets no more messages, because of ``error``.
 
-    An Error is the end of the subscription; anything else ended the task, or thread, in which the callback ran.
+    An Error is the end of the subscription. Anything else ended the task, or thread, in which the callback ran.
     """
 
     subject: str
@@ -173,7 +173,7 @@ class SubscriptionFailed:
 
 @event
 class CallbackFailed:
-    """The callback of a subscription to ``subject`` raised ``error``; its message counts as not acknowledged.
+    """The callback of a subscription to ``subject`` raised ``error``. Its message counts as not acknowledged.
 
     The next message is given to the callback all the same.
     """

@@ -1,8 +1,18 @@
-"""The seam between a conversation and whatever carries its messages.
+"""The seam between a conversation and the client that carries its messages.
 
-A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages and never bytes on a socket. It
-sends only through an ``Outbox``. ``jsproto.Session`` is the outbox of this library; another client
-embeds a conversation by writing these few methods around its own publish and subscribe.
+A conversation (a fast-ingest batch, a Direct Get, a subscription) speaks messages and never bytes on a socket. It sends
+only through an ``Outbox``. ``jsproto.Session`` is the outbox of this library. Another client embeds a conversation by
+writing the methods of ``Outbox`` around its own publish and subscribe.
+
+Rules
+
+* Everything runs on one thread, or under one lock: the calls of a conversation and the calls of its outbox.
+* An outbox calls no method of a conversation from within its own, except ``deadline`` in ``rearm``.
+* The bulk interface changes the price and never the result. It is ``BulkOutbox``, ``BulkConversation`` and the runs
+  that it is given (``wire.frames.MsgRun``, ``RawMsg``), and an embedding client may ignore all of it.
+* A conversation asks ``bulk(outbox)`` once for the bulk methods: they have their defaults in this module alone.
+
+Not here: how a session carries messages (``client.connection.session``).
 """
 
 from __future__ import annotations
@@ -19,7 +29,11 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """A message-level machine. The defaults are those of one without timers that does not care about links."""
+    """A message-level machine. The defaults are those of one without timers that ignores the links.
+
+    The outbox, or the client around it, calls these methods. ``now`` is the caller's monotonic time in seconds. None of
+    them raises, whatever the peer has sent.
+    """
 
     __slots__ = ()
 
@@ -28,78 +42,200 @@ class Conversation:
         raise NotImplementedError
 
     def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
-        """Take messages of a consumer from the front of these, as ``receive`` would; returns how many.
+        """Take messages of a consumer from the front of ``raws``, as ``receive`` would. Returns how many.
 
-        ``size``: how many bytes the header blocks and payloads of all of them have. All that it leaves come through
+        ``size``: bytes of the header blocks and payloads of all of them. The messages that it leaves come through
         ``receive``, one by one, so a conversation need not take any.
         """
         return 0
 
     def handle_timeout(self, now: float) -> None:
-        """Time has passed; early, late and repeated calls are harmless."""
+        """Time has passed. Early, late and repeated calls are harmless."""
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
         return None
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server dropped one of its subscriptions, or what somebody of this session published to a subject."""
+        """The server refused one of its subscriptions, or dropped a message that this client published."""
 
     def link_lost(self, error: Error, now: float) -> None:
-        """The link is gone, with what was under way on it."""
+        """The link is gone, with all requests and messages under way on it."""
 
     def link_restored(self, now: float) -> None:
         """A new link carries the subscriptions again."""
 
 
 class BulkConversation(Conversation):
-    """A conversation that may be given many messages at once: a page that it asked for, say.
+    """A conversation that may be given many messages at once: a page of Direct Get replies, for example.
 
-    Whoever carries its messages need not make rows: then ``receive`` gets them one by one, with the same results.
+    An outbox need not make runs. Then ``receive`` gets the messages one by one, with the same results.
     """
 
     __slots__ = ()
 
-    def receive_run(self, row: MsgRun, now: float) -> None:
-        """Messages for one of its subscriptions, as ``receive`` takes them; once it has unsubscribed, no more."""
+    def receive_run(self, run: MsgRun, now: float) -> None:
+        """Messages for one of its subscriptions, as ``receive`` takes them. Ignores the rest after it unsubscribes."""
         raise NotImplementedError
 
 
 class Outbox(Protocol):
-    """What a conversation needs of its carrier.
+    """What a conversation needs of the client that carries its messages.
 
-    It may also have what ``Session`` has besides: ``publish_run``, which makes a fast-ingest batch cheaper;
-    ``publish_numbered`` and ``unsubscribe_later``, which do the same for an atomic batch; ``publish_replies``, which
-    does it for acknowledgements; and ``want_fields``, which does it for whoever reads columns. Without
-    ``publish_to_pattern``, as where the connection is pedantic, a filter with wildcards is not in the subject by which
-    a consumer is created.
+    Conversations call these methods, from their constructors, from their verbs and from the methods of
+    ``Conversation``. Each call returns at once: an outbox queues, and writes to its socket later. A method that raises
+    has changed nothing.
     """
+
+    __slots__ = ()
 
     @property
     def server(self) -> ServerInfo | None:
-        """What the server said of itself, None while unknown."""
+        """What the server said in its last INFO, None before the first. It is read before a version is required."""
 
     @property
     def closed_error(self) -> Error | None:
-        """Why nothing can be sent any more; None while the carrier is usable."""
+        """Why nothing can be sent any more, None while the outbox is usable.
+
+        It is not None any more when the last ``link_lost`` is called: so a conversation knows that no
+        ``link_restored`` will follow.
+        """
 
     def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
-        """Send a message. ``headers`` is an encoded block. LocalProtocolError before anything is written."""
+        """Send a message to ``subject``. ``headers`` is an encoded header block, ``reply`` a checked subject.
+
+        Messages leave in the order of the calls. A message under way when the link breaks may be lost.
+
+        Raises: LocalProtocolError for a bad subject or a payload that is too large, OutboundBufferLimitError where
+        there is no room, ConnectionClosedError after the end. The message was not sent then.
+        """
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
-        """Subscribe; messages go to ``conversation.receive``. Returns the subscription's id."""
+        """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given. Returns the id.
+
+        Messages go to ``conversation.receive``, in the order in which they came. A subscription outlives its link: the
+        outbox subscribes again before it calls ``link_restored``.
+
+        Raises: BadSubjectError, and ConnectionClosedError after the end.
+        """
 
     def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
-        """End a subscription, at once or after ``max_msgs`` messages in all."""
+        """End a subscription: at once, or after ``max_msgs`` messages in all, counted from its beginning.
+
+        After an end at once no message comes, even if it is under way. Unknown ids are ignored.
+        """
 
     def completed(self, ticket: Ticket[Any]) -> None:
-        """``ticket`` has its answer: let whoever waits know."""
+        """``ticket`` has its answer. The outbox calls ``ticket.wake()`` once, now or soon."""
 
     def emit(self, event: Event) -> None:
-        """Something happened that the application may want to know."""
+        """Something happened that the application may want to know. The outbox may drop it."""
 
     def flush(self) -> None:
-        """What was published should leave now: this side waits for an answer to it."""
+        """Published messages should leave now: the conversation waits for an answer to one."""
 
     def rearm(self, conversation: Conversation) -> None:
-        """The conversation's deadline moved: ask it again."""
+        """The conversation's deadline moved: ask ``deadline()`` again before the next wait."""
+
+
+class BulkOutbox(Outbox):
+    """An outbox that takes much at once: a client derives from it and overrides methods that it has a cheaper way for.
+
+    The defaults are those of a client that has none: they use the methods of ``Outbox``, or take nothing. A class that
+    derives from it has ``server`` and ``closed_error`` as properties.
+    """
+
+    __slots__ = ()
+
+    @property
+    def takes_patterns(self) -> bool:
+        """Whether ``publish_to_pattern`` may publish to a subject with wildcards: not on a pedantic connection."""
+        return False
+
+    def publish_run(self, messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
+        """Publish from the front of ``messages``, pairs of subject and payload, those that need no check by themselves.
+
+        Returns how many it took, 0 to all. The reply subject of each is a number between the two parts of ``reply``,
+        and the numbers count up from ``first``. ``publish`` is called for the first message that is left (with headers,
+        a bad subject, a large payload, no room), and raises if it must. Never raises itself.
+        """
+        return 0
+
+    def publish_numbered(
+        self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
+    ) -> int:
+        """``publish_run`` for messages without replies, with the number in their header blocks.
+
+        ``block`` is the header block before and after the number. Adds the subjects of the messages that it took to
+        ``subjects``.
+        """
+        return 0
+
+    def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
+        """Publish one small ``payload`` to each of these subjects, which are written as they came from the server.
+
+        Raises: as ``publish``. Some may have been sent then.
+        """
+        for reply in replies:
+            self.publish(reply.decode("utf-8", "surrogateescape"), payload)
+
+    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
+        """``publish`` to a subject that may have wildcards if ``takes_patterns``. Raises: as ``publish``."""
+        self.publish(subject, payload, reply)
+
+    def unsubscribe_later(self, sid: int) -> None:
+        """``unsubscribe``, but the server may learn it with the next message that is sent."""
+        self.unsubscribe(sid)
+
+    def end_interest(self, sid: int) -> None:
+        """Ask the server to send no more. Messages under way are still delivered until ``unsubscribe``.
+
+        Without a way to do so the subscription ends at once.
+        """
+        self.unsubscribe(sid)
+
+    def want_fields(self, sid: int) -> None:
+        """From now on the runs of subscription ``sid`` should come with ``MsgRun.fields``. It need not be so."""
+
+
+def bulk(outbox: Outbox) -> BulkOutbox:
+    """``outbox`` itself if it is a ``BulkOutbox``, else the defaults around it: every message goes by itself."""
+    return outbox if isinstance(outbox, BulkOutbox) else _OneByOne(outbox)
+
+
+class _OneByOne(BulkOutbox):
+    """The defaults of ``BulkOutbox`` around an outbox that has only the methods of ``Outbox``."""
+
+    __slots__ = ("_outbox",)
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    @property
+    def server(self) -> ServerInfo | None:
+        return self._outbox.server
+
+    @property
+    def closed_error(self) -> Error | None:
+        return self._outbox.closed_error
+
+    def publish(self, subject: str, payload: bytes, reply: bytes | None = None, headers: bytes | None = None) -> None:
+        self._outbox.publish(subject, payload, reply, headers)
+
+    def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
+        return self._outbox.subscribe(subject, conversation, queue)
+
+    def unsubscribe(self, sid: int, max_msgs: int | None = None) -> None:
+        self._outbox.unsubscribe(sid, max_msgs)
+
+    def completed(self, ticket: Ticket[Any]) -> None:
+        self._outbox.completed(ticket)
+
+    def emit(self, event: Event) -> None:
+        self._outbox.emit(event)
+
+    def flush(self) -> None:
+        self._outbox.flush()
+
+    def rearm(self, conversation: Conversation) -> None:
+        self._outbox.rearm(conversation)

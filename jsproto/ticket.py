@@ -1,8 +1,11 @@
 """A ticket is one outstanding answer.
 
-Rules: a machine completes it exactly once, with a value or with an error. Whoever waits puts anything that has a
-``set()`` method (``threading.Event``, ``asyncio.Event``, ``trio.Event``) into ``event``; whoever drains the
-machine calls ``wake()``. Waiting has no effect on the protocol, so giving up a wait is always safe.
+Rules
+
+* A machine completes a ticket exactly once, with a value or with an error.
+* A waiter puts an object with a ``set()`` method (``threading.Event``, ``asyncio.Event``, ``trio.Event``) into
+  ``event``. The driver that takes the completed tickets calls ``wake()`` on each.
+* Waiting has no effect on the protocol, so giving up a wait is always safe.
 
 Left out on purpose: callbacks, cancellation, loops. A machine that needs an answer to go on is a script
 (``jsproto.client.scripts``).
@@ -10,6 +13,7 @@ Left out on purpose: callbacks, cancellation, loops. A machine that needs an ans
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, cast
 
 from jsproto.errors import Error, LocalProtocolError
@@ -18,10 +22,10 @@ T = TypeVar("T")
 
 
 class SupportsSet(Protocol):
-    """Anything that can be told "now": the events of threading, asyncio and trio."""
+    """What a waiter waits for: the events of threading, asyncio and trio."""
 
     def set(self) -> object:
-        """Wake whoever waits."""
+        """Wake the waiter."""
 
 
 class Ticket(Generic[T]):
@@ -44,21 +48,21 @@ class Ticket(Generic[T]):
         return f"<Ticket {state}>"
 
     def succeed(self, value: T) -> None:
-        """Complete with ``value``. For machines only; RuntimeError when it is complete already."""
+        """Complete with ``value``. For machines only. RuntimeError when it is complete already."""
         if self.done:
             raise RuntimeError("a ticket is completed exactly once")
         self._value = value
         self.done = True
 
     def fail(self, error: Error) -> None:
-        """Complete with ``error``. For machines only; RuntimeError when it is complete already."""
+        """Complete with ``error``. For machines only. RuntimeError when it is complete already."""
         if self.done:
             raise RuntimeError("a ticket is completed exactly once")
         self.error = error
         self.done = True
 
     def result(self) -> T:
-        """The value; raises the error it failed with, LocalProtocolError while there is no answer yet."""
+        """The value. Raises the error that it failed with, and LocalProtocolError while there is no answer yet."""
         if not self.done:
             raise LocalProtocolError("this ticket has no answer yet")
         if self.error is not None:
@@ -66,6 +70,52 @@ class Ticket(Generic[T]):
         return cast("T", self._value)
 
     def wake(self) -> None:
-        """Tell the waiter, if there is one. Called once by whoever took the ticket from ``take_completed()``."""
+        """Wake the waiter, if there is one. The driver that took the ticket from ``take_completed()`` calls it once."""
         if self.event is not None:
             self.event.set()
+
+
+class Readable:
+    """What a machine has to say "now there is something": one ticket, shared by all callers that wait meanwhile.
+
+    Attribute: ``pending`` (the ticket that somebody waits for, None when nobody does).
+    """
+
+    __slots__ = ("_completed", "pending")
+
+    def __init__(self, completed: Callable[[Ticket[None]], None]) -> None:
+        """``completed`` takes each ticket that was pending and is complete now: ``Outbox.completed``."""
+        self._completed = completed
+        self.pending: Ticket[None] | None = None
+
+    def ticket(self, is_ready: bool, error: Error | None = None) -> Ticket[None]:
+        """The pending ticket, else a new one: complete if ``is_ready``, failed if there is an ``error``, else pending.
+
+        A ticket that is complete at once does not go to ``completed``: nobody waits for it yet.
+        """
+        if self.pending is not None:
+            return self.pending
+        ticket: Ticket[None] = Ticket()
+        if is_ready:
+            ticket.succeed(None)
+        elif error is not None:
+            ticket.fail(error)
+        else:
+            self.pending = ticket
+        return ticket
+
+    def notify(self) -> None:
+        """There is something now: complete the pending ticket, if there is one."""
+        ticket = self.pending
+        if ticket is not None:
+            self.pending = None  # the caller that it wakes may ask for the next one at once
+            ticket.succeed(None)
+            self._completed(ticket)
+
+    def fail(self, error: Error) -> None:
+        """There will be nothing any more: fail the pending ticket, if there is one."""
+        ticket = self.pending
+        if ticket is not None:
+            self.pending = None
+            ticket.fail(error)
+            self._completed(ticket)

@@ -1,8 +1,11 @@
 """Named timers and deadlines, without a clock.
 
-Rules: a time is a float, the caller's monotonic seconds. Every timer of the library is named in ``Timer`` with one
-sentence. A machine keeps its few timers in ``Timers``; whoever hosts many machines keeps their deadlines in
-``Deadlines``, a heap. Being asked early, late or twice is harmless.
+Rules
+
+* A time is a float, the caller's monotonic seconds.
+* Every timer of the library is named in ``Timer`` with one sentence.
+* A machine keeps its few timers in ``Timers``. A host of many machines keeps their deadlines in ``Deadlines``, a heap.
+* Early, late and repeated questions are harmless.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ class Timer(Enum):
     HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"
     KEEP_ALIVE = "a PING is due because the link may have died unnoticed"
     LINGER = "small writes have waited long enough for company"
-    RECONNECT = "all servers were tried in vain: it is time to try them again"
+    RECONNECT = "no server could be reached: it is time to try them again"
     BATCH_START = "the server must have answered the first message of a batch"
     BATCH_PING = "acknowledgements are late: ask for the latest one"
     BATCH_STALLED = "acknowledgements are so late that the batch is given up"
@@ -54,7 +57,7 @@ class Timers:
         self._when[timer] = min(when, self._when.get(timer, when))
 
     def stop(self, *timers: Timer) -> None:
-        """Disarm these; those not armed are passed over."""
+        """Disarm these. Timers that are not armed are ignored."""
         for timer in timers:
             self._when.pop(timer, None)
 
@@ -78,7 +81,7 @@ class Timers:
 
 
 class Deadlines(Generic[K]):
-    """The deadlines of many (hashable) things; the earliest in O(1), changes in O(log n)."""
+    """The deadlines of many (hashable) things: the earliest in O(1), changes in O(log n)."""
 
     __slots__ = ("_count", "_heap", "_when")
 
@@ -91,7 +94,7 @@ class Deadlines(Generic[K]):
         return len(self._when)
 
     def set(self, key: K, when: float | None) -> None:
-        """The deadline of ``key`` is ``when``; None removes it."""
+        """The deadline of ``key`` is ``when``. None removes it."""
         if when is None:
             self._when.pop(key, None)
         elif self._when.get(key) != when:

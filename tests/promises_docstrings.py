@@ -300,7 +300,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:BatchAdvisories": (
         promise(
-            "Time has passed; early, late and repeated calls are harmless.",
+            "Early, late and repeated calls are harmless.",
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
         ),
@@ -395,7 +395,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:LocalProtocolError": (
         promise(
-            "The caller asked for something that cannot be; nothing was written and no state has changed.",
+            "Nothing was written and no state has changed.",
             CLIENT_SESSION + "a_users_mistake_changes_nothing",
             CLIENT_FAST_TOTAL + "whatever_happens_in_whatever_order",
         ),
@@ -451,7 +451,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "jsproto:StreamConfig": (
         promise(
-            'they never say ``"default"`` back',
+            'They never say ``"default"`` back',
             TRANSCRIPTS_SERVER_ROLE + "what_servers_make_of_a_configuration",
             CLIENT_JETSTREAM + "an_update_keeps_the_persist_mode",
         ),

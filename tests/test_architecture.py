@@ -33,7 +33,7 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 ALLOWED: Final = frozenset(
     {
         "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "enum",
-        "functools", "hashlib", "heapq", "itertools", "json", "operator", "re", "struct", "types", "typing",
+        "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "types", "typing",
         "urllib.parse",
     }
 )  # fmt: skip
@@ -100,13 +100,25 @@ NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "
 TOP_LEVEL: Final = {
     ".ci", ".gitattributes", ".gitignore", "README.md", "fuzz", "jsproto", "pyproject.toml", "tests", "transports",
 }  # fmt: skip
+# Names that were replaced by the field's standard terms (the glossary of ``jsproto`` has those).
+OLD_NAMES: Final = frozenset(
+    {
+        "Answers", "AsyncPublisher", "Backbone", "Backlog", "Break", "Chance", "Copies", "Cut", "Delivered",
+        "Deliveries", "Dialler", "EventTeller", "Exchange", "Follower", "Hub", "Inflow", "Interior",
+        "Kept", "Ledger", "Lot", "Lots", "Origin", "Parcel", "Postponed", "Pumped", "Refill", "Row",
+        "RowConversation", "Runs", "Sleeper", "Turns", "Wanted", "Weather", "Wire", "_again",
+        "_orphans", "_relief", "_resting", "_told", "_vain", "_woven", "alike", "gaps",
+        "gets", "inflow", "insist", "jsmsg", "lazily", "nap", "node", "receive_row", "refill",
+        "rouse", "runs", "stand_by", "turns", "weather", "yield_to",
+    }
+)  # fmt: skip
 
 PUBLIC: Final = {
     "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
     "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
     "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
-    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "MsgRun",
-    "BulkConversation", "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
+    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError",
+    "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
     "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
     "parse_jsack", "strip_batch_headers",
 }  # fmt: skip
@@ -376,6 +388,17 @@ def lines_of_code(path: Path) -> int:
             documented.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     lines = path.read_text(encoding="utf-8").splitlines()
     return sum(bool(line.strip()) and number not in documented for number, line in enumerate(lines, 1))
+
+
+@pytest.mark.parametrize("path", [*CORE, *DRIVERS], ids=module_name)
+def test_no_old_name_returns(path: Path) -> None:
+    defined = {path.stem, *path.relative_to(ROOT).parts[:-1]}
+    defined |= {
+        node.name
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert defined & OLD_NAMES == set()
 
 
 @pytest.mark.parametrize("name", list(THIN))

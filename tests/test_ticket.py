@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from jsproto.errors import LocalProtocolError, NoRespondersError
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 
 
 def test_a_value() -> None:
@@ -48,3 +48,42 @@ def test_waking_the_waiter() -> None:
     assert not event.is_set()
     ticket.wake()
     assert event.is_set()
+
+
+def test_what_is_readable_at_once_needs_no_wake_up() -> None:
+    completed: list[Ticket[None]] = []
+    readable, error = Readable(completed.append), NoRespondersError("a")
+    assert readable.ticket(True).done
+    assert readable.ticket(True, error).error is None  # what is there can still be taken
+    assert readable.ticket(False, error).error is error
+    readable.notify()
+    readable.fail(error)
+    assert (completed, readable.pending) == ([], None)
+
+
+def test_all_who_wait_until_something_is_readable_share_a_ticket() -> None:
+    completed: list[Ticket[None]] = []
+    readable = Readable(completed.append)
+    ticket = readable.ticket(False)
+    assert readable.ticket(True) is readable.pending is ticket
+    assert not ticket.done
+    readable.notify()
+    assert ticket.result() is None
+    assert readable.pending is None
+    other = readable.ticket(False)
+    assert other is not ticket
+    readable.fail(NoRespondersError("a"))
+    with pytest.raises(NoRespondersError):
+        other.result()
+    assert completed == [ticket, other]
+
+
+def test_who_is_woken_may_wait_again_at_once() -> None:
+    again: list[Ticket[None]] = []
+    readable = Readable(lambda ticket: again.append(readable.ticket(False)))
+    readable.ticket(False)
+    readable.notify()
+    assert readable.pending is again[0]
+    readable.fail(NoRespondersError("a"))
+    assert again[0].error is not None
+    assert readable.pending is again[1]

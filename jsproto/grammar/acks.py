@@ -2,14 +2,14 @@
 
 Two dialects of the flow messages are read, told apart by their content, and parse to the same values:
 
-* released (nats-server from 2.14, the default when writing): ``type`` is ``ack``, ``gap`` or ``err``;
+* released (nats-server from 2.14, the default when writing): ``type`` is ``ack``, ``gap`` or ``err``.
 * draft (the text of ADR-50): one object of ``last_seq``, ``seq``, ``ack_msgs`` and ``error``, zeros left out.
 
-Rules: every number is checked (a rate is 1 to 65535, the sequence of a message at least 1); unknown fields
-are ignored, an unknown ``type`` is an error; whatever the bytes, only RemoteProtocolError is raised. An error
+Rules: every number is checked (a rate is 1 to 65535, the sequence of a message at least 1). Unknown fields
+are ignored, an unknown ``type`` is an error. Whatever the bytes, only RemoteProtocolError is raised. An error
 of the server is returned, not raised. The first lost message is ``first_missing`` in both dialects: the draft
 writes the last received one, the released server the first missing one, both as ``last_seq``. Released
-encodings are byte for byte what nats-server 2.15.1 sends, the blank in ``"duplicate": true`` included; 2.11
+encodings are byte for byte what nats-server 2.15.1 sends, the blank in ``"duplicate": true`` included. 2.11
 also puts one before ``"seq"``, which is read and never written.
 
 Not here: the zero-byte acknowledgements of atomic batches, what an acknowledgement means for a batch
@@ -37,8 +37,8 @@ Dialect: TypeAlias = Literal["released", "draft"]
 class PubAck:
     """A message, or a batch, is stored.
 
-    ``seq`` is the stream sequence (of a batch: of its last message; 0 when nothing was stored). ``batch`` and
-    ``count`` are there only for batches, and then both; the count of a fast-ingest batch is its highest batch sequence,
+    ``seq`` is the stream sequence (of a batch: of its last message, 0 when nothing was stored). ``batch`` and
+    ``count`` are there only for batches, and then both. The count of a fast-ingest batch is its highest batch sequence,
     which in gap mode ``ok`` is not the number of messages stored (FACTS.md F2.14). ``value`` is what
     a counter stands at. ``error`` is set only by the draft of ADR-50: why the batch ended with this count
     (released servers send a FlowError before it instead).
@@ -64,7 +64,7 @@ class PubAck:
 
 @event
 class FlowAck:
-    """Everything up to batch sequence ``seq`` has arrived; the next acknowledgement comes ``msgs`` messages later."""
+    """Everything up to batch sequence ``seq`` has arrived. The next acknowledgement comes ``msgs`` messages later."""
 
     seq: int
     msgs: int
@@ -74,7 +74,7 @@ class FlowAck:
 class FlowGap:
     """Messages ``first_missing`` to ``seq - 1`` of the batch were lost. Information only: it acknowledges nothing.
 
-    2.15.1 also sends one for a sequence that goes backwards; then ``seq`` is the lower of the two.
+    2.15.1 also sends one for a sequence that goes backwards. Then ``seq`` is the lower of the two.
     """
 
     first_missing: int
@@ -101,7 +101,7 @@ def is_plain_ack(payload: bytes) -> bool:
 
 
 def parse_pub_ack(payload: bytes) -> PubAck | APIError:
-    """The answer to a publish; an APIError is returned, not raised. RemoteProtocolError when it is neither."""
+    """The answer to a publish. An APIError is returned, not raised. RemoteProtocolError when it is neither."""
     plain = _PLAIN.fullmatch(payload)
     if plain is not None:
         return PubAck(plain[1].decode(), int(plain[2]), None, plain[3] is not None)
@@ -185,7 +185,7 @@ def _pub_ack(body: Mapping[str, Any], payload: bytes, error: APIError | None) ->
 
 
 def _draft(body: Mapping[str, Any], error: APIError | None, payload: bytes) -> FlowMessage:
-    """One object for everything, zeros left out; a rate is never 0, so what has none reports a gap."""
+    """One object for everything, zeros left out. A rate is never 0, so what has none reports a gap."""
     if error is not None:
         return FlowError(_message(body, "seq"), error)
     if "ack_msgs" in body and "last_seq" not in body:

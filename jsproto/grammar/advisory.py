@@ -2,15 +2,16 @@
 
 Two spellings of one body are read, told apart by ``type``, and parse to the same value:
 
-* released (nats-server from 2.12, the default when writing): ``io.nats.jetstream.advisory.v1.stream_batch_abandoned``;
+* released (nats-server from 2.12, the default when writing): ``io.nats.jetstream.advisory.v1.stream_batch_abandoned``.
 * draft (the text of ADR-50): ``io.nats.jetstream.advisory.v1.batch_abandoned``.
 
 Both travel on ``$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.<stream>``, in a JetStream domain too. Rules: a reason nobody
-knows yet is kept as it is; unknown fields are ignored; whatever the bytes, only RemoteProtocolError is raised. Released
+knows yet is kept as it is. Unknown fields are ignored. Whatever the bytes, only RemoteProtocolError is raised. Released
 encodings are byte for byte what nats-server 2.15.1 sends.
 
-Not here: when a server sends one (the server role; 2.15.1 does for atomic batches alone, and not for batches that
-fail a check at their commit), who wants to know (``jsproto.client.publish.advisories``).
+nats-server 2.15.1 sends one for atomic batches alone, and not for batches that fail a check at their commit.
+
+Not here: sending one (the server role), who wants to know (``jsproto.client.publish.advisories``).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 
 AbandonReason: TypeAlias = Literal["timeout", "incomplete", "unsupported", "large"]
-"""Why servers abandon batches: 10 s of silence; a gap or an end that cannot be; an API level they do not have; more
-messages than they allow (``large`` is no part of ADR-50)."""
+"""Why servers abandon batches: 10 s of silence, a gap or an end that cannot be, an API level they do not have, or
+more messages than they allow (``large`` is no part of ADR-50)."""
 
 RELEASED_TYPE: Final = "io.nats.jetstream.advisory.v1.stream_batch_abandoned"
 DRAFT_TYPE: Final = "io.nats.jetstream.advisory.v1.batch_abandoned"
@@ -36,7 +37,7 @@ _SUBJECT: Final = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED."
 
 @event
 class BatchAbandoned:
-    """A server gave up batch ``batch_id`` to ``stream``; nothing of it was stored.
+    """A server gave up batch ``batch_id`` to ``stream``. Nothing of it was stored.
 
     ``reason`` is an AbandonReason, or a word newer than this library. ``id`` is the advisory's own, ``timestamp``
     nanoseconds since the epoch.
@@ -51,12 +52,12 @@ class BatchAbandoned:
 
 
 def batch_abandoned_subject(stream: str) -> str:
-    """The subject of such advisories about ``stream``; BadSubjectError when that is no stream's name."""
+    """The subject of such advisories about ``stream``. BadSubjectError when that is no stream's name."""
     return _SUBJECT + check_name(stream)
 
 
 def parse_batch_abandoned(payload: bytes) -> BatchAbandoned:
-    """The advisory in ``payload``, in either spelling; RemoteProtocolError when it is none."""
+    """The advisory in ``payload``, in either spelling. RemoteProtocolError when it is none."""
     body = loads(payload)
     if body.get("type") not in (RELEASED_TYPE, DRAFT_TYPE):
         raise RemoteProtocolError("not an advisory about an abandoned batch", payload)

@@ -1,7 +1,7 @@
 """The JetStream API: its subjects, and how it says no.
 
 Rules: the prefix is ``$JS.API``, ``$JS.<domain>.API`` for a domain, or any other (imported APIs). Names are checked
-before they become part of a subject: BadSubjectError. An answer is a JSON object; one with an ``error`` is an APIError.
+before they become part of a subject: BadSubjectError. An answer is a JSON object. One with an ``error`` is an APIError.
 
 Not here: the bodies of requests and answers (``config``, ``acks``).
 """
@@ -70,7 +70,7 @@ class ApiSubjects:
         return self._stream("STREAM.MSG.DELETE", stream)
 
     def direct_get(self, stream: str, subject: str | None = None) -> str:
-        """Direct Get; with ``subject`` the form that asks for its last message (ADR-31)."""
+        """Direct Get. With ``subject`` the form that asks for its last message (ADR-31)."""
         asked = self._stream("DIRECT.GET", stream)
         if subject is None:
             return asked
@@ -97,7 +97,7 @@ class ApiSubjects:
         return asked if size > MAX_SUBJECT else f"{asked}.{filter_subject}"
 
     def consumer_create_legacy(self, stream: str, durable: str) -> str:
-        """Create a durable consumer as before nats-server 2.9; later ones still take it."""
+        """Create a durable consumer as before nats-server 2.9. Later ones still take it."""
         return self._consumer("CONSUMER.DURABLE.CREATE", stream, durable)
 
     def consumer_info(self, stream: str, consumer: str) -> str:
@@ -140,14 +140,14 @@ class ApiSubjects:
 
 
 def api_error(error: object) -> APIError:
-    """The error that an answer's ``error`` field says; RemoteProtocolError when it says none."""
+    """The error that an answer's ``error`` field says. RemoteProtocolError when it says none."""
     if not isinstance(error, dict):
         raise RemoteProtocolError(f"an API error must be an object, not {error!r:.100}")
     return APIError.from_fields(uint64(error, "code", 0), uint64(error, "err_code", 0), text(error, "description", ""))
 
 
 def decode_response(payload: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
-    """The body of an answer of up to ``limit`` bytes; raises its APIError, or RemoteProtocolError when it is none."""
+    """The body of an answer of up to ``limit`` bytes. Raises its APIError, or RemoteProtocolError when it is none."""
     body = loads(payload, limit)
     if body.get("error") is not None:
         raise api_error(body["error"])

@@ -1,12 +1,15 @@
 """The headers by which a message belongs to an atomic batch (ADR-50), and those that a publish may carry besides.
 
-A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole); the last
+A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole). The last
 one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
 
-Rules: building is strict, and quick: all but the sequence of a header block is made once for a batch. Reading sorts as
-nats-server 2.15.1 does and never raises: names count with their case, the first line of a name wins, blanks before a
-value are skipped, numbers are ASCII digits (leading zeros allowed), an id has at most 64 bytes, and a message with an
-empty id is no member of anything.
+Rules
+
+* Building is strict, and quick: all but the sequence of a header block is made once for a batch.
+* Reading never raises. It follows nats-server 2.15.1.
+* Names count with their case. The first line of a name wins, and blanks before a value are skipped.
+* Numbers are ASCII digits, leading zeros allowed.
+* An id has at most 64 bytes. A message with an empty id is no member of anything.
 
 Not here: which headers may go together, and what a batch does with them (``client``, ``server``).
 """
@@ -18,6 +21,7 @@ from typing import Final
 
 from jsproto._event import event
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar.decimals import NO_NUMBER, saturated
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, first_value
 
@@ -36,11 +40,10 @@ EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequ
 
 COMMIT_STORE: Final = b"\r\nNats-Batch-Commit: 1\r\n"
 COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"
-"""What follows the sequence in the block of a message that commits; ``\\r\\n`` or more headers follow it."""
+"""What follows the sequence in the block of a message that commits. ``\\r\\n`` or more headers follow it."""
 
 _BLOCK: Final = b"NATS/1.0\r\n"
 _ANY_OF_BATCH: Final = b"\r\nNats-Batch-"
-_NO_NUMBER: Final = -1
 
 
 class BatchCommit(Enum):
@@ -53,7 +56,7 @@ class BatchCommit(Enum):
 
 
 class BatchProblem(IntEnum):
-    """Why a server refuses a member before it looks for its batch; the value is the server's error code."""
+    """Why a server refuses a member before it looks for its batch. The value is the server's error code."""
 
     MISSING_SEQUENCE = 10175
     INVALID_ID = 10179
@@ -70,7 +73,7 @@ class BatchHeaders:
 
 
 def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
-    """What the header blocks of all members begin with; the sequence in digits comes next.
+    """What the header blocks of all members begin with. The sequence in digits comes next.
 
     The block of message n is this and ``b"%d\\r\\n\\r\\n" % n``, or ``b"%d"``, COMMIT_STORE or COMMIT_EOB, and
     ``\\r\\n``. With ``required_api_level`` the server refuses the batch unless it is of that level. BadSubjectError for
@@ -115,31 +118,23 @@ def encode_unbatched(headers: HeadersLike) -> bytes:
 
 
 def behind(block: bytes) -> bytes:
-    """The lines of an encoded header block without its first, to go behind those of the batch."""
+    """The lines of an encoded header block without its first, to follow those of the batch."""
     return block[len(_BLOCK) :]
 
 
 def parse_batch_headers(block: bytes | None) -> BatchHeaders | None:
-    """What a message says of its batch, read from its header block; None: it is no member of any."""
+    """What a message says of its batch, read from its header block. None: it is no member of any."""
     raw_id = None if block is None else first_value(block, b"Nats-Batch-Id")
     if block is None or not raw_id:
         return None
-    sequence = _number(first_value(block, b"Nats-Batch-Sequence"))
+    sequence = saturated(first_value(block, b"Nats-Batch-Sequence"))
     problem = None
     if len(raw_id) > MAX_BATCH_ID:
         problem = BatchProblem.INVALID_ID
-    elif sequence == _NO_NUMBER:
+    elif sequence == NO_NUMBER:
         problem = BatchProblem.MISSING_SEQUENCE
     commit = _COMMITS.get(first_value(block, b"Nats-Batch-Commit"), BatchCommit.INVALID)
     return BatchHeaders(raw_id.decode("utf-8", "surrogateescape"), sequence, commit, problem)
 
 
 _COMMITS: Final = {None: BatchCommit.NONE, b"1": BatchCommit.STORE, b"eob": BatchCommit.EOB}
-
-
-def _number(digits: bytes | None) -> int:
-    """ASCII digits as a number, a number of more than 20 digits as 2**64."""
-    if digits is None or not digits.isdigit():
-        return _NO_NUMBER
-    digits = digits.lstrip(b"0")
-    return int(digits or b"0") if len(digits) <= 20 else 2**64

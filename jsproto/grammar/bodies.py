@@ -1,6 +1,6 @@
 """JSON bodies, strictly: one object of bounded size and depth, with fields of the types they should have.
 
-Rules: UTF-8 only; nothing behind the object; no NaN and no infinity. Integers are integers: ``true`` is no number,
+Rules: UTF-8 only, nothing after the object. No NaN and no infinity. Integers are integers: ``true`` is no number,
 neither is ``1.0``. A field that is null counts as absent, as it does for servers. Unknown fields are the caller's
 business (models keep them). Whatever the bytes, reading raises RemoteProtocolError and nothing else.
 
@@ -37,7 +37,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
-    """The object in ``data``; RemoteProtocolError when it is none, is not whole, or takes more than ``limit`` bytes."""
+    """The object in ``data``. RemoteProtocolError when it is none, is not whole, or takes more than ``limit`` bytes."""
     if len(data) > limit:
         raise RemoteProtocolError(f"a JSON body of {len(data)} bytes, where at most {limit} are read", data)
     try:
@@ -50,7 +50,7 @@ def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
 
 
 def dumps(body: Mapping[str, Any]) -> bytes:
-    """``body`` as compact JSON in ASCII; LocalProtocolError when JSON has no form for it."""
+    """``body`` as compact JSON in ASCII. LocalProtocolError when JSON has no form for it."""
     try:
         return _ENCODER.encode(body).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def escaped(value: str) -> str:
 
 
 def uint64(body: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """The unsigned 64-bit integer ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
+    """The unsigned 64-bit integer ``name``, ``default`` when it is absent. RemoteProtocolError for anything else."""
     value = _field(body, name, default)
     if type(value) is not int or not 0 <= value <= MAX_UINT64:
         raise RemoteProtocolError(f"{name} must be an unsigned 64-bit integer, not {shown(value)}")
@@ -76,7 +76,7 @@ def uint64(body: Mapping[str, Any], name: str, default: int | None = None) -> in
 
 
 def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """The string ``name``, ``default`` when it is absent; RemoteProtocolError for anything else."""
+    """The string ``name``, ``default`` when it is absent. RemoteProtocolError for anything else."""
     value = _field(body, name, default)
     if type(value) is not str:
         raise RemoteProtocolError(f"{name} must be a string, not {shown(value)}")
@@ -84,7 +84,7 @@ def text(body: Mapping[str, Any], name: str, default: str | None = None) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for an error message; only the type of a container, which may be nested too deeply for repr."""
+    """A value for an error message. Only the type of a container, which may be nested too deeply for repr."""
     return f"{value!r:.100}" if isinstance(value, str | int | float) else type(value).__name__
 
 

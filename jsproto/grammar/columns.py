@@ -1,11 +1,12 @@
 """Messages as columns: lists that are as long as there are messages, for whoever reads or publishes by the thousand.
 
-Rules: one regular expression over all header blocks at once does what takes a dozen calls for each message. It has to
-find the server's part at the end of each block, and nowhere else; where it does not (a stored header
-imitates the server's, or breaks its block; a server writes it otherwise), every message is parsed by itself. Either way
-the result is what ``StoredMsg`` has.
+Rules: the result is what ``StoredMsg`` has.
 
-Not here: numbers and times as Arrow or NumPy have them; who receives the messages (``client.read.direct``).
+How it works: one regular expression over all header blocks does the work of a dozen calls for each message. It has to
+find the server's part at the end of each block, and nowhere else. Otherwise every message is parsed by itself: a stored
+header imitates the server's or breaks its block, or a server writes it in another form. Pays: ``direct-get-fields``.
+
+Not here: numbers and times as Arrow or NumPy have them. Who receives the messages (``client.read.direct``).
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from operator import lt
 from typing import Any, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar import consecutive
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers, last_value
-from jsproto.grammar.stored import END, ENDING, MAX_SEQUENCE_DIGITS, StoredMsg, numbered
+from jsproto.grammar.stored import END, ENDING, StoredMsg
 
 Fields: TypeAlias = tuple[list[bytes], list[bytes], list[bytes]]
 """Of replies in a page, as servers write them: subjects, sequences, times."""
@@ -35,8 +38,8 @@ _SERVER_PART: Final = re.compile(SERVER_PART)
 class StoredColumns(NamedTuple):
     """Messages of a stream in their order, column by column.
 
-    ``subjects`` and ``timestamps`` are bytes as the server wrote them (RFC 3339, nanoseconds, trailing zeros cut);
-    ``seqs`` are stream sequences; ``data`` the payloads; ``raw_headers`` the header blocks as they came, the server's
+    ``subjects`` and ``timestamps`` are bytes as the server wrote them (RFC 3339, nanoseconds, trailing zeros cut).
+    ``seqs`` are stream sequences, ``data`` the payloads, ``raw_headers`` the header blocks as they came, the server's
     part included.
     """
 
@@ -65,7 +68,7 @@ class StoredColumns(NamedTuple):
         )  # fmt: skip
 
     def headers(self) -> list[Headers | None]:
-        """The user's headers of each message; None where it has none. RemoteProtocolError when they are malformed."""
+        """The user's headers of each message, None where it has none. RemoteProtocolError when they are malformed."""
         return [
             StoredMsg(block, b"", seq).headers or None for block, seq in zip(self.raw_headers, self.seqs, strict=True)
         ]
@@ -90,8 +93,8 @@ def next_columns(
 ) -> StoredColumns | None:
     """The columns of replies that follow ``previous`` in a page, and each other (``next_sequences``): of all, or None.
 
-    It is None, too, when they are not written as servers do, or do not say which one was before though some are left
-    out: then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
+    None, too, when they are not written as servers do, or when some are left out and a reply does not say which one was
+    before. Then they are looked at one by one. ``fields``: what the blocks say, if that was found already.
     """
     found = _found(blocks) if fields is None else fields if _are_bare(fields) else None
     if found is None:
@@ -99,8 +102,9 @@ def next_columns(
     subjects, numbers, timestamps = found
     run = range(previous + 1, previous + 1 + len(numbers))
     seqs: Sequence[int] = run  # nearly always; to compare costs a quarter of parsing
-    if numbers[-1] != b"%d" % run[-1] or b"\n".join((*numbers, b"")) != numbered(b"", run, b"\n"):
-        if not b"".join(numbers).isdigit() or max(map(len, numbers)) > MAX_SEQUENCE_DIGITS:
+    is_run = numbers[-1] == b"%d" % run[-1] and len(numbers[-1]) <= MAX_DIGITS
+    if not is_run or b"\n".join((*numbers, b"")) != consecutive.joined(b"", run, b"\n"):
+        if not b"".join(numbers).isdigit() or max(map(len, numbers)) > MAX_DIGITS:
             return None
         seqs = [*map(int, numbers)]
         if seqs[0] <= previous or not all(map(lt, seqs, islice(seqs, 1, None))):
@@ -112,7 +116,7 @@ def next_columns(
 
 
 def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
-    """One behind the other."""
+    """One after the other."""
     if len(parts) == 1:
         return parts[0]
     columns: tuple[list[Any], ...] = ([], [], [], [], [])
@@ -123,11 +127,11 @@ def joined(parts: Sequence[StoredColumns]) -> StoredColumns:
 
 
 def _found(blocks: Sequence[bytes]) -> Fields | None:
-    """What all blocks say; None if one of them is written otherwise."""
+    """What all blocks say, None if one of them is written otherwise."""
     text = b"".join(blocks)
     pieces = _SERVER_PART.split(text)
     count = len(blocks)
-    # As many server's parts as blocks, nothing behind the last, and as many ends as blocks, one at the end of each: so
+    # As many server's parts as blocks, nothing after the last, and as many ends as blocks, one at the end of each: so
     # each block has its own.
     if len(pieces) != 4 * count + 1 or pieces[-1] or not all(map(bytes.endswith, blocks, repeat(END))):
         return None
@@ -148,7 +152,7 @@ def _are_bare(fields: Fields) -> bool:
 class MessageColumns(Sequence[tuple[str, bytes]]):
     """Messages to publish, without headers: ``(subject, payload)`` of each, kept as two columns.
 
-    Anything that publishes many takes it as it takes a list; batches are quicker with it, because there is no tuple
+    Anything that publishes many takes it as it takes a list. Batches are quicker with it, because there is no tuple
     for each message. The columns are not to be changed.
 
     Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
@@ -175,11 +179,11 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
         return self._payloads
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
-        """How many messages from the front on were encoded, and their PUBs; none here: they are encoded like others.
+        """How many messages from the front on were encoded, and their PUBs. None here: they are encoded like others.
 
-        Their replies count up from ``first``; ``reply`` is what stands before and behind the number. ``largest``: bytes
-        of a payload. No message begins behind ``most`` bytes, though the last one may end there: so it is, too, with
-        those behind them, which are sent one by one. What is returned goes out as it is, so each subject has passed
+        Their replies count up from ``first``. ``reply``: the bytes before and after the number. ``largest``: bytes of a
+        payload, at most. It stops before the first message that would start after ``most`` bytes: the last one may
+        overrun. The caller sends the rest one by one. The bytes go out as they are, so each subject has passed
         ``check_subject``.
         """
         return 0, b""

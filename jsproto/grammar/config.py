@@ -4,12 +4,12 @@ Rules: names are those of the wire. What a server (or a caller) did not say is N
 stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer
 server added. Known fields have the right type, or the whole document is refused. JSON's null means unset. Objects
 inside a configuration (placement, sources) stay dictionaries of the wire's shape, which is how their unknown fields
-survive; nothing here changes one in place.
+survive. Nothing here changes one in place.
 
 Durations are seconds wherever they are read or written, as a number or a timedelta, and nanoseconds in JSON alone. What
 was read is ``Seconds``, exact to the nanosecond.
 
-Not here: whether a server will accept a configuration (the server judges, it knows its limits; ``check`` refuses only
+Not here: whether a server will accept a configuration (the server judges, it knows its limits: ``check`` refuses only
 what all of them do), consumers.
 """
 
@@ -77,7 +77,7 @@ class Republish(TypedDict, total=False):
 
 
 class ConsumerLimits(TypedDict, total=False):
-    """Defaults and limits for a stream's consumers; ``inactive_threshold`` in seconds."""
+    """Defaults and limits for a stream's consumers. ``inactive_threshold`` in seconds."""
 
     inactive_threshold: float
     max_ack_pending: int
@@ -105,7 +105,7 @@ class SourceConsumer(TypedDict, total=False):
 
 
 class StreamSource(TypedDict, total=False):
-    """The stream that a mirror or a source copies; ``opt_start_time`` is a time stamp in RFC 3339."""
+    """The stream that a mirror or a source copies. ``opt_start_time`` is a time stamp in RFC 3339."""
 
     name: str
     opt_start_seq: int
@@ -223,7 +223,7 @@ class StreamOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class StreamConfig:
-    """The configuration of a stream, every field of nats-server 2.15; None is unset, and the server's default.
+    """The configuration of a stream, every field of nats-server 2.15. None is unset, and the server's default.
 
     ``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl`` and the ``inactive_threshold`` of
     ``consumer_limits`` are seconds: a number or a timedelta may be given, ``Seconds`` is what they are then, which is a
@@ -231,7 +231,7 @@ class StreamConfig:
     duration that is none, negative, not finite, or longer than 292 years.
 
     ``persist_mode`` ``"async"`` acknowledges a message before it is on disk: what was acknowledged can be
-    lost. For servers an unset ``persist_mode`` and ``"default"`` are the same; they never say ``"default"``
+    lost. For servers an unset ``persist_mode`` and ``"default"`` are the same. They never say ``"default"``
     back. An update must carry the whole configuration, because a field left out counts as changed: take what
     ``stream_info`` says and use ``updated``.
     """
@@ -285,7 +285,7 @@ class StreamConfig:
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamConfig:
-        """Read a configuration of the peer; RemoteProtocolError when a known field has the wrong type."""
+        """Read a configuration of the peer. RemoteProtocolError when a known field has the wrong type."""
         values = read_fields(document, _STREAM_CONFIG, "a stream configuration")
         if "name" not in values:
             raise RemoteProtocolError("a stream configuration without a name")
@@ -293,11 +293,11 @@ class StreamConfig:
 
     @classmethod
     def from_options(cls, name: str, **options: Unpack[StreamOptions]) -> StreamConfig:
-        """A configuration from keyword arguments; LocalProtocolError as for ``updated``."""
+        """A configuration from keyword arguments. LocalProtocolError as for ``updated``."""
         return cls(name).updated(**options)
 
     def updated(self, **options: Unpack[StreamOptions]) -> StreamConfig:
-        """This configuration with some fields changed; ``extra`` is merged.
+        """This configuration with some fields changed. ``extra`` is merged.
 
         LocalProtocolError for an unknown or mistyped field, a duration that is negative or not finite, and as of
         ``check``.
@@ -317,7 +317,7 @@ class StreamConfig:
         """LocalProtocolError, with what to change, for fields that every server refuses together.
 
         Only what is certain: batches need a stream that can be published to and, if atomic, messages on disk before
-        they are acknowledged; asynchronous persistence is for one replica on disk (FACTS.md F1.25, F6.1).
+        they are acknowledged. Asynchronous persistence is for one replica on disk (FACTS.md F1.25, F6.1).
         """
         if self.persist_mode == "async":
             if self.allow_atomic:
@@ -378,7 +378,7 @@ _STREAM_STATE: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class StreamState:
-    """What a stream holds; times are nanoseconds since the epoch, None when there never was a message."""
+    """What a stream holds. Times are nanoseconds since the epoch, None when there never was a message."""
 
     messages: int = 0
     bytes: int = 0
@@ -396,11 +396,11 @@ class StreamState:
 
     @classmethod
     def from_json(cls, document: _Bytes | Json) -> StreamState:
-        """Read a state; RemoteProtocolError when a known field has the wrong type."""
+        """Read a state. RemoteProtocolError when a known field has the wrong type."""
         return cls(**read_fields(document, _STREAM_STATE, "a stream state"))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; "never" is Go's zero time, as servers write it."""
+        """The JSON object. "never" is Go's zero time, as servers write it."""
         body = write_fields(self, _STREAM_STATE, self.extra)
         for name in ("first_ts", "last_ts"):
             body.setdefault(name, NEVER)
@@ -428,11 +428,11 @@ _REQUIRED_LEVEL: Final = "_nats.req.level"
 
 @dataclass(slots=True)
 class StreamInfo:
-    """A stream: its configuration and state. Times are nanoseconds since the epoch; ``ts`` is when the server looked.
+    """A stream: its configuration and state. Times are nanoseconds since the epoch. ``ts`` is when the server looked.
 
-    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects, but for ``active`` of a replica, a
-    mirror or a source: how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of the
-    answer, and ``did_create`` after a creation.
+    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects. In them ``active`` of a replica, a
+    mirror or a source is how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of
+    the answer, and ``did_create`` after a creation.
     """
 
     config: StreamConfig
@@ -448,12 +448,12 @@ class StreamInfo:
 
     @property
     def required_api_level(self) -> int | None:
-        """The API level that the configuration needs, as the server noted in its metadata; None when it did not."""
+        """The API level that the configuration needs, as the server noted in its metadata, None when it did not."""
         return _digits((self.config.metadata or {}).get(_REQUIRED_LEVEL, ""))
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> StreamInfo:
-        """Read the answer to a stream request; RemoteProtocolError without a configuration, or for a wrong type."""
+        """Read the answer to a stream request. RemoteProtocolError without a configuration, or for a wrong type."""
         values = read_fields(document, _STREAM_INFO, "a stream's information")
         if "config" not in values:
             raise RemoteProtocolError("a stream's information without its configuration")
@@ -542,22 +542,22 @@ class ServerInfo:
         return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
 
     def is_before(self, version: str) -> bool:
-        """Whether it is known to be older than ``version``, such as ``2.14``; an unreadable version is not."""
+        """Whether it is known to be older than ``version``, such as ``2.14``. An unreadable version is not."""
         wanted = tuple(map(int, version.split(".")))
         return (0, 0, 0) < self.version_tuple < wanted
 
     @property
     def api_level(self) -> int | None:
-        """The JetStream API level; None when the server does not say (before 2.12)."""
+        """The JetStream API level, None when the server does not say (before 2.12)."""
         return self.api_lvl
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ServerInfo:
-        """Read INFO; RemoteProtocolError when it is not an object or a known field has the wrong type."""
+        """Read INFO. RemoteProtocolError when it is not an object or a known field has the wrong type."""
         return cls(**read_fields(document, _SERVER_INFO, "INFO"))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; of the optional flags only those that are true, as servers do."""
+        """The JSON object. Of the optional flags only those that are true, as servers do."""
         body = write_fields(self, _SERVER_INFO, self.extra)
         optional = ("auth_required", "tls_required", "tls_verify", "tls_available", "jetstream", "ldm")
         return {name: value for name, value in body.items() if value is not False or name not in optional}
@@ -579,7 +579,7 @@ _ACCOUNT_INFO: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class AccountInfo:
-    """What an account uses of JetStream; ``limits``, ``api`` and ``tiers`` are the server's objects as they are."""
+    """What an account uses of JetStream. ``limits``, ``api`` and ``tiers`` are the server's objects as they are."""
 
     memory: int = 0
     storage: int = 0
@@ -595,13 +595,13 @@ class AccountInfo:
 
     @property
     def api_level(self) -> int | None:
-        """The JetStream API level; None when the server does not say."""
+        """The JetStream API level, None when the server does not say."""
         level = (self.api or {}).get("level")
         return level if type(level) is int else None
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> AccountInfo:
-        """Read the answer to an account request; RemoteProtocolError when a known field has the wrong type."""
+        """Read the answer to an account request. RemoteProtocolError when a known field has the wrong type."""
         return cls(**read_fields(document, _ACCOUNT_INFO, "account information"))
 
     def to_json(self) -> dict[str, Any]:

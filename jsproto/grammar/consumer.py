@@ -1,7 +1,7 @@
 """Models of what servers say about consumers: configuration, state, sequences.
 
 Rules: those of ``config``: names of the wire, unset stays unset, unknown fields are kept in ``extra`` and written
-back, known ones have the right type. Durations are seconds, exact to the nanosecond; moments are nanoseconds since the
+back, known ones have the right type. Durations are seconds, exact to the nanosecond. Moments are nanoseconds since the
 epoch. A consumer with a ``deliver_subject`` is a push consumer, one without is pulled from.
 
 Not here: whether a server will accept a configuration, and which ones the subscribe workflow refuses (ADR-15).
@@ -77,7 +77,7 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
 
 
 def _as_stamp(value: Any, path: str) -> str:
-    """A moment as callers give it; the writer for ``as_moment``."""
+    """A moment as callers give it. The writer for ``as_moment``."""
     if type(value) is not int:
         raise ValueError(f"{path} must be nanoseconds since the epoch, not {value!r:.100}")
     return format_timestamp(value)
@@ -140,7 +140,7 @@ class ConsumerOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class ConsumerConfig:
-    """The configuration of a consumer, every field of nats-server 2.15; None is unset, and the server's default.
+    """The configuration of a consumer, every field of nats-server 2.15. None is unset, and the server's default.
 
     ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
     ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch.
@@ -196,27 +196,27 @@ class ConsumerConfig:
 
     @property
     def consumer_name(self) -> str | None:
-        """The name it has or will have; None when the server is to choose one."""
+        """The name it has or will have, None when the server is to choose one."""
         return self.name or self.durable_name or None
 
     @property
     def filters(self) -> list[str]:
-        """The subjects it filters, in either field; empty when it takes all of the stream."""
+        """The subjects it filters, in either field, empty when it takes all of the stream."""
         return [self.filter_subject] if self.filter_subject else self.filter_subjects or []
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ConsumerConfig:
-        """Read a configuration of the peer; RemoteProtocolError when a known field has the wrong type."""
+        """Read a configuration of the peer. RemoteProtocolError when a known field has the wrong type."""
         values = read_fields(document, _CONSUMER_CONFIG, "a consumer configuration")
         return cls(**{"ack_policy": None, **values})
 
     @classmethod
     def from_options(cls, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
-        """A configuration from keyword arguments; LocalProtocolError as for ``updated``."""
+        """A configuration from keyword arguments. LocalProtocolError as for ``updated``."""
         return cls().updated(**options)
 
     def updated(self, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
-        """This configuration with some fields changed; ``extra`` is merged.
+        """This configuration with some fields changed. ``extra`` is merged.
 
         LocalProtocolError for an unknown or mistyped field, a moment outside the years 0 to 9999, a duration that is
         negative or not finite.
@@ -241,9 +241,9 @@ class ConsumerConfig:
 def differences(wanted: ConsumerConfig, found: ConsumerConfig) -> list[str]:
     """The fields that ``wanted`` sets and ``found`` has otherwise, in the order of the wire.
 
-    What ``wanted`` leaves unset is not compared, nor is what stands for the server's default (0, and an ``ack_wait``
-    that ``backoff`` replaces), the metadata that servers add, ``name`` (it is how a consumer is found) and
-    ``pause_until`` (it passes). One subject is the same filter in either field; their order does not matter.
+    Not compared are fields that ``wanted`` leaves unset, and the server's defaults: 0, and an ``ack_wait`` that
+    ``backoff`` replaces. Nor are the metadata that servers add, ``name`` (it is how a consumer is found) and
+    ``pause_until`` (it passes). One subject is the same filter in either field. Their order does not matter.
     """
     asked, has = wanted.to_json(), found.to_json()
     different = [
@@ -296,7 +296,7 @@ _SEQUENCE_PAIR: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class SequencePair:
-    """A place in a consumer and in its stream; ``last_active`` is when it was reached, in ns since the epoch."""
+    """A place in a consumer and in its stream. ``last_active`` is when it was reached, in ns since the epoch."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -305,7 +305,7 @@ class SequencePair:
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> SequencePair:
-        """Read a pair; RemoteProtocolError when a known field has the wrong type."""
+        """Read a pair. RemoteProtocolError when a known field has the wrong type."""
         return cls(**read_fields(document, _SEQUENCE_PAIR, "a pair of sequences"))
 
     def to_json(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ _PRIORITY_GROUP: Final[Mapping[str, Reader]] = {
 
 @dataclass(slots=True)
 class PriorityGroup:
-    """A priority group, and who is pinned: the id, and since when, in ns since the epoch; both None when nobody is."""
+    """A priority group, and who is pinned: the id, and since when, in ns since the epoch. Both None when nobody is."""
 
     group: str
     pinned_client_id: str | None = None
@@ -331,14 +331,14 @@ class PriorityGroup:
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> PriorityGroup:
-        """Read a group; RemoteProtocolError when its name is missing, or a known field has the wrong type."""
+        """Read a group. RemoteProtocolError when its name is missing, or a known field has the wrong type."""
         values = read_fields(document, _PRIORITY_GROUP, "a priority group")
         if "group" not in values:
             raise RemoteProtocolError("a priority group without group")
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; nobody pinned is Go's zero time, as servers write it."""
+        """The JSON object. Nobody pinned is Go's zero time, as servers write it."""
         body = write_fields(self, _PRIORITY_GROUP, self.extra)
         return body if self.pinned_ts is not None else body | {"pinned_ts": NEVER}
 
@@ -369,7 +369,7 @@ _CONSUMER_INFO_WRITERS: Final[Mapping[str, Writer]] = {
 
 @dataclass(slots=True)
 class ConsumerInfo:
-    """A consumer: its configuration and state. Times are nanoseconds since the epoch; ``ts`` is when the server looked.
+    """A consumer: its configuration and state. Times are nanoseconds since the epoch. ``ts`` is when the server looked.
 
     ``delivered`` and ``ack_floor``: the last message delivered, and the last one below which all are acknowledged.
     ``num_pending``: messages still to be delivered for the first time. ``push_bound``: somebody subscribes to its
@@ -397,7 +397,7 @@ class ConsumerInfo:
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ConsumerInfo:
-        """Read the answer to a consumer request; RemoteProtocolError when a part is missing or has the wrong type."""
+        """Read the answer to a consumer request. RemoteProtocolError when a part is missing or has the wrong type."""
         values = read_fields(document, _CONSUMER_INFO, "a consumer's information")
         for name in ("stream_name", "name", "config"):
             if name not in values:
@@ -440,11 +440,11 @@ class ConsumerPause:
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ConsumerPause:
-        """Read the answer; RemoteProtocolError when a known field has the wrong type."""
+        """Read the answer. RemoteProtocolError when a known field has the wrong type."""
         return cls(**read_fields(document, _CONSUMER_PAUSE, "the answer to a pause"))
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; not paused is Go's zero time, as servers write it."""
+        """The JSON object. Not paused is Go's zero time, as servers write it."""
         return {"paused": self.paused, "pause_until": NEVER} | write_fields(
             self, _CONSUMER_PAUSE, self.extra, _CONSUMER_PAUSE_WRITERS
         )

@@ -1,6 +1,6 @@
 """Durations as Go writes and reads them: ``1m30s``, ``600ms``, ``1.5h``.
 
-Rules: integer nanoseconds; the units are ``ns``, ``us`` (or ``µs``), ``ms``, ``s``, ``m`` and ``h``. Nothing is raised
+Rules: integer nanoseconds. The units are ``ns``, ``us`` (or ``µs``), ``ms``, ``s``, ``m`` and ``h``. Nothing is raised
 but ValueError.
 
 Not here: durations in JSON, which are numbers of nanoseconds.
@@ -23,7 +23,7 @@ _SECOND: Final = 1_000_000_000
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds; ValueError when it is no duration, or more than 292 years."""
+    """Nanoseconds. ValueError when it is no duration, or more than 292 years."""
     if text in ("0", "+0", "-0"):
         return 0
     found = _DURATION.fullmatch(text)

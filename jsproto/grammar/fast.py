@@ -4,12 +4,15 @@
 
 The prefix is an inbox of one or more tokens. Flow and gap mode are those of the first message, on every message.
 
-Rules: building is strict (LocalProtocolError before anything is written). Reading never raises and sorts as
-nats-server 2.15.1 does: numbers are ASCII digits, leading zeros allowed; a flow that is no positive number is
-10, one above 65535 is 65535; refused are sequence 0 and 2**64 - 1, unknown operations, a start that is not
-sequence 1, an append or a commit without a message that is, and ids of more than 64 bytes. It is stricter
-where nothing useful is lost: an empty prefix or id, an id that is not UTF-8, and numbers of 2**64 and more,
-which that server takes modulo 2**64 for the flow and the operation.
+Rules
+
+* Building is strict: LocalProtocolError before anything is written.
+* Reading never raises. It follows nats-server 2.15.1: numbers are ASCII digits, leading zeros allowed.
+* Flow: 10 if it is no positive number, 65535 if it is above 65535.
+* Refused: sequence 0 and 2**64 - 1, an unknown operation, an id of more than 64 bytes.
+* Refused: a start with a sequence other than 1, and an append or a commit without a message with sequence 1.
+* Refused though that server takes them: an empty prefix or id, an id that is not UTF-8, an operation of 2**64 and
+  more. A flow of 2**64 and more is 65535. That server takes both modulo 2**64.
 
 Not here: what the messages say (``acks``), when to send which (``rules``, ``client``).
 """
@@ -21,13 +24,14 @@ from typing import Final, Literal, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import BadSubjectError, LocalProtocolError
+from jsproto.grammar.decimals import saturated
 from jsproto.grammar.subjects import check_subject
 
 GapMode: TypeAlias = Literal["ok", "fail"]
 """What a lost message does to the batch: ``ok`` reports it, ``fail`` ends the batch."""
 
 MAX_BATCH_ID: Final = 64
-"""Bytes in a batch id (ADR-50; server error 10207 above)."""
+"""Bytes in a batch id (ADR-50, server error 10207 above)."""
 
 MAX_FLOW: Final = 65535
 """Messages per acknowledgement that can be asked for (a uint16 in the server)."""
@@ -49,14 +53,14 @@ class FastOp(IntEnum):
     COMMIT_EOB = 3
     """End the batch without storing this message."""
     PING = 4
-    """Keep the batch alive and ask for the latest flow acknowledgement; carries the highest sequence sent."""
+    """Keep the batch alive and ask for the latest flow acknowledgement. It carries the highest sequence sent."""
 
 
 _OPERATIONS: Final = frozenset(FastOp)
 
 
 class FastProblem(IntEnum):
-    """Why a server refuses a fast-ingest reply subject; the value is the server's error code."""
+    """Why a server refuses a fast-ingest reply subject. The value is the server's error code."""
 
     PATTERN = 10206
     BATCH_ID = 10207
@@ -75,7 +79,7 @@ class FastReply:
 
 
 def check_batch_id(batch_id: str) -> bytes:
-    """The id as a token of a subject; BadSubjectError unless it is 1 to 64 bytes of visible text without ``. * >``.
+    """The id as a token of a subject. BadSubjectError unless it is 1 to 64 bytes of visible text without ``. * >``.
 
     Visible, because servers write the id into JSON with escapes that JSON does not have (seen: ``\\x01``).
     """
@@ -103,7 +107,7 @@ def fast_reply_prefix(prefix: str, batch_id: str, flow: int, gap: GapMode) -> by
 
 
 def build_fast_reply(reply: FastReply) -> bytes:
-    """The subject that says ``reply``; LocalProtocolError when a server would refuse it."""
+    """The subject that says ``reply``. LocalProtocolError when a server would refuse it."""
     head = fast_reply_prefix(reply.prefix, reply.batch_id, reply.flow, reply.gap)
     if not _fits(reply.sequence, reply.operation):
         raise LocalProtocolError(f"{reply.operation.name} cannot be message {reply.sequence} of a batch")
@@ -118,7 +122,7 @@ def parse_fast_reply(reply: bytes) -> FastReply | FastProblem | None:
     if len(parts) != 7 or not parts[0]:
         return FastProblem.PATTERN
     raw_prefix, raw_id, raw_flow, gap, raw_sequence, raw_operation, _ = parts
-    sequence, operation = _number(raw_sequence), _number(raw_operation)
+    sequence, operation = saturated(raw_sequence), saturated(raw_operation)
     if gap not in (b"ok", b"fail") or operation not in _OPERATIONS or not _fits(sequence, operation):
         return FastProblem.PATTERN
     try:
@@ -127,7 +131,7 @@ def parse_fast_reply(reply: bytes) -> FastReply | FastProblem | None:
         return FastProblem.BATCH_ID
     if not 1 <= len(raw_id) <= MAX_BATCH_ID:
         return FastProblem.BATCH_ID
-    flow = _number(raw_flow)
+    flow = saturated(raw_flow)
     flow = min(flow, MAX_FLOW) if flow > 0 else _FLOW_WHEN_UNREADABLE
     prefix = raw_prefix.decode("utf-8", "surrogateescape")
     return FastReply(prefix, batch_id, flow, "ok" if gap == b"ok" else "fail", sequence, FastOp(operation))
@@ -139,11 +143,3 @@ def _fits(sequence: int, operation: int) -> bool:
         return sequence == 1
     lowest = 2 if operation in (FastOp.APPEND, FastOp.COMMIT_EOB) else 1
     return lowest <= sequence <= MAX_BATCH_SEQUENCE
-
-
-def _number(token: bytes) -> int:
-    """ASCII digits as a number, a number of more than 20 digits as 2**64; -1 when it is not digits."""
-    if not token.isdigit():
-        return -1
-    digits = token.lstrip(b"0")
-    return int(digits or b"0") if len(digits) <= 20 else 2**64

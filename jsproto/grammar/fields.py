@@ -1,7 +1,7 @@
 """The types of fields in JSON documents: what configurations and infos of all kinds are read and written with.
 
-Rules: a reader checks one value and returns it, perhaps converted; known fields have the right type or the whole
-document is refused; unknown ones pass and are kept; null means unset. Nothing is changed in place. A field that does
+Rules: a reader checks one value and returns it, perhaps converted. Known fields have the right type or the whole
+document is refused. Unknown ones pass and are kept. Null means unset. Nothing is changed in place. A field that does
 not look like its JSON has a writer as well, which takes what callers give.
 
 Not here: the documents themselves (``config``, ``consumer``), text to JSON (``bodies``).
@@ -23,7 +23,7 @@ NEVER: Final = "0001-01-01T00:00:00Z"
 """Go's zero time, which stands for "never" or "not set"."""
 
 Reader: TypeAlias = Callable[[Any, str], Any]
-"""Checks one value and returns it, perhaps converted; ValueError with the path when it has the wrong type."""
+"""Checks one value and returns it, perhaps converted. ValueError with the path when it has the wrong type."""
 
 Writer: TypeAlias = Reader
 """The inverse of a reader: from what callers give to JSON. It may raise LocalProtocolError as well."""
@@ -67,7 +67,7 @@ def as_size(value: Any, path: str) -> int:
 
 
 def as_moment(value: Any, path: str) -> int | None:
-    """Nanoseconds since the epoch; None for Go's zero time, which stands for "never"."""
+    """Nanoseconds since the epoch, None for Go's zero time, which stands for "never"."""
     text = as_text(value, path)
     try:
         moment = parse_timestamp(text)
@@ -204,5 +204,5 @@ def as_records(value: Any, path: str) -> list[dict[str, Any]]:
 
 
 def cluster_of(active: Reader) -> Reader:
-    """Who has the replicas of a stream or consumer; ``active`` reads how long ago each was heard of."""
+    """Who has the replicas of a stream or consumer. ``active`` reads how long ago each was heard of."""
     return record_of({"replicas": list_of(record_of({"active": active}))})

@@ -1,12 +1,12 @@
 """Message headers: a block of lines, ``NATS/1.0`` first, an empty line last (ADR-4).
 
 Rules: names keep their case and are compared with it, lines keep their order, a name may occur again. A name is
-printable ASCII without a colon; a value is any text without CR, LF and NUL, and blanks around it are not part of it.
-A status is only ever what stands in the first line; a header called ``Status`` is data. Blocks stay bytes until
+printable ASCII without a colon. A value is any text without CR, LF and NUL, and blanks around it are not part of it.
+A status is only ever what stands in the first line. A header called ``Status`` is data. Blocks stay bytes until
 somebody asks. ``Headers`` cannot be built of what could not be sent, so nothing can be injected. A malformed block that
 was received raises RemoteProtocolError when it is read: that concerns its message, never the connection.
 
-Values are UTF-8; bytes that are not come out as surrogate escapes and go back unchanged.
+Values are UTF-8. Bytes that are not come out as surrogate escapes and go back unchanged.
 
 Not here: what single headers mean.
 """
@@ -30,9 +30,9 @@ _MAPPINGS: Final = (dict, Mapping)  # dict by name too, because it is the quick 
 
 
 class Headers:
-    """Header lines in their order, read-only; every one of them can be sent.
+    """Header lines in their order, read-only. Every one of them can be sent.
 
-    A name that occurs again counts again in ``len``, iteration and ``items``; ``[]`` and ``get`` give its first value.
+    A name that occurs again counts again in ``len``, iteration and ``items``. ``[]`` and ``get`` give its first value.
     """
 
     __slots__ = ("_fields",)
@@ -57,7 +57,7 @@ class Headers:
 
     @classmethod
     def of(cls, headers: HeadersLike | None) -> Headers:
-        """Headers from whatever the public verbs accept; BadHeaderError for what could not be sent."""
+        """Headers from whatever the public verbs accept. BadHeaderError for what could not be sent."""
         if isinstance(headers, Headers):
             return headers
         if headers is None:
@@ -68,7 +68,7 @@ class Headers:
 
     @classmethod
     def parse(cls, raw: bytes) -> Headers:
-        """The headers of a block, whatever its status; RemoteProtocolError when it is malformed."""
+        """The headers of a block, whatever its status. RemoteProtocolError when it is malformed."""
         status_line(raw)
         lines = raw.split(b"\r\n")
         breaks = len(lines) - 1
@@ -158,7 +158,7 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]]
 
 
 def status_line(raw: bytes) -> tuple[int, str] | None:
-    """Status and description in the first line of a block; None when it has none.
+    """Status and description in the first line of a block, None when it has none.
 
     Only the first line is looked at. RemoteProtocolError when it is not ``NATS/1.0``, alone or with a status of three
     digits.
@@ -175,7 +175,7 @@ def status_line(raw: bytes) -> tuple[int, str] | None:
 
 
 def last_value(raw: bytes, name: bytes) -> bytes | None:
-    """The last value of ``name``, found without parsing the block; None when it is absent, or cut off by its end."""
+    """The last value of ``name``, found without parsing the block, None when it is absent, or cut off by its end."""
     field = b"\r\n%b:" % name
     start = raw.rfind(field)
     if start < 0:
@@ -185,7 +185,7 @@ def last_value(raw: bytes, name: bytes) -> bytes | None:
 
 
 def first_value(raw: bytes, name: bytes) -> bytes | None:
-    """The first value of ``name``, found without parsing the block, as servers find it: blanks behind it belong to it.
+    """The first value of ``name``, found without parsing the block, as servers find it: blanks after it belong to it.
 
     None when it is absent, or cut off by the end of the block.
     """
@@ -198,7 +198,7 @@ def first_value(raw: bytes, name: bytes) -> bytes | None:
 
 
 def without(raw: bytes, name: bytes) -> bytes | None:
-    """The block without the lines called ``name``; None when nothing is left of it."""
+    """The block without the lines called ``name``, None when nothing is left of it."""
     lines = raw.split(b"\r\n")
     kept = [lines[0], *(line for line in lines[1:] if not line.startswith(b"%b:" % name))]
     return b"\r\n".join(kept) if any(kept[1:]) else None
@@ -211,7 +211,7 @@ def appended(raw: bytes | None, name: bytes, value: bytes) -> bytes:
 
 
 def encode_headers(headers: HeadersLike, status: tuple[int, str] | None = None) -> bytes:
-    """The block of ``headers``, with a status in the server role; BadHeaderError for what could not be sent."""
+    """The block of ``headers``, with a status in the server role. BadHeaderError for what could not be sent."""
     # Joined, never formatted: that takes the characters of a str subclass, whatever it does when it is formatted.
     parts = ["NATS/1.0\r\n"] if status is None else [_first_line(*status)]
     for name, value in Headers.of(headers).items():

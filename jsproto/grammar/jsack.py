@@ -5,7 +5,7 @@ Version 1 has nine tokens, version 2 eleven or more::
     $JS.ACK.<stream>.<consumer>.<num delivered>.<stream seq>.<consumer seq>.<timestamp>.<num pending>
     $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<num delivered>. ... .<num pending>[.<more>]
 
-Rules: the number of tokens decides the version; tokens after the eleventh are ignored; numbers are ASCII digits, at
+Rules: the number of tokens decides the version. Tokens after the eleventh are ignored. Numbers are ASCII digits, at
 most 2**64 - 1, and a timestamp, which is signed, at most 2**63 - 1. Anything else is not a JetStream message:
 NotJSMessageError, and nothing but that. Which version a server sends is its configuration (up to 2.15 version 1 unless
 a feature flag says otherwise), so both are read everywhere.
@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from jsproto._event import event
 from jsproto.errors import NotJSMessageError
+from jsproto.grammar.decimals import MAX_DIGITS
 
 ACK_PREFIX: Final = b"$JS.ACK."
 """How they all start."""
@@ -27,7 +28,6 @@ ACK_PREFIX: Final = b"$JS.ACK."
 _NO_DOMAIN: Final = "_"
 _MAX_UINT64: Final = 2**64 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
-_MAX_DIGITS: Final = 20  # of one number, on average: enough to keep int() from a giant
 
 
 @event
@@ -42,7 +42,7 @@ class Sequences:
 class JSAck:
     """What a delivered message's reply subject says about the delivery.
 
-    ``domain`` and ``account_hash`` are None in version 1; ``domain`` is None too where version 2 says ``_``,
+    ``domain`` and ``account_hash`` are None in version 1. ``domain`` is None too where version 2 says ``_``,
     no domain. ``num_delivered`` counts the deliveries of this message, this one included. ``timestamp`` is when
     the message was stored, in nanoseconds since the epoch. ``num_pending`` is how many messages wait for the
     consumer after this one.
@@ -59,7 +59,7 @@ class JSAck:
 
 
 def parse_jsack(reply: bytes) -> JSAck:
-    """Read a reply subject of either version; NotJSMessageError when it is not one."""
+    """Read a reply subject of either version. NotJSMessageError when it is not one."""
     tokens = reply.split(b".")
     count = len(tokens)
     if tokens[0] != b"$JS" or count < 9 or count == 10 or tokens[1] != b"ACK":
@@ -67,7 +67,7 @@ def parse_jsack(reply: bytes) -> JSAck:
     names, numbers = (tokens[2:4], tokens[4:9]) if count == 9 else (tokens[2:6], tokens[6:11])
     delivered, stream_seq, consumer_seq, timestamp, pending = numbers
     digits = b"".join(numbers)
-    if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * _MAX_DIGITS):
+    if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * MAX_DIGITS):
         _refuse(reply)
     values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
     if max(values) > _MAX_UINT64 or values[3] > _MAX_TIMESTAMP:
@@ -104,7 +104,7 @@ def jsack_sequences(reply: bytes) -> tuple[int, int]:
         and stream
         and consumer
         and digits.isdigit()
-        and len(digits) <= 2 * _MAX_DIGITS
+        and len(digits) <= 2 * MAX_DIGITS
     ):
         _refuse(reply)
     stream_seq, consumer_seq = int(stream), int(consumer)
@@ -116,7 +116,7 @@ def jsack_sequences(reply: bytes) -> tuple[int, int]:
 def build_jsack(ack: JSAck) -> bytes:
     """The subject that says ``ack``: version 2 when there is an account hash, else version 1 (which has no domain).
 
-    The names must be legal tokens; that is checked where streams and consumers are created.
+    The names must be legal tokens. That is checked where streams and consumers are created.
     """
     numbers = (ack.num_delivered, ack.sequence.stream, ack.sequence.consumer, ack.timestamp, ack.num_pending)
     names = b"%b.%b" % (ack.stream.encode(), ack.consumer.encode())

@@ -1,6 +1,6 @@
 """What a client has written to and read of each stream, as a value that travels: the token of a session.
 
-Rules: a token never changes; what adds to it gives a new one. Numbers only rise, so merging tokens is safe in any order
+Rules: a token never changes. What adds to it gives a new one. Numbers only rise, so merging tokens is safe in any order
 and any number of times. As bytes it is one JSON object, ``{"v":1,"streams":{"ORDERS":[12,15]}}``: for each stream the
 highest sequence written and the highest read. Reading takes any bytes and raises BadTokenError for all that are none.
 
@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
     @property
     def floor(self) -> int:
-        """What must not be fallen behind."""
+        """The sequence that an answer must reach."""
         return max(self)
 
 
@@ -38,7 +38,7 @@ _NOWHERE: Final = Position()
 
 
 class SessionToken:
-    """The highest sequences written and read, by stream. Equal when they say the same; usable as a key."""
+    """The highest sequences written and read, by stream. They are equal when they say the same, and usable as keys."""
 
     __slots__ = ("_streams",)
 
@@ -62,7 +62,7 @@ class SessionToken:
         return hash(frozenset(self._streams.items()))
 
     def __getitem__(self, stream: str) -> Position:
-        """How far it is with ``stream``; zeros when it knows nothing of it."""
+        """How far it is with ``stream``. Zeros when it knows nothing of it."""
         return self._streams.get(stream, _NOWHERE)
 
     def items(self) -> Iterable[tuple[str, Position]]:
@@ -91,7 +91,7 @@ class SessionToken:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The token that ``to_bytes`` wrote; BadTokenError when it did not."""
+        """The token that ``to_bytes`` wrote. BadTokenError when it did not."""
         try:
             body = loads(data, MAX_TOKEN)
             version = uint64(body, "v")

@@ -1,6 +1,6 @@
-"""A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's behind them.
+"""A stored message as Direct Get delivers it (ADR-31): the user's headers in front, the server's after them.
 
-Rules: parsing costs at delivery only what paging needs (two sequences and the pending count); everything else is
+Rules: parsing costs at delivery only what paging needs (two sequences and the pending count). Everything else is
 parsed when asked. The server appends its headers, so of a name that occurs twice the last one is the server's: a
 stored header called ``Nats-Sequence`` cannot spoof it. The user's headers are what stands before the server's block.
 
@@ -16,10 +16,11 @@ from operator import itemgetter
 from typing import Final
 
 from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.consecutive import joined
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers, last_value
 from jsproto.grammar.times import parse_timestamp
 
-MAX_SEQUENCE_DIGITS: Final = 20
 _SERVER_BLOCK: Final = b"\r\nNats-Stream: "
 # The end of the block as every measured server writes it; anything else takes the slow way, with the same result.
 _PAGED = re.compile(
@@ -36,23 +37,21 @@ ENDING: Final = LAST_SEQUENCE + b"%d" + END
 _ENDING: Final = re.compile(rb"%b[^\r]++%b\Z" % (LAST_SEQUENCE, END))
 
 _SEQUENCE: Final = b"\r\nNats-Sequence: "
-_THREE_DIGITS: Final = b"".join(b"\n%03d" % number for number in range(1_000))
-_TOO_MUCH: Final = 10**MAX_SEQUENCE_DIGITS
 _FEW: Final = 32  # messages; to compare fewer at once costs more than to look at each
 
 
 def number(header: bytes, name: bytes) -> int | None:
-    """The last value of ``name`` as a number; None when it is absent. RemoteProtocolError when it is none."""
+    """The last value of ``name`` as a number, None when it is absent. RemoteProtocolError when it is none."""
     value = last_value(header, name)
     if value is None:
         return None
-    if not value.isdigit() or len(value) > MAX_SEQUENCE_DIGITS:
+    if not value.isdigit() or len(value) > MAX_DIGITS:
         raise RemoteProtocolError(f"{name.decode()} is not a number", value)
     return int(value)
 
 
 def paging(header: bytes) -> tuple[int, int | None, int | None]:
-    """Of a Direct Get reply: its sequence, the messages pending behind it, the sequence before it in the batch.
+    """Of a Direct Get reply: its sequence, the messages pending after it, the sequence before it in the batch.
 
     The last two are None when the reply is not part of a batch. RemoteProtocolError without a sequence.
     """
@@ -95,7 +94,7 @@ def _own(header: bytes, field: bytes) -> bytes:
 def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
     """The sequences of replies that follow ``previous`` in a page, and each other, as far as ``headers`` say so.
 
-    Nothing can be missing between sequences that rise by one; elsewhere a reply says which one was before it. It ends
+    Nothing can be missing between sequences that rise by one. Elsewhere a reply says which one was before it. It ends
     before the first one that does not follow, or is not written as servers do: then ``paging`` says what it is.
     Where no sequence is left out, it takes half of looking at each to see whether they all are what they must be then.
     """
@@ -106,7 +105,7 @@ def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
     for header in headers:
         _, found, rest = header.rpartition(_SEQUENCE)
         digits = rest.partition(b"\r\n")[0]
-        if not found or not digits.isdigit() or len(digits) > MAX_SEQUENCE_DIGITS:
+        if not found or not digits.isdigit() or len(digits) > MAX_DIGITS:
             break
         sequence = int(digits)
         follows = header.endswith(ENDING % previous) or (sequence == previous + 1 and _ENDING.search(rest))
@@ -118,39 +117,22 @@ def next_sequences(headers: Sequence[bytes], previous: int) -> Sequence[int]:
 
 
 def _are(headers: Sequence[bytes], run: range) -> bool:
-    """Whether ``headers`` have these sequences and follow each other; False, too, for numbers unlike ``numbered``."""
-    if b"%b%d\r\n" % (_SEQUENCE, run[-1]) not in headers[-1]:
+    """Whether ``headers`` have these sequences and follow each other. False, too, for numbers of several lengths."""
+    last = b"%d" % run[-1]
+    if len(last) > MAX_DIGITS or b"%b%b\r\n" % (_SEQUENCE, last) not in headers[-1]:
         return False
     ending = ENDING % (run[0] - 1)
     endings = b"".join(map(itemgetter(slice(-len(ending), None)), headers))
-    if endings != numbered(LAST_SEQUENCE, range(run[0] - 1, run[-1]), END):
+    if endings != joined(LAST_SEQUENCE, range(run[0] - 1, run[-1]), END):
         return False
     length = len(b"%b%d\r\n" % (_SEQUENCE, run[0]))
     places = map(bytes.rfind, headers, repeat(_SEQUENCE))
     own = b"".join([header[at : at + length] for header, at in zip(headers, places, strict=True)])
-    return own == numbered(_SEQUENCE, run, b"\r\n")
-
-
-def numbered(before: bytes, numbers: range, after: bytes) -> bytes | None:
-    """``before``, the number and ``after`` for each of ``numbers``, which rise by one; joined.
-
-    A thousand of them have the same beginning: that makes it three times as quick as to format each. None when the
-    first one is below 1,000 or the last one has more digits than a sequence.
-    """
-    at, stop = numbers.start, numbers.stop
-    if not 1_000 <= at < stop <= _TOO_MUCH:
-        return None
-    parts: list[bytes] = []
-    while at < stop:
-        thousands, first = divmod(at, 1_000)
-        last = min(1_000, first + stop - at)
-        parts.append(_THREE_DIGITS[4 * first : 4 * last].replace(b"\n", b"%b%b%d" % (after, before, thousands)))
-        at += last - first
-    return b"".join(parts)[len(after) :] + after
+    return own == joined(_SEQUENCE, run, b"\r\n")
 
 
 def stored_header(user: bytes, stream: str, subject: str, seq: int, time: str) -> bytes:
-    """The header block of a Direct Get's reply: that of ``user``, as it was stored, and the server's lines behind it.
+    """The header block of a Direct Get's reply: that of ``user``, as it was stored, and the server's lines after it.
 
     RemoteProtocolError when one of them would break the block.
     """
@@ -180,7 +162,7 @@ class StoredMsg:
 
     @property
     def num_pending(self) -> int | None:
-        """Messages that match behind it; None outside a batch."""
+        """Messages that match after it, None outside a batch."""
         return number(self._header, b"Nats-Num-Pending")
 
     @property
@@ -195,7 +177,7 @@ class StoredMsg:
 
     @property
     def timestamp(self) -> int:
-        """When it was stored, in nanoseconds since the epoch; both the servers' and the draft's format."""
+        """When it was stored, in nanoseconds since the epoch. Both the servers' and the draft's format."""
         return stored_at(self._header)
 
     @property
@@ -215,7 +197,7 @@ class StoredMsg:
 
 
 def stored_messages(headers: Sequence[bytes], data: Iterable[bytes], seqs: Iterable[int]) -> list[StoredMsg]:
-    """A StoredMsg of each header block, payload and sequence; at two thirds of the price of calling the class."""
+    """A StoredMsg of each header block, payload and sequence, at two thirds of the price of calling the class."""
     messages = [*map(object.__new__, repeat(StoredMsg, len(headers)))]
     for message, header, payload, seq in zip(messages, headers, data, seqs, strict=True):
         message._header = header

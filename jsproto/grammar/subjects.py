@@ -1,12 +1,12 @@
 """Subjects, queue groups and names: what may be written to the wire, and which subject matches which pattern.
 
 Rules: a subject is tokens joined by dots, none of them empty. Blanks, tabs, line ends and NUL would split or end the
-control line they stand in; VT and FF are blanks to some readers: all seven are refused. ``*`` stands for one token,
-``>`` for all that follow; both are wildcards only as whole tokens (servers take ``a*b`` literally). Text becomes UTF-8;
-bytes that were no UTF-8 when they were received (surrogate escapes) become themselves again. Everything this side sends
+control line they stand in. VT and FF are blanks to some readers: all seven are refused. ``*`` stands for one token,
+``>`` for all that follow. Both are wildcards only as whole tokens (servers take ``a*b`` literally). Text becomes UTF-8.
+Bytes that were no UTF-8 when they were received (surrogate escapes) become themselves again. Everything this side sends
 passes here, so nothing can be smuggled into a control line, and no control line gets too long for a server.
 
-Not here: what a subject is for (``api``, ``jsack``, ``fast``); who may use it.
+Not here: what a subject is for (``api``, ``jsack``, ``fast``). Who may use it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEPARATOR: Final = re.compile(r"[\0\t-\r ]")
 
 
 def check_subject(subject: str, *, wildcards: bool = False) -> bytes:
-    """The subject as the wire has it; ``wildcards`` allows them.
+    """The subject as the wire has it. ``wildcards`` allows them.
 
     BadSubjectError: it is no str, is empty, has an empty token, a character that would end it, a wildcard where none
     may be, or more than MAX_SUBJECT bytes.
@@ -76,7 +76,7 @@ def has_wildcards(subject: str) -> bool:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Whether ``subject`` matches ``pattern``; both must have passed ``check_subject``."""
+    """Whether ``subject`` matches ``pattern``. Both must have passed ``check_subject``."""
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         del wanted[-1]
@@ -87,7 +87,7 @@ def matches(pattern: str, subject: str) -> bool:
 
 
 def overlaps(one: str, another: str) -> bool:
-    """Whether some subject matches both patterns; both must have passed ``check_subject``."""
+    """Whether some subject matches both patterns. Both must have passed ``check_subject``."""
     left, right = one.split("."), another.split(".")
     for mine, theirs in zip(left, right, strict=False):
         if ">" in (mine, theirs):
@@ -98,7 +98,7 @@ def overlaps(one: str, another: str) -> bool:
 
 
 def _complaint(value: object, what: str, limit: int) -> str | None:
-    """Why ``value`` cannot be one word on a control line; None when it can."""
+    """Why ``value`` cannot be one word on a control line, None when it can."""
     if not isinstance(value, str):
         return f"a {what} must be a str, not {type(value).__name__}"
     if not value:

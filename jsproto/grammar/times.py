@@ -1,4 +1,4 @@
-"""Time: integer nanoseconds on the wire, exactly; durations are seconds wherever people read or write them.
+"""Time: integer nanoseconds on the wire, exactly. Durations are seconds wherever people read or write them.
 
 Rules: a time stamp is nanoseconds since the epoch. ``datetime`` has none, so all arithmetic is on integers, in the
 proleptic Gregorian calendar without leap seconds (Go's). A duration is converted once, at the edge. A float cannot hold
@@ -59,7 +59,7 @@ class Seconds(float):
     nanoseconds: int
 
     def __new__(cls, duration: Duration) -> Seconds:
-        """The duration to the nanosecond; LocalProtocolError as of ``nanoseconds``."""
+        """The duration to the nanosecond. LocalProtocolError as of ``nanoseconds``."""
         return cls.from_nanoseconds(nanoseconds(duration))
 
     @classmethod
@@ -74,7 +74,7 @@ class Seconds(float):
 
 
 def nanoseconds(duration: Duration, name: str = "a duration") -> int:
-    """The duration in nanoseconds; a float is rounded once, to the nearest. ``Seconds`` are exact.
+    """The duration in nanoseconds. A float is rounded once, to the nearest. ``Seconds`` are exact.
 
     Never to 0, which servers read as "no limit". LocalProtocolError, with the ``name`` of what it is for: it is neither
     a number nor a timedelta, is negative, not finite, or more than MAX_DURATION.
@@ -106,9 +106,9 @@ def _is_finite(number: object) -> bool:
 def instant(moment: Instant) -> int:
     """The moment in nanoseconds since the epoch, exactly.
 
-    LocalProtocolError: it is neither of the two; it is a datetime without a zone, which could mean anything
-    (``datetime.now(UTC)`` has one); or it is not within 292 years of the epoch: servers compute with 64 bits and take
-    the year 9999 for one long ago.
+    Raises LocalProtocolError if it is neither of the two, if it is a datetime without a zone, or if it is not within
+    292 years of the epoch. Without a zone it could mean anything (``datetime.now(UTC)`` has one). Servers compute with
+    64 bits and take the year 9999 for one long ago.
     """
     if isinstance(moment, datetime):
         ahead = moment.utcoffset()
@@ -127,9 +127,9 @@ def instant(moment: Instant) -> int:
 
 
 def parse_timestamp(text: bytes | str) -> int:
-    """A time stamp of either form as nanoseconds since the epoch; ValueError when it is none.
+    """A time stamp of either form as nanoseconds since the epoch. ValueError when it is none.
 
-    Digits of the fraction behind the ninth are dropped, as Go does.
+    Digits of the fraction after the ninth are dropped, as Go does.
     """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
     digits = len(raw) - 21

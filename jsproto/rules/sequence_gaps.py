@@ -17,6 +17,7 @@ from typing import Final
 
 from jsproto._event import event
 from jsproto.errors import NotJSMessageError
+from jsproto.grammar.consecutive import count_up
 from jsproto.grammar.jsack import jsack_sequences
 
 UNKNOWN: Final = -1
@@ -25,7 +26,6 @@ NO_PREFIX: Final = b"\n"
 """No reply subject starts like this: look at all of it."""
 MANY: Final = 16
 """From so many reply subjects on it is faster to compare all at once."""
-_DIGITS: Final = b"0123456789"
 
 
 @event
@@ -120,8 +120,8 @@ class DeliverySequence:
             return False
         starts = bytearray(start * count)
         end = length - len(b".")
-        _count_up(starts, end, length, self.consumer_seq + 1, count)
-        _count_up(starts, start.rindex(b".", 0, end), length, self.stream_seq + 1, count)
+        count_up(starts, end, length, self.consumer_seq + 1, count)
+        count_up(starts, start.rindex(b".", 0, end), length, self.stream_seq + 1, count)
         return b"".join([reply[:length] for reply in replies]) == starts
 
     def delivered(self, reply: bytes) -> SequenceGap | None:
@@ -158,18 +158,3 @@ class DeliverySequence:
         if next_one == expected or self.consumer_seq == UNKNOWN:
             return None
         return SequenceGap(expected, next_one)
-
-
-def _count_up(records: bytearray, end: int, length: int, first: int, count: int) -> None:
-    """Count a number up, in ``count`` copies of a record of ``length`` bytes.
-
-    The number ``first`` ends before byte ``end`` of each record. All numbers have as many digits.
-    """
-    place, last = 1, first + count - 1
-    records[end - 1 :: length] = (_DIGITS * (count // 10 + 2))[first % 10 :][:count]
-    while first // (10 * place) != last // (10 * place):  # this digit changes, too
-        place *= 10
-        end -= 1
-        values = range(first // place, last // place + 1)
-        column = b"".join([_DIGITS[value % 10 : value % 10 + 1] * place for value in values])
-        records[end - 1 :: length] = column[first % place :][:count]

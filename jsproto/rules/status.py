@@ -28,14 +28,12 @@ from jsproto.errors import (
     PinnedError,
     PullLimitError,
     PushBasedError,
-    RemoteProtocolError,
     RequiredApiLevelError,
     ServerShutdownError,
     StatusError,
 )
-from jsproto.grammar.headers import last_value, status_line
-
-MAX_DIGITS: Final = 20
+from jsproto.grammar.headers import status_line
+from jsproto.grammar.stored import number
 
 
 class Meaning(Enum):
@@ -150,14 +148,5 @@ def read_status(header: bytes, subject: str = "") -> ConsumerStatus | None:
         return None
     code, description = found
     meaning, error = classify(code, description, subject)
-    messages, size = _number(header, b"Nats-Pending-Messages"), _number(header, b"Nats-Pending-Bytes")
+    messages, size = number(header, b"Nats-Pending-Messages"), number(header, b"Nats-Pending-Bytes")
     return ConsumerStatus(code, description, meaning, error, messages, size)
-
-
-def _number(header: bytes, name: bytes) -> int | None:
-    value = last_value(header, name)
-    if value is None:
-        return None
-    if not value.isdigit() or len(value) > MAX_DIGITS:
-        raise RemoteProtocolError(f"{name.decode()} is not a number", value)
-    return int(value)

@@ -1,22 +1,24 @@
 """Many messages to publish, as the bytes of PUB or HPUB, joined at once: cheaper than a format for each.
 
-Rules: what all messages of a run have in common is one constant between their columns, so that messages of one subject
-and one size cost least. Numbers come out of a table: those that share all but their last three digits go together.
-What may be published, and how much of it, is for the caller to see to.
+Rules: the caller has checked the subjects, and how much may be published.
 
-Not here: single messages (``encoder``).
+How it works: bytes that all messages of a run share are one constant between their columns, so messages of one subject
+and one size cost least. Numbers that share all but their last three digits go together. One join makes the bytes of a
+group. Pays: ``core-publish-many``.
+
+Not here: single messages (``encoder``), the numbers (``grammar.consecutive``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
+
+from jsproto.grammar.consecutive import by_thousands
 
 Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
 
 _END: Final = b"\r\n"
-_SMALL: Final = [b"%d" % number for number in range(1_000)]
-_LAST_THREE: Final = [b"%03d" % number for number in range(1_000)]  # digits of larger numbers
 
 
 def pub_head(subject: bytes) -> bytes:
@@ -27,14 +29,15 @@ def pub_head(subject: bytes) -> bytes:
 def encode_run(
     reply: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
 ) -> list[bytes]:
-    """Messages whose replies count up from ``first``, in a few pieces; ``reply`` is what is around the number.
+    """Messages whose replies count up from ``first``, in a few pieces.
 
-    ``lines``: what ``line`` makes of their subjects, or of the one that all have; ``sizes`` are those of ``payloads``.
+    ``reply``: the bytes before and after the number. ``lines``: ``pub_head`` of their subjects, or of the one that all
+    have. ``sizes``: those of ``payloads``, in bytes.
     """
-    before, behind = reply
+    before, after = reply
     pieces = []
-    for run, high, numbers in _numbers(first, len(payloads)):
-        ends = _ends(b"%b %%d\r\n" % behind.replace(b"%", b"%%"), 0, sizes[run])
+    for run, high, numbers in by_thousands(first, len(payloads)):
+        ends = _ends(b"%b %%d\r\n" % after.replace(b"%", b"%%"), 0, sizes[run])
         columns = (_part(lines, run), before + high, numbers, ends, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
     return pieces
@@ -43,29 +46,18 @@ def encode_run(
 def encode_numbered(
     block: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
 ) -> list[bytes]:
-    """Messages without replies, with the number in their header blocks: ``block`` is what is around it.
+    """Messages without replies, with the number in their header blocks: ``block`` is the bytes before and after it.
 
     Otherwise as ``encode_run``.
     """
-    before, behind = block
+    before, after = block
     pieces = []
-    for run, high, numbers in _numbers(first, len(payloads)):
-        size = len(before) + len(high) + len(numbers[0]) + len(behind)
+    for run, high, numbers in by_thousands(first, len(payloads)):
+        size = len(before) + len(high) + len(numbers[0]) + len(after)
         ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
-        columns = (b"H", _part(lines, run), ends, before + high, numbers, behind, payloads[run])
+        columns = (b"H", _part(lines, run), ends, before + high, numbers, after, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
     return pieces
-
-
-def _numbers(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequence[bytes]]]:
-    """Which messages have numbers of one length that begin alike; how these begin, and how each goes on."""
-    at = 0
-    while at < count:
-        high, low = divmod(first + at, 1_000)
-        table, end = (_LAST_THREE, 1_000) if high else (_SMALL, 10 ** len(_SMALL[low]))
-        stop = min(at + end - low, count)
-        yield slice(at, stop), b"%d" % high if high else b"", table[low : low + stop - at]
-        at = stop
 
 
 def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:
@@ -77,7 +69,7 @@ def _ends(form: bytes, more: int, sizes: Sequence[int]) -> Column:
 
 
 def all_equal(values: Sequence[object]) -> bool:
-    """Whether all are the same; there must be some."""
+    """Whether all are the same. There must be some."""
     return values[0] == values[-1] and values.count(values[0]) == len(values)
 
 
@@ -86,7 +78,7 @@ def _part(column: Column, run: slice) -> Column:
 
 
 def _interleave(count: int, columns: Sequence[Column]) -> bytes:
-    """Of each of ``count`` messages what it has in every column and the end, one message behind the other."""
+    """Of each of ``count`` messages what it has in every column and the end, one message after the other."""
     merged: list[Column] = [_END]  # of the message before
     for column in columns:
         if isinstance(column, bytes) and isinstance(merged[-1], bytes):

@@ -1,7 +1,7 @@
-"""Frames to bytes, as servers and clients write them. Total: what goes in was checked before (``grammar``).
+"""Frames to bytes, as servers and clients write them. Nothing is checked here: the caller has (``grammar``).
 
-Every function takes the fields of one verb; ``encode`` takes any frame. What the decoder accepts in other
-shapes (letter case, tabs, runs of blanks, leading zeros) comes out in the one shape written here.
+Every function takes the fields of one verb, and ``encode`` takes any frame. Other shapes that the decoder accepts
+(letter case, tabs, runs of blanks, leading zeros) come out in the one shape written here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""What stands on the wire, one class for each verb; all fields are bytes as they came.
+"""The frames of the wire, one class for each verb. All fields are bytes as they came.
 
-Rules: a frame is a value that nothing changes after it is built. A message with a header block (HPUB, HMSG)
-is the same frame as one without. Header blocks and JSON are raw: who needs them parses them (``grammar``). A row, or
-what a consumer delivered, is many messages in one frame: what is done once for all of them need not be done for each.
+Rules
+
+* A frame is a value that nothing changes after it is built.
+* A message with a header block (HPUB, HMSG) is the same frame as one without.
+* Header blocks and JSON are raw. A reader parses those that it needs (``grammar``).
+* A run is many messages in one frame, so that their common work is done once.
 """
 
 from __future__ import annotations
@@ -83,8 +86,8 @@ class Unsub:
 class Msg:
     """``MSG``, or ``HMSG`` with a header block: a message for the subscription ``sid``.
 
-    ``reply`` is None when there is none. It is empty when the server wrote its own empty reply subject, which
-    shows as two blanks in a row (it does so in answers of the JetStream API): test it for truth.
+    ``reply`` is None when there is none. It is empty when the server wrote an empty reply subject, two blanks in a row,
+    as in answers of the JetStream API. So test it for truth.
     """
 
     subject: bytes
@@ -98,8 +101,8 @@ class Msg:
 class MsgRun:
     """``HMSG`` several times in a row, all with one subject, sid and reply: two or more messages at once.
 
-    Only a decoder that was asked for rows makes them. ``fields``: what the header blocks say, if they are plain replies
-    to Direct Gets; None: nobody has looked.
+    Only a decoder that may return runs makes them. ``fields``: what the header blocks say, if they are plain replies to
+    Direct Gets and the subscription wants that. None: the header blocks were not read.
     """
 
     subject: bytes
@@ -129,8 +132,8 @@ It is what buffers keep, because the garbage collector leaves such tuples alone.
 class DeliveryRun:
     """``MSG`` or ``HMSG`` several times in a row, all with one sid and each with an ack reply subject of its own.
 
-    Two or more messages; ``size`` is how many bytes their header blocks and payloads have. Only a decoder that was
-    asked for rows makes them.
+    Two or more messages. ``size``: bytes of their header blocks and payloads. Only a decoder that may return runs makes
+    them.
     """
 
     sid: bytes

@@ -1,6 +1,6 @@
 """The limits of the wire, by name and with their source: what is longer is refused before it is kept.
 
-A header block has no limit of its own here: it is part of a message, and who relays it bounds the message.
+A header block has no limit of its own here: it is part of a message, which is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_CONNECT_LINE: Final = 4_096
 """Bytes of the JSON of CONNECT: nats-server holds it to ``max_control_line`` as well (measured)."""
 
 MAX_SIZE_DIGITS: Final = 9
-"""Digits of a size: nats-server's cap, so that no number overflows; leading zeros count."""
+"""Digits of a size: nats-server's cap, so that no number overflows. Leading zeros count."""
 
 DEFAULT_MAX_PAYLOAD: Final = 1_048_576
 """Bytes of a message, headers included, that a server takes: nats-server's default ``max_payload``."""

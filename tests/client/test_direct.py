@@ -374,6 +374,23 @@ def test_fields_are_found_on_every_link_once_columns_are_wanted(monkeypatch: pyt
     assert [row.fields is not None for row in rows] == [False, True, True, True]
 
 
+def test_fields_are_found_for_the_reader_that_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[MsgRun] = []
+    monkeypatch.setattr(DirectBatch, "receive_run", lambda self, run, now: runs.append(run))
+    h = Harness()
+    readers = [Read(harness=h) for _ in range(2)]
+    readers[1].direct.pop_columns(1, h.now)
+    sent = b"".join(
+        encode_msg(b"r", sid, None, stored(seq, last=seq - 1, pending=0), b"") for sid in (b"1", b"2") for seq in (1, 2)
+    )
+    h.feed(sent)
+    assert [run.fields is not None for run in runs] == [False, True]
+    for reader in readers:
+        reader.direct.close(h.now)
+    readers[0].direct.pop_columns(1, h.now)  # its subscription has ended
+    assert not h.session._with_fields
+
+
 def test_a_row_of_an_earlier_page_changes_nothing() -> None:
     read = Read(page_messages=1)
     read.requests()

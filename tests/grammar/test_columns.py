@@ -148,7 +148,7 @@ def test_fields_that_are_known_are_not_looked_for() -> None:
     times = [TIME.encode(), TIME.encode()]
     known = [b"foo.A", b"foo.B"], [b"4", b"5"], times
     columns = next_columns([b"x", b"y"], [b"0", b"1"], 3, known)
-    assert columns == StoredColumns(known[0], [4, 5], times, [b"0", b"1"], [b"x", b"y"])
+    assert columns == StoredColumns(known[0], range(4, 6), times, [b"0", b"1"], [b"x", b"y"])
     for blank in (b" ", b"\t"):
         assert next_columns([b"x"], [b"0"], 3, ([b"foo.A"], [b"4"], [blank + TIME.encode()])) is None
         assert next_columns([b"x"], [b"0"], 3, ([b"foo.A" + blank], [b"4"], times[:1])) is None

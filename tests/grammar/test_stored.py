@@ -16,7 +16,6 @@ from jsproto.grammar.stored import (
     answerer,
     next_sequences,
     number,
-    numbered,
     paging,
     stored_at,
     stored_messages,
@@ -97,15 +96,6 @@ def test_a_page_at_once_is_what_it_is_message_by_message(page: tuple[list[bytes]
     headers, previous = page
     with patch("jsproto.grammar.stored._FEW", 2):
         assert [*next_sequences(headers, previous)] == one_by_one(headers, previous)
-
-
-@given(st.integers(0, 3_000) | st.integers(10**20 - 3_000, 10**20 + 10), st.integers(0, 3_000))
-def test_numbers_are_formatted_by_the_thousand(first: int, count: int) -> None:
-    found = numbered(b"<", range(first, first + count), b"1>\n")
-    if not count or first < 1_000 or first + count > 10**20:
-        assert found is None
-    else:
-        assert found == b"".join(b"<%d1>\n" % number for number in range(first, first + count))
 
 
 names = st.sampled_from(["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Num-Pending", "Nats-Last-Sequence", "X"])

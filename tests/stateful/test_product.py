@@ -297,7 +297,7 @@ SNAPSHOT: Final = Machine(
 def consistent_state(session: ConsistentSession) -> str:
     if session.closed:
         return "closed"
-    return next((read.phase.name for read in session._reads), "idle")
+    return next((read.phase.name for read in session._reads._reads), "idle")
 
 
 CONSISTENT: Final = Machine(

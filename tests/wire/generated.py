@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from unittest.mock import patch
+
 import hypothesis.strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from jsproto.wire.bulk_decoder import BulkDecoder
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
 from jsproto.wire.frames import Connect, DeliveryRun, Err, Frame, Info, Msg, MsgRun, Ok, Ping, Pong, Pub, Sub, Unsub
@@ -70,6 +74,11 @@ def cut(draw: DrawFn, data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
+def delivered(number: int, payload: bytes = b"ok", sid: bytes = b"1") -> bytes:
+    """A message as a consumer delivers it."""
+    return b"MSG s.%d %b $JS.ACK.S.C.1.%d.%d.1.0 %d\r\n%b\r\n" % (number, sid, number, number, len(payload), payload)
+
+
 def decode(role: Role, pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
     """What pieces come to: the frames, the error, and how many bytes are kept."""
     decoder = Decoder(role)
@@ -77,14 +86,38 @@ def decode(role: Role, pieces: list[bytes]) -> tuple[list[Frame], str | None, in
     return frames, None if decoder.error is None else str(decoder.error), decoder.pending
 
 
-def decode_rows(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
-    """``decode`` for a client that takes rows, with fields; they are returned as their messages."""
-    decoder = Decoder("client")
-    decoder.rows = decoder.fields = True
-    frames: list[Frame] = []
-    for frame in [frame for piece in pieces for frame in decoder.feed(piece)]:
-        frames += frame.messages() if isinstance(frame, MsgRun | DeliveryRun) else [frame]
+def decode_generally(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
+    """``decode`` for a client, by the general reader alone."""
+    with patch.object(BulkDecoder, "take", lambda _, data, position, frames: position):
+        return decode("client", pieces)
+
+
+def decode_runs(pieces: list[bytes]) -> tuple[list[Frame], str | None, int]:
+    """``decode`` for a client that takes runs, with fields. Runs are returned as their messages."""
+    decoder = decoder_of_runs()
+    frames = messages([frame for piece in pieces for frame in decoder.feed(piece)])
     return frames, None if decoder.error is None else str(decoder.error), decoder.pending
+
+
+class Everything(Container[bytes]):
+    """It contains whatever is asked for."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+def decoder_of_runs(with_fields: Container[bytes] = Everything()) -> Decoder:
+    """A client's decoder that may return runs."""
+    decoder = Decoder("client")
+    decoder.allow_runs(with_fields)
+    return decoder
+
+
+def messages(frames: list[Frame]) -> list[Frame]:
+    """The frames, with each run as its messages."""
+    return [
+        each for frame in frames for each in (frame.messages() if isinstance(frame, MsgRun | DeliveryRun) else [frame])
+    ]
 
 
 def one_by_one(data: bytes) -> list[bytes]:

@@ -10,7 +10,18 @@ from hypothesis import example, given
 from jsproto.wire.decoder import Decoder, Role
 from jsproto.wire.encoder import encode
 from jsproto.wire.frames import Connect, Err, Frame, Info, Msg, Pub
-from tests.wire.generated import cut, damaged, decode, decode_rows, fragments, frames_for, one_by_one, roles
+from tests.wire.generated import (
+    cut,
+    damaged,
+    decode,
+    decode_generally,
+    decode_runs,
+    fragments,
+    frames_for,
+    one_by_one,
+    roles,
+)
+from tests.wire.test_pages import pages
 
 
 @given(roles, st.data())
@@ -41,8 +52,8 @@ def test_rows_of_messages_with_one_beginning_are_read_as_they_are_byte_by_byte(d
     whole = decode("client", [sent])
     assert decode("client", one_by_one(sent)) == whole
     assert decode("client", data.draw(cut(sent))) == whole
-    assert decode_rows([sent]) == whole
-    assert decode_rows(data.draw(cut(sent))) == whole
+    assert decode_runs([sent]) == whole
+    assert decode_runs(data.draw(cut(sent))) == whole
 
 
 rows = st.builds(
@@ -56,8 +67,8 @@ rows = st.builds(
 def test_rows_stand_where_their_messages_stood(rows: list[list[Frame]], data: st.DataObject) -> None:
     frames = [frame for row in rows for frame in row]
     sent = b"".join(map(encode, frames))
-    assert decode_rows([sent]) == (frames, None, 0)
-    assert decode_rows(data.draw(cut(sent))) == (frames, None, 0)
+    assert decode_runs([sent]) == (frames, None, 0)
+    assert decode_runs(data.draw(cut(sent))) == (frames, None, 0)
 
 
 @st.composite
@@ -108,26 +119,30 @@ def deliveries(draw: st.DrawFn) -> bytes:
 def test_what_consumers_deliver_is_read_as_it_is_byte_by_byte(sent: bytes, data: st.DataObject) -> None:
     whole = decode("client", [sent])
     assert decode("client", one_by_one(sent)) == whole
-    with patch("jsproto.wire.decoder._PLACES", data.draw(st.sampled_from([2, 20, 100]))):
-        assert decode_rows([sent]) == whole
-        assert decode_rows(data.draw(cut(sent))) == whole
+    assert decode_runs([sent]) == whole
+    assert decode_runs(data.draw(cut(sent))) == whole
+
+
+some_rows = st.lists(rows, max_size=4).map(lambda found: b"".join(encode(frame) for row in found for frame in row))
 
 
 @given(roles, st.data())
 def test_it_makes_no_difference_how_a_frame_that_was_begun_is_finished(role: Role, data: st.DataObject) -> None:
-    some_rows = st.lists(rows, max_size=4).map(lambda found: b"".join(encode(frame) for row in found for frame in row))
     sent = data.draw(st.one_of(deliveries(), fragments, damaged(role), some_rows))
     whole = decode(role, [sent])
     with patch.multiple("jsproto.wire.decoder", _PIECE=data.draw(st.sampled_from([3, 20])), _MUCH=30):
         assert decode(role, data.draw(cut(sent))) == whole
         if role == "client":
-            assert decode_rows(data.draw(cut(sent))) == whole
+            assert decode_runs(data.draw(cut(sent))) == whole
 
 
-@given(st.data())
-def test_bad_bytes_come_to_the_same_for_whoever_takes_rows(data: st.DataObject) -> None:
-    sent = data.draw(st.one_of(fragments, damaged("client")))
-    assert decode_rows(data.draw(cut(sent))) == decode("client", [sent])
+@given(st.one_of(st.binary(max_size=60), fragments, damaged("client"), deliveries(), pages(), some_rows), st.data())
+def test_in_bulk_the_messages_are_those_of_the_general_reader(sent: bytes, data: st.DataObject) -> None:
+    """For any bytes and any cut, with runs and without."""
+    whole = decode_generally([sent])
+    assert decode("client", data.draw(cut(sent))) == whole
+    assert decode_runs([sent]) == whole
+    assert decode_runs(data.draw(cut(sent))) == whole
 
 
 @given(roles, st.data())

@@ -1,10 +1,16 @@
 """Messages by the thousand, from pairs or columns to the bytes that publish them.
 
-Rules: a run is the messages at the front that need no second look: a subject and a payload, both as they must be. What
-ends a run (headers, a bad subject, a large payload, a full buffer) is for ``Session.publish``, which raises if it must.
-Nearly always a run is all that is there, so this is what is tried first.
+Rules
 
-Not here: the bytes themselves (``wire.runs``); what is done with them (``session``).
+* A run is the messages at the front that are plain: a subject that may be published to, and a small payload of bytes.
+* A message that ends a run (headers, a bad subject, a large payload, no room) is for ``Session.publish``, which raises
+  if it must.
+* All messages at once are tried first, because nearly always all of them are plain.
+
+How it works: subjects and payloads become two columns. Each check is one call for a column. The control lines of
+subjects come out of a cache. Pays: ``core-publish-many``, ``fast-ingest`` and ``atomic``.
+
+Not here: the bytes themselves (``wire.bulk_encoder``). The write buffer (``session``).
 """
 
 from __future__ import annotations
@@ -19,17 +25,17 @@ from jsproto.wire.bulk_encoder import Column, all_equal, pub_head
 from jsproto.wire.limits import MAX_CONTROL_LINE
 
 MAX_CACHED_SUBJECTS: Final = 10_000  # beyond it a cache of checked subjects starts over: memory stays bounded
-SPLIT_WRITES_AT: Final = 1_024  # a larger payload is queued beside its head instead of being copied behind it
+SPLIT_WRITES_AT: Final = 1_024  # bytes: a larger payload is queued after its head instead of being copied
 LONGEST_LINE: Final = MAX_CONTROL_LINE + SPLIT_WRITES_AT  # bytes of a message that is queued in one piece, about
 
 Encode: TypeAlias = Callable[[Column, Sequence[int], Sequence[bytes]], list[bytes]]
-"""The bytes of messages, in pieces: from their lines, and the sizes and bytes of their payloads."""
+"""Makes the bytes of messages, in pieces, of their control lines, and of the sizes and bytes of their payloads."""
 
 _ONLY_BYTES: Final = frozenset({bytes})
 
 
 class BulkPublisher:
-    """Knows the lines of the subjects that it has seen."""
+    """Encodes runs. It keeps the beginnings of the control lines of the subjects that it has seen."""
 
     def __init__(self) -> None:
         self._lines: dict[str, bytes] = {}
@@ -39,7 +45,7 @@ class BulkPublisher:
     ) -> tuple[Sequence[str], list[bytes]]:
         """The subjects of the run at the front of ``messages``, and what ``encode`` makes of it: perhaps nothing.
 
-        ``largest``: bytes of a payload; ``room``: for how many bytes in all, about.
+        ``largest``: bytes of a payload, at most. ``room``: bytes of the run, about.
         """
         largest = min(largest, SPLIT_WRITES_AT)
         subjects, pieces = self._encode_all(messages, largest, encode)
@@ -49,7 +55,7 @@ class BulkPublisher:
         return subjects, pieces
 
     def _encode_all(self, messages: Sequence[Any], largest: int, encode: Encode) -> tuple[Sequence[str], list[bytes]]:
-        """Of all of ``messages``; nothing when there are none, or one of them needs a second look."""
+        """``encode`` for all of ``messages``: nothing when there are none, or one of them is not plain."""
         try:
             if isinstance(messages, MessageColumns):
                 subjects, payloads = messages.subjects, messages.payloads
@@ -64,7 +70,7 @@ class BulkPublisher:
             return (), []
 
     def _plain(self, messages: Sequence[Any], largest: int) -> int:
-        """How many messages at the front need no second look."""
+        """How many messages at the front are plain."""
         count = 0
         try:
             for subject, payload in messages:

@@ -56,7 +56,7 @@ from jsproto.events import Connected, Disconnected, Event
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
-from jsproto.outbox import BulkConversation, Conversation
+from jsproto.outbox import BulkConversation, BulkOutbox, Conversation
 from jsproto.rules.link import LinkPhase
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -72,7 +72,7 @@ def _decoded(message: Msg) -> Msg:
     return message
 
 
-class Session:
+class Session(BulkOutbox):
     """One logical connection to NATS, in the client role.
 
     ``token`` is its only entropy: 16 random bytes or more. Inboxes and replies are made of what ``draw()`` gives: 16
@@ -108,7 +108,7 @@ class Session:
         self._subscribed: dict[bytes, bytes] = {}  # by sid: the SUB, for a new link
         self._ping_later: Ticket[float] | None = None  # one for all calls while there is no link
         self._sids = 0
-        self._wants_fields = False
+        self._with_fields: set[bytes] = set()  # ids of the subscriptions whose runs are wanted with fields
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
@@ -422,6 +422,11 @@ class Session:
         """
         self._write_buffer.publish(subject, payload, reply, headers)
 
+    @property
+    def takes_patterns(self) -> bool:
+        """True: our connections are not pedantic."""
+        return True
+
     def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
         """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
 
@@ -501,14 +506,16 @@ class Session:
 
     def forget(self, sid: int) -> None:
         """Stop routing to a subscription whose end the server knows."""
-        self._routes.pop(b"%d" % sid, None)
-        self._subscribed.pop(b"%d" % sid, None)
+        key = b"%d" % sid
+        self._routes.pop(key, None)
+        self._subscribed.pop(key, None)
+        self._with_fields.discard(key)
 
-    def want_fields(self) -> None:
-        """A reader takes columns: from now on the decoder looks for the fields of stored messages."""
-        self._wants_fields = True
-        if self._link is not None:
-            self._link.decoder.fields = True
+    def want_fields(self, sid: int) -> None:
+        """From now on runs of plain Direct Get replies come with the fields of their header blocks."""
+        key = b"%d" % sid
+        if key in self._routes:
+            self._with_fields.add(key)
 
     def completed(self, ticket: Ticket[Any]) -> None:
         """``ticket`` is done: the driver wakes its waiter, and the scripts that wait for it go on."""
@@ -589,8 +596,7 @@ class Session:
     def _opened(self, link: Link, server: ServerInfo, now: float) -> None:
         """The handshake is complete: subscriptions go first, then the frames that waited."""
         first = not self.connected.done
-        link.decoder.rows = True  # from now on messages have somewhere to go
-        link.decoder.fields = self._wants_fields
+        link.decoder.allow_runs(self._with_fields)  # from now on messages have somewhere to go
         self._server = server
         self._server_pool.connected(now)
         if first:

@@ -18,7 +18,7 @@ from jsproto.client.connection.message_buffer import check_limits
 from jsproto.errors import ConnectionClosedError, Error, PermissionsViolationError
 from jsproto.events import SlowConsumer
 from jsproto.outbox import Conversation
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Subscription(Drainable):
         self._full = False
         self._limit: int | None = None
         self._received = 0
-        self._readable: Ticket[None] | None = None
+        self._readable = Readable(session.completed)
         self._sid = session.subscribe(subject, self, queue)
 
     @property
@@ -109,7 +109,7 @@ class Subscription(Drainable):
         else:
             self._buffer.append(message)
             self.pending_bytes += size
-            self._wake_reader()
+            self._readable.notify()
         if self._received == self._limit:
             self._session.forget(self._sid)
             self._end(ConnectionClosedError(f"the subscription ended after {self._limit} messages"))
@@ -145,16 +145,7 @@ class Subscription(Drainable):
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken. Fails with why the subscription ended when none will come."""
-        if self._readable is not None:
-            return self._readable
-        ticket: Ticket[None] = Ticket()
-        if self._buffer:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self._readable = ticket
-        return ticket
+        return self._readable.ticket(bool(self._buffer), self.error)
 
     def unsubscribe(self, max_msgs: int | None = None) -> None:
         """End it: at once, or when ``max_msgs`` messages have come in all."""
@@ -181,17 +172,8 @@ class Subscription(Drainable):
         self._session.forget(self._sid)
         self._end(ConnectionClosedError("the subscription was drained"))
 
-    def _wake_reader(self) -> None:
-        if self._readable is not None:
-            self._readable.succeed(None)
-            self._session.completed(self._readable)
-            self._readable = None
-
     def _end(self, error: Error) -> None:
         if self.error is not None:
             return
         self.error = error
-        if self._readable is not None:
-            self._readable.fail(error)
-            self._session.completed(self._readable)
-            self._readable = None
+        self._readable.fail(error)

@@ -16,7 +16,7 @@ Not here: how messages come (``pull``, ``push``), which of them were lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from jsproto.client.connection.requests import Requests
@@ -25,7 +25,7 @@ from jsproto.errors import Error, LocalProtocolError, NoRespondersError, Outboun
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.times import Duration, nanoseconds
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg, RawMsg
@@ -142,7 +142,7 @@ class Acker(Conversation, Generic[D]):
     """
 
     __slots__ = (
-        "_interval", "_outbox", "_publish_replies", "_requests", "_working", "facade", "message_class", "wants_acks",
+        "_interval", "_outbox", "_requests", "_working", "facade", "message_class", "wants_acks",
     )  # fmt: skip
 
     def __init__(
@@ -159,11 +159,8 @@ class Acker(Conversation, Generic[D]):
         self.message_class = message_class
         self.wants_acks = wants_acks
         self.facade = facade
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._requests = requests
-        self._publish_replies: Callable[[Sequence[bytes], bytes], None] | None = getattr(
-            outbox, "publish_replies", None
-        )
         self._interval = ack_wait / PROGRESSES
         self._working: Deadlines[ConsumerMsg] = Deadlines()
 
@@ -255,8 +252,8 @@ class Acker(Conversation, Generic[D]):
         return self._working.next()
 
     def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
-        if self._publish_replies is not None and len(payload) <= SMALL:
-            self._publish_replies(replies, payload)
+        if len(payload) <= SMALL:
+            self._outbox.publish_replies(replies, payload)
         else:
             for reply in replies:
                 self._outbox.publish(reply.decode("utf-8", "surrogateescape"), payload)

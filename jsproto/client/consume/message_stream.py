@@ -26,7 +26,7 @@ from jsproto.errors import (
 )
 from jsproto.outbox import Outbox
 from jsproto.rules.status import ConsumerStatus, Meaning
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 
 
@@ -37,18 +37,18 @@ class MessageStream:
 
     * ``prefetch``: how much it asks for, None while it is off.
     * ``error``: why it ended last.
-    * ``reader``: the ticket of the reader that waits for a message, None when none waits.
+    * ``readers``: the ticket of those that wait for a message.
     """
 
     __slots__ = (
-        "_buffer", "_joined", "_outbox", "_requests", "_sharers", "_timers", "error", "prefetch", "reader",
+        "_buffer", "_joined", "_outbox", "_requests", "_sharers", "_timers", "error", "prefetch", "readers",
     )  # fmt: skip
 
     def __init__(self, outbox: Outbox, requests: PullRequests, buffer: MessageBuffer, timers: Timers) -> None:
         """The stream is off. It arms ``PULL_AGAIN`` and ``PULL_OVERDUE`` of ``timers``."""
         self.prefetch: Prefetch | None = None
         self.error: Error | None = None
-        self.reader: Ticket[None] | None = None
+        self.readers = Readable(outbox.completed)
         self._outbox = outbox
         self._requests = requests
         self._buffer = buffer
@@ -83,28 +83,12 @@ class MessageStream:
         else:
             self._sharers.discard(joined)
         if self._sharers:
-            self.wake_reader()  # the reader that leaves may wait for the ticket, as the others do
+            self.readers.notify()  # the reader that leaves may wait for the ticket, as the others do
         return not self._sharers
 
     def readable(self) -> Ticket[None]:
         """The ticket of ``PullConsumer.readable``."""
-        if self.reader is not None:
-            return self.reader
-        ticket: Ticket[None] = Ticket()
-        if self._buffer:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self.reader = ticket
-        return ticket
-
-    def wake_reader(self) -> None:
-        """Complete the ticket of a reader that waits."""
-        ticket, self.reader = self.reader, None
-        if ticket is not None:
-            ticket.succeed(None)
-            self._outbox.completed(ticket)
+        return self.readers.ticket(bool(self._buffer), self.error)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -179,7 +163,4 @@ class MessageStream:
         self._sharers.clear()
         self.error = error
         self._timers.clear()
-        ticket, self.reader = self.reader, None
-        if ticket is not None:
-            ticket.fail(error)
-            self._outbox.completed(ticket)
+        self.readers.fail(error)

@@ -89,7 +89,7 @@ class OrderedConsumer(PushBuffer[D]):
     __slots__ = (
         "_anchor", "_answer_to", "_api", "_asked", "_awaited", "_backoff", "_config", "_count", "_deliver",
         "_filter", "_floor", "_has_tried", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed",
-        "_made", "_may_compare", "_publish_to_pattern", "_ready", "_restating", "_sid", "_start", "_timeout", "_token",
+        "_made", "_may_compare", "_ready", "_restating", "_sid", "_start", "_timeout", "_token",
         "phase", "recreated",
     )  # fmt: skip
 
@@ -145,8 +145,7 @@ class OrderedConsumer(PushBuffer[D]):
         self._asked = ""
         self._ready: Ticket[None] | None = Ticket()
         api.consumer_create(self.stream, "c", config.filter_subject or None)  # refuses bad names: nothing is sent yet
-        self._publish_to_pattern = getattr(outbox, "publish_to_pattern", None)
-        is_publishable = self._publish_to_pattern is not None or not has_wildcards(config.filter_subject or "")
+        is_publishable = self._outbox.takes_patterns or not has_wildcards(config.filter_subject or "")
         self._filter = (is_publishable and config.filter_subject) or None
         self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
         self._create(now)
@@ -331,8 +330,7 @@ class OrderedConsumer(PushBuffer[D]):
             if self._identity is None:
                 self._sid = self._outbox.subscribe(self._deliver, self)
                 self._ask_for_identity()
-            publish = self._publish_to_pattern or self._outbox.publish
-            publish(self._asked, dumps(body), self._answer_to)
+            self._outbox.publish_to_pattern(self._asked, dumps(body), self._answer_to)
         except OutboundBufferLimitError as error:
             self._failed(error, now)
         else:

@@ -54,7 +54,7 @@ from jsproto.errors import (
 )
 from jsproto.events import ConsumerSilent, SlowConsumer, UnexpectedMessage
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.outbox import Outbox
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.status import CONTROL, read_status
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
@@ -123,7 +123,7 @@ class PullConsumer(Drainable, Generic[D]):
         self.acker = acker
         self.error: Error | None = None
         self.dropped = 0
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._api = api_subject
         self._limits = Limits(max_batch or BATCH_BY_BYTES, max_expires or float("inf"), max_request_bytes or 0)
         self._pins = pins
@@ -309,8 +309,7 @@ class PullConsumer(Drainable, Generic[D]):
 
     def end_interest(self) -> None:
         """First half of a drain: the server is to send no more."""
-        end_interest: Callable[[int], None] = getattr(self._outbox, "end_interest", self._outbox.unsubscribe)
-        end_interest(self._sid)
+        self._outbox.end_interest(self._sid)
         self._stream.prefetch = None
 
     def end_drain(self, now: float, closing: bool) -> None:
@@ -373,8 +372,7 @@ class PullConsumer(Drainable, Generic[D]):
                 self._fetches.finish(first)  # not rearmed: one early wake-up is cheaper than a look at each deadline
             return
         self._buffer.add(raws, size)
-        if self._stream.reader is not None:
-            self._stream.wake_reader()
+        self._stream.readers.notify()
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""

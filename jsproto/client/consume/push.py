@@ -130,7 +130,7 @@ class PushConsumer(PushBuffer[D]):
 
     def end_drain(self, now: float, closing: bool) -> Ticket[None] | None:
         """Second half of a drain. ``closing``: the consumer is deleted now or never. Returns the ticket of that."""
-        asked = self._readable is not None
+        asked = self._readable.pending is not None
         self._session.forget(self._sid)
         self._draining = True
         self._finish(ConnectionClosedError("the subscription was drained"))

@@ -24,19 +24,19 @@ from jsproto.client.consume.heartbeats import SilenceWatch
 from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.errors import Error, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import last_value, status_line
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.outbox import Outbox
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.sequence_gaps import DeliverySequence, SequenceGap
 from jsproto.rules.status import CONTROL, Meaning, classify
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
 
 _STATUS: Final = b"NATS/1.0 "  # a header block without status has its first line end before the blank
-_MAX_DIGITS: Final = 20
 
 
 class PushBuffer(Drainable, Generic[D]):
@@ -86,7 +86,7 @@ class PushBuffer(Drainable, Generic[D]):
         self.dropped = 0
         self.error: Error | None = None
         self.acker = acker
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._raw = raw
         self._patience = 0.0 if raw else patience
         self._full = False
@@ -94,7 +94,7 @@ class PushBuffer(Drainable, Generic[D]):
         self._seen = None if raw else DeliverySequence()  # None: gaps are not looked for
         self._timers = Timers()
         self._watch = SilenceWatch(self._timers, now)
-        self._readable: Ticket[None] | None = None
+        self._readable = Readable(outbox.completed)
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
 
@@ -132,16 +132,7 @@ class PushBuffer(Drainable, Generic[D]):
         The ticket fails with:
             Error: why the subscription ended. No message will come.
         """
-        if self._readable is not None:
-            return self._readable
-        ticket: Ticket[None] = Ticket()
-        if self._buffer:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self._readable = ticket
-        return ticket
+        return self._readable.ticket(bool(self._buffer), self.error)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -165,8 +156,7 @@ class PushBuffer(Drainable, Generic[D]):
             self._overflow(size, now)
             return
         self._buffer.add(((message.subject, reply, header, message.payload),), size)
-        if self._readable is not None:
-            self._wake_reader()
+        self._readable.notify()
 
     def receive_many(self, raws: Sequence[RawMsg], size: int, now: float) -> int:
         """Messages of the stream: those that are simply the next ones, if there is room for all.
@@ -185,8 +175,8 @@ class PushBuffer(Drainable, Generic[D]):
             raws = raws[:count]
             size = size_of(raws)
         self._buffer.add(raws, size)
-        if raws and self._readable is not None:
-            self._wake_reader()
+        if raws:
+            self._readable.notify()
         return count
 
     def handle_timeout(self, now: float) -> None:
@@ -257,10 +247,7 @@ class PushBuffer(Drainable, Generic[D]):
         self.error = error
         self._watch.stop()
         self._outbox.rearm(self)
-        if self._readable is not None:
-            self._readable.fail(error)
-            self._outbox.completed(self._readable)
-            self._readable = None
+        self._readable.fail(error)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -286,7 +273,7 @@ class PushBuffer(Drainable, Generic[D]):
             self._mark(stalled)
         last = last_value(header, b"Nats-Last-Consumer")
         if last is not None and self._seen is not None:
-            if not last.isdigit() or len(last) > _MAX_DIGITS:
+            if not last.isdigit() or len(last) > MAX_DIGITS:
                 raise RemoteProtocolError("a heartbeat whose Nats-Last-Consumer is no number", last)
             broken = self._seen.heartbeat(int(last))
             if broken is not None:
@@ -294,11 +281,7 @@ class PushBuffer(Drainable, Generic[D]):
 
     def _mark(self, subject: bytes) -> None:
         self._flow.mark(subject, len(self._buffer))
-        if self._flow.markers and self._readable is not None:  # the application has taken all and waits for more
+        if (
+            self._flow.markers and self._readable.pending is not None
+        ):  # the application has taken all and waits for more
             self._flow.answer_reached(0)
-
-    def _wake_reader(self) -> None:
-        ticket, self._readable = self._readable, None
-        assert ticket is not None
-        ticket.succeed(None)
-        self._outbox.completed(ticket)

@@ -29,7 +29,7 @@ from jsproto.errors import (
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.advisory import BatchAbandoned, batch_abandoned_subject, parse_batch_abandoned
 from jsproto.outbox import Conversation, Outbox
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
 
 DEFAULT_PENDING_ADVISORIES: Final = 8_192
@@ -76,7 +76,7 @@ class BatchAdvisories(Conversation):
         self._limit = pending_limit
         self._buffer: deque[BatchAbandoned] = deque()
         self._full = False
-        self._readable: Ticket[None] | None = None
+        self._readable = Readable(outbox.completed)
         self._sid = outbox.subscribe(self._subject, self)
         outbox.flush()
 
@@ -103,10 +103,7 @@ class BatchAdvisories(Conversation):
                 self._outbox.emit(SlowConsumer(self._subject, self.dropped))
         else:
             self._buffer.append(advisory)
-            if self._readable is not None:
-                self._readable.succeed(None)
-                self._outbox.completed(self._readable)
-                self._readable = None
+            self._readable.notify()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """A refused subscription ends it. It publishes no message, so a dropped one is not its own."""
@@ -126,16 +123,7 @@ class BatchAdvisories(Conversation):
 
     def readable(self) -> Ticket[None]:
         """A ticket that is completed when an advisory can be taken, and fails with why none will ever come."""
-        if self._readable is not None:
-            return self._readable
-        ticket: Ticket[None] = Ticket()
-        if self._buffer:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self._readable = ticket
-        return ticket
+        return self._readable.ticket(bool(self._buffer), self.error)
 
     def close(self) -> None:
         """Listen no more. No effect after the end."""
@@ -145,7 +133,4 @@ class BatchAdvisories(Conversation):
 
     def _end(self, error: Error) -> None:
         self.error = error
-        if self._readable is not None:
-            self._readable.fail(error)
-            self._outbox.completed(self._readable)
-            self._readable = None
+        self._readable.fail(error)

@@ -23,7 +23,7 @@ Not here: following a batch's advisories, and trying a whole batch again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
 from jsproto.client.publish.message import Message, parts
@@ -64,10 +64,10 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
@@ -80,7 +80,6 @@ MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
 _NO_LIMIT: Final = 2**64
 _END: Final = b"\r\n"
-_PublishNumbered: TypeAlias = Callable[[Sequence[Message], tuple[bytes, bytes], int, set[str]], int]
 
 ATOMIC_SINCE: Final = (2, 12, 0)
 MSG_IDS_SINCE: Final = (2, 12, 1)
@@ -102,7 +101,7 @@ class AtomicBatch(Conversation):
     __slots__ = (
         "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
         "_draw", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
-        "_publish_numbered", "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
+        "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
         "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
 
@@ -144,8 +143,7 @@ class AtomicBatch(Conversation):
         self.acked = 0
         self.phase = AtomicPhase.IDLE
         self.error: Error | None = None
-        self._outbox = outbox
-        self._publish_numbered: _PublishNumbered | None = getattr(outbox, "publish_numbered", None)
+        self._outbox = bulk(outbox)
         self._inbox = inbox
         self._draw = draw
         self._head = batch_head(batch_id, required_api_level)
@@ -165,7 +163,7 @@ class AtomicBatch(Conversation):
         self._answers = 0
         self._awaited: bytes | None = None
         self._unanswered: tuple[str, str | None] = ("", None)
-        self._ready: Ticket[None] | None = None
+        self._ready = Readable(outbox.completed)
         self._commit: Ticket[PubAck] | None = None
         self._commit_sequence = 0
         self._ack: PubAck | None = None
@@ -193,18 +191,10 @@ class AtomicBatch(Conversation):
         It fails with why the batch ended. It fails with BatchMessageError when the message whose answer was awaited is
         refused and the batch stays open (``error`` is None then).
         """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        elif self.phase in ENDED or self.phase is AtomicPhase.COMMITTING:
-            ticket.fail(self._closed())
-        elif self._awaited is not None:
-            self._ready = ticket
-        else:
-            ticket.succeed(None)
-        return ticket
+        error = self.error
+        if error is None and (self.phase in ENDED or self.phase is AtomicPhase.COMMITTING):
+            error = self._closed()
+        return self._ready.ticket(error is None and self._awaited is None, error)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -433,10 +423,10 @@ class AtomicBatch(Conversation):
         return sequence
 
     def _add_run(self, run: Sequence[Message], now: float) -> int:
-        """Add those at the front that have no headers, and return how many. 0 without ``publish_numbered``."""
-        if self._publish_numbered is None or not run or now - self._sent_at >= self._idle_limit:
+        """Add those at the front that have no headers, and return how many. 0 where the outbox cannot."""
+        if not run or now - self._sent_at >= self._idle_limit:
             return 0
-        added = self._publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
+        added = self._outbox.publish_numbered(run, (self._head, b"\r\n\r\n"), self.sequence + 1, self._subjects)
         if added:
             self.sequence += added
             self._sent_at = now
@@ -530,10 +520,7 @@ class AtomicBatch(Conversation):
         self._answered()
         self._accepted()
         self._outbox.rearm(self)
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.succeed(None)
-            self._outbox.completed(ready)
+        self._ready.notify()
 
     def _receive_error(self, error: Error) -> None:
         in_batch = self._commit_sequence != 1 and self.phase is not AtomicPhase.STARTING
@@ -644,16 +631,15 @@ class AtomicBatch(Conversation):
         self._awaited = None
         self._timers.clear()
         if self._sid is not None:
-            getattr(self._outbox, "unsubscribe_later", self._outbox.unsubscribe)(self._sid)
+            self._outbox.unsubscribe_later(self._sid)
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:
-        waiters = (self._ready, self._commit)
-        self._ready = self._commit = None
-        for ticket in waiters:
-            if ticket is not None:
-                ticket.fail(error)
-                self._outbox.completed(ticket)
+        self._ready.fail(error)
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.fail(error)
+            self._outbox.completed(commit)
 
     # -- helpers -------------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ Not here: that other batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, NoReturn
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.publish.message import Message, parts
@@ -59,17 +59,16 @@ from jsproto.errors import (
 from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
-
-PublishRun: TypeAlias = Callable[[Sequence[Any], tuple[bytes, bytes], int], int]
 
 NEEDED_VERSION: Final = "2.14"
 DEFAULT_FLOW: Final = 500  # servers grant no more
@@ -80,11 +79,6 @@ UNKNOWN_BATCH: Final = 10208
 COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
 # Answers that end a batch whatever message they answer; any other error refuses one message (FACTS.md F2.13).
 ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
-
-
-def _no_run(messages: Sequence[Any], reply: tuple[bytes, bytes], first: int) -> int:
-    """What an outbox without ``publish_run`` takes at once; see ``Session.publish_run``."""
-    return 0
 
 
 class FastPublisher(Conversation):
@@ -100,7 +94,7 @@ class FastPublisher(Conversation):
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_limit", "_link_error", "_outbox", "_ping_every", "_publish_run", "_ready", "_reply",
+        "_inbox", "_limit", "_link_error", "_outbox", "_ping_every", "_ready", "_reply",
         "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
@@ -142,10 +136,9 @@ class FastPublisher(Conversation):
         self.acks = 0
         self.phase = FastPhase.IDLE
         self.error: Error | None = None
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._inbox = inbox
         self._reply = fast_reply_prefix(inbox, batch_id, flow, gap)
-        self._publish_run: PublishRun = getattr(outbox, "publish_run", _no_run)
         self._gap = gap
         self._window = AckWindow(flow, max_outstanding_acks)
         self._limit = 0
@@ -156,7 +149,7 @@ class FastPublisher(Conversation):
         self._sid: int | None = None
         self._subject: str | None = None
         self._sent_at = 0.0
-        self._ready: Ticket[None] | None = None
+        self._ready = Readable(outbox.completed)
         self._commit: Ticket[PubAck] | None = None
         self._commit_sequence = 0
         self._cause: Error | None = None
@@ -207,18 +200,10 @@ class FastPublisher(Conversation):
         It fails with why the batch ended when there never will be. After the first message the server's first answer
         completes it, or fails it.
         """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        elif self.phase in ENDED or self.phase is FastPhase.COMMITTING:
-            ticket.fail(self._closed())
-        elif self.room:
-            ticket.succeed(None)
-        else:
-            self._ready = ticket
-        return ticket
+        error = self.error
+        if error is None and (self.phase in ENDED or self.phase is FastPhase.COMMITTING):
+            error = self._closed()
+        return self._ready.ticket(error is None and bool(self.room), error)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -270,7 +255,7 @@ class FastPublisher(Conversation):
         before, run = self.sequence, messages[:room]
         sequence = before
         try:
-            sequence += self._publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
+            sequence += self._outbox.publish_run(run, (self._reply, b".1.$FI"), sequence + 1)
             for message in run[sequence - before :]:  # from the first that needs a second look
                 subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)
@@ -565,10 +550,7 @@ class FastPublisher(Conversation):
             self._limit = self._window.limit
         if self.sequence < self._limit:
             self._timers.stop(Timer.BATCH_PING, Timer.BATCH_STALLED)
-            if self._ready is not None:
-                self._ready.succeed(None)
-                self._outbox.completed(self._ready)
-                self._ready = None
+            self._ready.notify()
             self._outbox.rearm(self)
         elif progress or Timer.BATCH_STALLED not in self._timers:
             # After progress, or when a lower rate closed the window; the answer to a ping alone is neither.
@@ -768,11 +750,11 @@ class FastPublisher(Conversation):
         self._outbox.rearm(self)
 
     def _fail_waiters(self, error: Error) -> None:
-        for ticket in (self._ready, self._commit):
-            if ticket is not None:
-                ticket.fail(error)
-                self._outbox.completed(ticket)
-        self._ready = self._commit = None
+        self._ready.fail(error)
+        commit, self._commit = self._commit, None
+        if commit is not None:
+            commit.fail(error)
+            self._outbox.completed(commit)
 
     def _forget_settled(self) -> None:
         """What was reported as refused or lost need not be kept either."""
@@ -803,7 +785,7 @@ class FastPublisher(Conversation):
         if not message.subject.startswith(self._reply):
             return None
         token = message.subject[len(self._reply) :].partition(b".")[0]
-        if not token.isdigit() or len(token) > 20:
+        if not token.isdigit() or len(token) > MAX_DIGITS:
             return None
         sequence = int(token)
         return sequence if 1 <= sequence <= max(self.sequence, self._commit_sequence) else None

@@ -42,7 +42,7 @@ from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Conversation, Outbox
-from jsproto.ticket import Ticket
+from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
 
 DEFAULT_MAX_PENDING: Final = 4_000
@@ -117,8 +117,8 @@ class PipelinedPublisher(Conversation):
         self._sent: deque[tuple[float, int]] = deque()  # (when, sequence): what was sent from then on, and up to which
         self._failures: list[Failure] = []
         self._failures_bytes = 0
-        self._ready: Ticket[None] | None = None
-        self._answered: Ticket[None] | None = None
+        self._ready = Readable(outbox.completed)
+        self._answered = Readable(outbox.completed)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
@@ -144,28 +144,13 @@ class PipelinedPublisher(Conversation):
 
         Once the window has closed, a quarter of it must be free again, so that not each answer wakes the caller.
         """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        elif self.room:
-            ticket.succeed(None)
-        else:
-            self._ready = ticket
-        return ticket
+        return self._ready.ticket(bool(self.room), self.error)
 
     def answered(self) -> Ticket[None]:
         """A ticket that is completed when no message waits: each has its acknowledgement or has failed."""
-        if self._answered is not None:
-            return self._answered
-        ticket: Ticket[None] = Ticket()
-        if self._open:
-            self._answered = ticket
+        if self._open and self._answered.pending is None:
             self._outbox.flush()
-        else:
-            ticket.succeed(None)
-        return ticket
+        return self._answered.ticket(not self._open)
 
     def take_failures(self) -> list[Failure]:
         """The messages of ``publish_many`` that failed since the last call, in the order in which they failed.
@@ -271,7 +256,7 @@ class PipelinedPublisher(Conversation):
             self.acked += 1
         else:
             self._resolve(sent, _answer(message, sent[0]))
-        if self._ready is not None or self._answered is not None:
+        if self._ready.pending is not None or self._answered.pending is not None:
             self._tell()
 
     def handle_timeout(self, now: float) -> None:
@@ -367,19 +352,10 @@ class PipelinedPublisher(Conversation):
 
     def _tell(self) -> None:
         """Complete what waits for room, or for the last answer."""
-        ready, answered = self._ready, self._answered
-        if (
-            ready is not None
-            and 4 * len(self._open) <= 3 * self._max_pending
-            and 4 * self._bytes <= 3 * self._max_bytes
-        ):
-            self._ready = None
-            ready.succeed(None)
-            self._outbox.completed(ready)
-        if answered is not None and not self._open:
-            self._answered = None
-            answered.succeed(None)
-            self._outbox.completed(answered)
+        if 4 * len(self._open) <= 3 * self._max_pending and 4 * self._bytes <= 3 * self._max_bytes:
+            self._ready.notify()
+        if not self._open:
+            self._answered.notify()
 
     def _fail_all(self, error: Error) -> None:
         waiting, self._open = self._open, {}
@@ -393,10 +369,7 @@ class PipelinedPublisher(Conversation):
     def _end(self, error: Error) -> None:
         """Nothing can be published any more."""
         self.error = error
-        if self._ready is not None:
-            self._ready.fail(error)
-            self._outbox.completed(self._ready)
-            self._ready = None
+        self._ready.fail(error)
         self._fail_all(error)
 
 

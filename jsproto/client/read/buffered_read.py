@@ -14,8 +14,8 @@ from jsproto.client.read.read_buffer import ReadBuffer
 from jsproto.errors import Error, RemoteProtocolError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.stored import StoredMsg, number
-from jsproto.outbox import BulkConversation, Outbox
-from jsproto.ticket import Ticket
+from jsproto.outbox import BulkConversation, Outbox, bulk
+from jsproto.ticket import Readable, Ticket
 
 
 class BufferedRead(BulkConversation):
@@ -28,15 +28,26 @@ class BufferedRead(BulkConversation):
     * ``finished``: all that was asked for has been received.
     """
 
-    __slots__ = ("_last_header", "_outbox", "_readable", "_ready", "_wants_columns", "error", "finished", "stream")
+    __slots__ = (
+        "_last_header",
+        "_outbox",
+        "_readable",
+        "_ready",
+        "_sid",
+        "_wants_columns",
+        "error",
+        "finished",
+        "stream",
+    )
 
     def __init__(self, outbox: Outbox, stream: str) -> None:
         self.stream = stream
         self.error: Error | None = None
         self.finished = False
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._ready = ReadBuffer()  # may be taken
-        self._readable: Ticket[None] | None = None
+        self._readable = Readable(outbox.completed)
+        self._sid: int  # set where the read subscribes
         self._last_header: bytes | None = None  # of the last message, or end of a page, that was received
         self._wants_columns = False  # the reader takes columns
 
@@ -65,23 +76,14 @@ class BufferedRead(BulkConversation):
         """
         if not self._wants_columns:
             self._wants_columns = True
-            getattr(self._outbox, "want_fields", bool)()
+            self._outbox.want_fields(self._sid)
         columns = self._ready.pop_columns(most)
         self._after_pop(now)
         return columns
 
     def readable(self) -> Ticket[None]:
         """Completed when a message can be taken or the read has finished; fails with why the read broke off."""
-        if self._readable is not None:
-            return self._readable
-        ticket: Ticket[None] = Ticket()
-        if self._ready or self.finished:
-            ticket.succeed(None)
-        elif self.error is not None:
-            ticket.fail(self.error)
-        else:
-            self._readable = ticket
-        return ticket
+        return self._readable.ticket(bool(self._ready) or self.finished, self.error)
 
     def close(self, now: float) -> None:
         """Stop reading: buffered messages are dropped, and those under way are ignored."""
@@ -111,11 +113,7 @@ class BufferedRead(BulkConversation):
 
     def _wake_reader(self) -> None:
         """Complete the ticket of the reader that waits, if there is something to take or an end."""
-        if self._readable is None or not (self._ready or self.finished or self.error is not None):
-            return  # what came is to be approved first
-        ticket, self._readable = self._readable, None
         if self.error is not None and not self._ready:
-            ticket.fail(self.error)
-        else:
-            ticket.succeed(None)
-        self._outbox.completed(ticket)
+            self._readable.fail(self.error)
+        elif self._ready or self.finished:  # else what came is to be approved first
+            self._readable.notify()

@@ -101,7 +101,7 @@ class DirectBatch(BufferedRead):
         "_announced", "_api", "_at_least", "_began_at_first", "_created", "_doubts_holes", "_draw", "_floor",
         "_from_leader", "_if_dropped", "_inbox", "_incoming", "_is_last_check", "_is_linked", "_is_unanswered",
         "_last_heard", "_left", "_max_bytes", "_page", "_page_messages", "_parts_since_leader", "_question", "_replies",
-        "_reply", "_retries", "_sid", "_start", "_start_time", "_subject", "_tail", "_timeout", "_timers", "_waiting",
+        "_reply", "_retries", "_start", "_start_time", "_subject", "_tail", "_timeout", "_timers", "_waiting",
     )  # fmt: skip
 
     _COUNTS_LATE = True
@@ -292,7 +292,7 @@ class DirectBatch(BufferedRead):
         self._floor = columns.seqs[-1]
         self._tail = columns
         self._last_header = columns.raw_headers[-1]
-        if self._readable is not None:
+        if self._readable.pending is not None:
             self._wake_reader()
 
     def handle_timeout(self, now: float) -> None:
@@ -745,7 +745,7 @@ class DirectBatch(BufferedRead):
         self._incoming = self._ready
         if self._page.end is not None:
             self._page_ended(self._page.end, now)
-        if self._readable is not None:
+        if self._readable.pending is not None:
             self._wake_reader()
 
     # -- the end -------------------------------------------------------------------------------------------------------

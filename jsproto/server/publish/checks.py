@@ -25,6 +25,7 @@ from jsproto.grammar.batch import (
     MSG_ID,
     REQUIRED_API_LEVEL,
 )
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import without
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
@@ -168,7 +169,7 @@ def _number(message: Publication, name: str) -> int | None:
     value = message.value(name)
     if not value:
         return None
-    return int(value) if value.isdigit() and len(value) <= 20 else _NEVER
+    return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else _NEVER
 
 
 def _check_header_size(message: Publication) -> None:
