@@ -8,6 +8,10 @@ from jsproto.rules.table import IGNORED
 STEPS = {pair: after for pair, after in FAST.items() if after is not IGNORED}
 
 
+def test_nothing_leaves_an_end() -> None:
+    assert not [pair for pair in STEPS if pair[0] in ENDED]
+
+
 def test_every_phase_that_has_not_ended_can_fail_and_be_abandoned() -> None:
     for phase in set(FastPhase) - ENDED:
         assert STEPS[phase, FastStep.FAIL] is FastPhase.FAILED

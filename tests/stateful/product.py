@@ -177,6 +177,7 @@ def bodies(number: int) -> Iterator[tuple[str, bytes, bytes | None]]:
             "stream gone": {"error": error(404, 10059)},
             "consumer": CONSUMER,
             "stream": STREAM,
+            "stream made anew": STREAM | {"created": "2026-11-21T00:00:00Z"},
             "leader's message": {
                 "message": {"subject": "e.a", "seq": 3, "data": b64encode(b"3").decode(), "time": CREATED}
             },

@@ -441,8 +441,10 @@ ORDERED: Final = Machine(
     lambda consumer: consumer.phase.name,
     {
         "CREATING": ("ready",),
+        "CREATING: another one": (*FOLLOWING, "delivery 4 of o_1"),
         "COMPARING": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)"),
         "FOLLOWING": FOLLOWING,
+        "FOLLOWING: another one": (*FOLLOWING, "delivery 4 of o_1", "consumer 1 (newest)", "stream 1 (newest)"),
         "PAUSED": (*FOLLOWING, "delivery 4 of o_1", "unavailable 1 (newest)"),
         "FULL": (*FOLLOWING, "delivery 1 of o_1", "delivery 2 of o_1", "delivery 3 of o_1"),
         "DOWN": (*FOLLOWING, "link lost"),
