@@ -60,6 +60,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _refuse(server: NatsServer) -> None:
+    """Start no server."""
     raise AssertionError("this test runs a real server: mark it with pytest.mark.server")
 
 

@@ -283,5 +283,5 @@ class PushBuffer(Drainable, Generic[D]):
         self._flow.mark(subject, len(self._buffer))
         if (
             self._flow.markers and self._readable.pending is not None
-        ):  # the application has taken all and waits for more
+        ):  # the reader waits
             self._flow.answer_reached(0)
