@@ -407,7 +407,6 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Map of the tests": ("which tests attack which guarantee of a README",),
     "Soak": (
         "where the suite takes 3,000",
-        "A run of the suite leaves it out",
     ),
     "How to add something": (
         "A guarantee:",
