@@ -405,9 +405,7 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
         "gives the error that ended the connection",
     ),
     "Map of the tests": ("which tests attack which guarantee of a README",),
-    "Soak": (
-        "where the suite takes 3,000",
-    ),
+    "Soak": ("where the suite takes 3,000",),
     "How to add something": (
         "A guarantee:",
         "Quote the sentence in",

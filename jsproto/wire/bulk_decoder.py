@@ -9,14 +9,16 @@ Rules
 
 How it works, from the quickest way to the slowest:
 
-1. ``_take_consumer_run``: one regular expression splits small messages of consumers into columns. Each check is made
+1. ``_take_equal``: messages of a consumer with one subject and equal lengths are cut by their places. It is tried where
+   the first two are such. Pays: 550 instead of 850 ns of CPU for a message (``core-deliver``, ``ordered-push``).
+2. ``_take_consumer_run``: one regular expression splits small messages of consumers into columns. Each check is made
    for a whole column. Pays: 650 instead of 1,500 ns of CPU for a message of mixed size (``core-deliver``).
-2. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own, for
+3. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own, for
    subscriptions that want fields. Pays: 1,260 instead of 1,430 ns for a message of mixed size on its way to the reader
    of columns (``read`` of ``python -m tests.bench.spark``).
-3. ``_take_same_head``: HMSG frames whose control lines differ in their sizes alone. A line that was read before is
+4. ``_take_same_head``: HMSG frames whose control lines differ in their sizes alone. A line that was read before is
    looked up. Pays: 800 instead of 2,300 ns (``core-direct-get``).
-4. ``_take_each``: one match for each message. Pays: 1,150 instead of 4,300 ns (``core-parse-msg``).
+5. ``_take_each``: one match for each message. Pays: 1,150 instead of 4,300 ns (``core-parse-msg``).
 
 Not here: any other frame, and what is wrong with a frame (``wire.decoder``). What fields hold (``grammar.columns``).
 """
@@ -27,11 +29,12 @@ import re
 from collections.abc import Container
 from itertools import groupby
 from operator import add, itemgetter
+from struct import iter_unpack
 from typing import Final
 
 from jsproto.grammar.columns import SERVER_PART
 from jsproto.grammar.jsack import ACK_PREFIX
-from jsproto.wire.frames import DeliveryRun, Frame, Msg, MsgRun
+from jsproto.wire.frames import DeliveryRun, Frame, Msg, MsgRun, RawMsg
 from jsproto.wire.limits import MAX_SIZE_DIGITS, Limits
 
 _CR: Final = 13
@@ -41,6 +44,7 @@ _SHORT: Final = 256  # bytes: less than that mostly holds too few messages for a
 _FEW: Final = 8  # messages: after a search that found fewer, the rest is taken one by one
 _SMALL: Final = 1_024  # bytes of header block and payload: a search through more costs more than it saves
 _SEARCHES: Final = 16  # in the bytes of one feed
+_PLACES: Final = 2  # bytes compared for each message: more cost more than they save
 MAX_LINES: Final = 10_000  # control lines whose sizes are kept
 
 # One message as servers write it.
@@ -101,9 +105,52 @@ class BulkDecoder:
         """
         if self._searches:
             self._searches -= 1
-            if _begins_run(data, position):
-                return self._take_consumer_run(data, position, frames)
+            first, second = _first_of_run(data, position)
+            if first is not None and second is not None:
+                if first.group(1, 2, 5, 6) == second.group(1, 2, 5, 6):
+                    after = self._take_equal(data, first, frames)
+                    if after > position:
+                        return after
+                if int(first[6]) <= _SMALL and int(second[6]) <= _SMALL:
+                    return self._take_consumer_run(data, position, frames)
         return self._take_each(data, position, frames)
+
+    def _take_equal(self, data: bytes, first: re.Match[bytes], frames: list[Frame]) -> int:
+        """``take`` where many messages of a consumer have one subject, and equal lengths of everything.
+
+        ``first`` is the first of them. Each byte that must be equal in all control lines is compared as a column of the
+        data. Then one format cuts all messages.
+        """
+        position = first.start()
+        has_header, subject, sid, _, header_digits, digits = first.groups()
+        # Places within each message. The reply alone goes on differently.
+        reply_at, reply_end, body = (place - position for place in (first.start(4), first.end(4), first.end()))
+        split, end = body + int(header_digits or 0), body + int(digits)
+        length = end + 2
+        count = (len(data) - position) // length
+        if count * _PLACES < body or end - body > self.max_payload or body > self._longest_line:
+            return position
+        if split > end or not data.startswith(b"\r\n", position + end):
+            return position
+        for place in (*range(reply_at + len(ACK_PREFIX)), *range(reply_end, body), end, end + 1):
+            column = data[position + place : position + count * length : length]
+            if column != column[:1] * count:
+                count -= len(column.lstrip(column[:1]))
+                if count * _PLACES < body:
+                    return position
+        header = f"{split - body}s" if has_header else ""
+        cut = f"{reply_at}x{reply_end - reply_at}s{body - reply_end}x{header}{end - split}s2x"
+        rows = iter_unpack(cut, memoryview(data)[position : position + count * length])
+        raws: list[RawMsg]
+        if has_header:
+            raws = [(subject, reply, header, payload) for reply, header, payload in rows]
+        else:
+            raws = [(subject, reply, None, payload) for reply, payload in rows]
+        replies = b"".join([raw[1] for raw in raws])
+        if any(blank in replies for blank in (b" ", b"\t", b"\r", b"\n")):
+            return position
+        frames.append(DeliveryRun(sid, raws, count * (end - body)))
+        return position + count * length
 
     def _take_consumer_run(self, data: bytes, position: int, frames: list[Frame]) -> int:
         """``take`` where messages of a consumer come first: a ``DeliveryRun`` for each subscription in a row."""
@@ -279,13 +326,13 @@ class BulkDecoder:
         return MsgRun(run.subject, run.sid, run.reply, headers, payloads, fields), len(text) - left
 
 
-def _begins_run(data: bytes, position: int) -> bool:
-    """Whether two small messages of one consumer come first: mostly more of them follow then."""
+def _first_of_run(data: bytes, position: int) -> tuple[re.Match[bytes] | None, re.Match[bytes] | None]:
+    """The first two messages, where both are of one consumer: mostly more of them follow then."""
     first = _MESSAGE.match(data, position)
-    if first is None or not (first[4] or b"").startswith(ACK_PREFIX) or (size := int(first[6])) > _SMALL:
-        return False
-    second = _MESSAGE.match(data, first.end() + size + 2)
-    return second is not None and second[3] == first[3] and int(second[6]) <= _SMALL
+    if first is None or not (first[4] or b"").startswith(ACK_PREFIX):
+        return None, None
+    second = _MESSAGE.match(data, first.end() + int(first[6]) + 2)
+    return (None, None) if second is None or second[3] != first[3] else (first, second)
 
 
 def _two_sizes(text: bytes) -> tuple[int, int] | None:

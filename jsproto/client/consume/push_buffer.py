@@ -281,7 +281,5 @@ class PushBuffer(Drainable, Generic[D]):
 
     def _mark(self, subject: bytes) -> None:
         self._flow.mark(subject, len(self._buffer))
-        if (
-            self._flow.markers and self._readable.pending is not None
-        ):  # the reader waits
+        if self._flow.markers and self._readable.pending is not None:  # the reader waits
             self._flow.answer_reached(0)
