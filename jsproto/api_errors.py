@@ -8,940 +8,763 @@ Not here: codes that are not in the table. They arrive as plain ``APIError``.
 
 from __future__ import annotations
 
-from typing import Final
-
 from jsproto.errors import APIError
 
 
-class AccountResourcesExceededError(APIError):
+class AccountResourcesExceededError(APIError, err_code=10002):
     """400/10002: resource limits exceeded for account."""
 
 
-class APIBadRequestError(APIError):
+class APIBadRequestError(APIError, err_code=10003):
     """400/10003: bad request."""
 
 
-class ClusterNoPeersError(APIError):
+class ClusterNoPeersError(APIError, err_code=10005):
     """400/10005: {err}."""
 
     template = "{err}"
 
 
-class ClusterNotAvailError(APIError):
+class ClusterNotAvailError(APIError, err_code=10008):
     """503/10008: JetStream system temporarily unavailable."""
 
 
-class ClusterNotLeaderError(APIError):
+class ClusterNotLeaderError(APIError, err_code=10009):
     """500/10009: JetStream cluster can not handle request."""
 
 
-class ConsumerCreateError(APIError):
+class ConsumerCreateError(APIError, err_code=10012):
     """500/10012: {err}."""
 
     template = "{err}"
 
 
-class ConsumerNameExistError(APIError):
+class ConsumerNameExistError(APIError, err_code=10013):
     """400/10013: consumer name already in use."""
 
 
-class ConsumerNotFoundError(APIError):
+class ConsumerNotFoundError(APIError, err_code=10014):
     """404/10014: consumer not found."""
 
 
-class ConsumerDurableNameNotInSubjectError(APIError):
+class ConsumerDurableNameNotInSubjectError(APIError, err_code=10016):
     """400/10016: consumer expected to be durable but no durable name set in subject."""
 
 
-class ConsumerDurableNameNotMatchSubjectError(APIError):
+class ConsumerDurableNameNotMatchSubjectError(APIError, err_code=10017):
     """400/10017: consumer name in subject does not match durable name in request."""
 
 
-class ConsumerDurableNameNotSetError(APIError):
+class ConsumerDurableNameNotSetError(APIError, err_code=10018):
     """400/10018: consumer expected to be durable but a durable name was not set."""
 
 
-class ConsumerEphemeralWithDurableInSubjectError(APIError):
+class ConsumerEphemeralWithDurableInSubjectError(APIError, err_code=10019):
     """400/10019: consumer expected to be ephemeral but detected a durable name set in subject."""
 
 
-class ConsumerEphemeralWithDurableNameError(APIError):
+class ConsumerEphemeralWithDurableNameError(APIError, err_code=10020):
     """400/10020: consumer expected to be ephemeral but a durable name was set in request."""
 
 
-class StreamExternalApiOverlapError(APIError):
+class StreamExternalApiOverlapError(APIError, err_code=10021):
     """400/10021: stream external api prefix {prefix} must not overlap with {subject}."""
 
     template = "stream external api prefix {prefix} must not overlap with {subject}"
 
 
-class StreamExternalDelPrefixOverlapsError(APIError):
+class StreamExternalDelPrefixOverlapsError(APIError, err_code=10022):
     """400/10022: stream external delivery prefix {prefix} overlaps with stream subject {subject}."""
 
     template = "stream external delivery prefix {prefix} overlaps with stream subject {subject}"
 
 
-class InsufficientResourcesError(APIError):
+class InsufficientResourcesError(APIError, err_code=10023):
     """503/10023: insufficient resources."""
 
 
-class InvalidJSONError(APIError):
+class InvalidJSONError(APIError, err_code=10025):
     """400/10025: invalid JSON: {err}."""
 
     template = "invalid JSON: {err}"
 
 
-class MaximumConsumersLimitError(APIError):
+class MaximumConsumersLimitError(APIError, err_code=10026):
     """400/10026: maximum consumers limit reached."""
 
 
-class MaximumStreamsLimitError(APIError):
+class MaximumStreamsLimitError(APIError, err_code=10027):
     """400/10027: maximum number of streams reached."""
 
 
-class MemoryResourcesExceededError(APIError):
+class MemoryResourcesExceededError(APIError, err_code=10028):
     """500/10028: insufficient memory resources available."""
 
 
-class MirrorConsumerSetupFailedError(APIError):
+class MirrorConsumerSetupFailedError(APIError, err_code=10029):
     """500/10029: {err}."""
 
     template = "{err}"
 
 
-class MirrorMaxMessageSizeTooBigError(APIError):
+class MirrorMaxMessageSizeTooBigError(APIError, err_code=10030):
     """400/10030: stream mirror must have max message size >= source."""
 
 
-class MirrorWithSourcesError(APIError):
+class MirrorWithSourcesError(APIError, err_code=10031):
     """400/10031: stream mirrors can not also contain other sources."""
 
 
-class MirrorWithStartSeqAndTimeError(APIError):
+class MirrorWithStartSeqAndTimeError(APIError, err_code=10032):
     """400/10032: stream mirrors can not have both start seq and start time configured."""
 
 
-class MirrorWithSubjectFiltersError(APIError):
+class MirrorWithSubjectFiltersError(APIError, err_code=10033):
     """400/10033: stream mirrors can not contain filtered subjects."""
 
 
-class MirrorWithSubjectsError(APIError):
+class MirrorWithSubjectsError(APIError, err_code=10034):
     """400/10034: stream mirrors can not contain subjects."""
 
 
-class NoMessageFoundError(APIError):
+class NoMessageFoundError(APIError, err_code=10037):
     """404/10037: no message found."""
 
 
-class NotEnabledForAccountError(APIError):
+class NotEnabledForAccountError(APIError, err_code=10039):
     """503/10039: JetStream not enabled for account."""
 
 
-class SourceConsumerSetupFailedError(APIError):
+class SourceConsumerSetupFailedError(APIError, err_code=10045):
     """500/10045: {err}."""
 
     template = "{err}"
 
 
-class SourceMaxMessageSizeTooBigError(APIError):
+class SourceMaxMessageSizeTooBigError(APIError, err_code=10046):
     """400/10046: stream source must have max message size >= target."""
 
 
-class StorageResourcesExceededError(APIError):
+class StorageResourcesExceededError(APIError, err_code=10047):
     """500/10047: insufficient storage resources available."""
 
 
-class StreamInvalidConfigError(APIError):
+class StreamInvalidConfigError(APIError, err_code=10052):
     """500/10052: {err}."""
 
     template = "{err}"
 
 
-class StreamMessageExceedsMaximumError(APIError):
+class StreamMessageExceedsMaximumError(APIError, err_code=10054):
     """400/10054: message size exceeds maximum allowed."""
 
 
-class StreamMirrorNotUpdatableError(APIError):
+class StreamMirrorNotUpdatableError(APIError, err_code=10055):
     """400/10055: stream mirror configuration can not be updated."""
 
 
-class StreamMsgDeleteFailedError(APIError):
+class StreamMsgDeleteFailedError(APIError, err_code=10057):
     """500/10057: {err}."""
 
     template = "{err}"
 
 
-class StreamNameExistError(APIError):
+class StreamNameExistError(APIError, err_code=10058):
     """400/10058: stream name already in use with a different configuration."""
 
 
-class StreamNotFoundError(APIError):
+class StreamNotFoundError(APIError, err_code=10059):
     """404/10059: stream not found."""
 
 
-class StreamNotMatchError(APIError):
+class StreamNotMatchError(APIError, err_code=10060):
     """400/10060: expected stream does not match."""
 
 
-class StreamReplicasNotUpdatableError(APIError):
+class StreamReplicasNotUpdatableError(APIError, err_code=10061):
     """400/10061: Replicas configuration can not be updated."""
 
 
-class StreamUpdateError(APIError):
+class StreamUpdateError(APIError, err_code=10069):
     """500/10069: {err}."""
 
     template = "{err}"
 
 
-class StreamWrongLastMsgIDError(APIError):
+class StreamWrongLastMsgIDError(APIError, err_code=10070):
     """400/10070: wrong last msg ID: {id}."""
 
     template = "wrong last msg ID: {id}"
 
 
-class StreamWrongLastSequenceError(APIError):
+class StreamWrongLastSequenceError(APIError, err_code=10071):
     """400/10071: wrong last sequence: {seq}."""
 
     template = "wrong last sequence: {seq}"
 
 
-class StreamReplicasNotSupportedError(APIError):
+class StreamReplicasNotSupportedError(APIError, err_code=10074):
     """500/10074: replicas > 1 not supported in non-clustered mode."""
 
 
-class NotEnabledError(APIError):
+class NotEnabledError(APIError, err_code=10076):
     """503/10076: JetStream not enabled."""
 
 
-class StreamStoreFailedError(APIError):
+class StreamStoreFailedError(APIError, err_code=10077):
     """503/10077: {err}."""
 
     template = "{err}"
 
 
-class ConsumerConfigRequiredError(APIError):
+class ConsumerConfigRequiredError(APIError, err_code=10078):
     """400/10078: consumer config required."""
 
 
-class ConsumerDeliverToWildcardsError(APIError):
+class ConsumerDeliverToWildcardsError(APIError, err_code=10079):
     """400/10079: consumer deliver subject has wildcards."""
 
 
-class ConsumerPushMaxWaitingError(APIError):
+class ConsumerPushMaxWaitingError(APIError, err_code=10080):
     """400/10080: consumer in push mode can not set max waiting."""
 
 
-class ConsumerDeliverCycleError(APIError):
+class ConsumerDeliverCycleError(APIError, err_code=10081):
     """400/10081: consumer deliver subject forms a cycle."""
 
 
-class ConsumerMaxPendingAckPolicyRequiredError(APIError):
+class ConsumerMaxPendingAckPolicyRequiredError(APIError, err_code=10082):
     """400/10082: consumer requires ack policy for max ack pending."""
 
 
-class ConsumerSmallHeartbeatError(APIError):
+class ConsumerSmallHeartbeatError(APIError, err_code=10083):
     """400/10083: consumer idle heartbeat needs to be >= 100ms."""
 
 
-class ConsumerPullRequiresAckError(APIError):
+class ConsumerPullRequiresAckError(APIError, err_code=10084):
     """400/10084: consumer in pull mode requires explicit ack policy on workqueue stream."""
 
 
-class ConsumerPullNotDurableError(APIError):
+class ConsumerPullNotDurableError(APIError, err_code=10085):
     """400/10085: consumer in pull mode requires a durable name."""
 
 
-class ConsumerPullWithRateLimitError(APIError):
+class ConsumerPullWithRateLimitError(APIError, err_code=10086):
     """400/10086: consumer in pull mode can not have rate limit set."""
 
 
-class ConsumerMaxWaitingNegativeError(APIError):
+class ConsumerMaxWaitingNegativeError(APIError, err_code=10087):
     """400/10087: consumer max waiting needs to be positive."""
 
 
-class ConsumerHBRequiresPushError(APIError):
+class ConsumerHBRequiresPushError(APIError, err_code=10088):
     """400/10088: consumer idle heartbeat requires a push based consumer."""
 
 
-class ConsumerFCRequiresPushError(APIError):
+class ConsumerFCRequiresPushError(APIError, err_code=10089):
     """400/10089: consumer flow control requires a push based consumer."""
 
 
-class ConsumerDirectRequiresPushError(APIError):
+class ConsumerDirectRequiresPushError(APIError, err_code=10090):
     """400/10090: consumer direct requires a push based consumer."""
 
 
-class ConsumerDirectRequiresEphemeralError(APIError):
+class ConsumerDirectRequiresEphemeralError(APIError, err_code=10091):
     """400/10091: consumer direct requires an ephemeral consumer."""
 
 
-class ConsumerOnMappedError(APIError):
+class ConsumerOnMappedError(APIError, err_code=10092):
     """400/10092: consumer direct on a mapped consumer."""
 
 
-class ConsumerFilterNotSubsetError(APIError):
+class ConsumerFilterNotSubsetError(APIError, err_code=10093):
     """400/10093: consumer filter subject is not a valid subset of the interest subjects."""
 
 
-class ConsumerInvalidPolicyError(APIError):
+class ConsumerInvalidPolicyError(APIError, err_code=10094):
     """400/10094: {err}."""
 
     template = "{err}"
 
 
-class ConsumerInvalidSamplingError(APIError):
+class ConsumerInvalidSamplingError(APIError, err_code=10095):
     """400/10095: failed to parse consumer sampling configuration: {err}."""
 
     template = "failed to parse consumer sampling configuration: {err}"
 
 
-class StreamHeaderExceedsMaximumError(APIError):
+class StreamHeaderExceedsMaximumError(APIError, err_code=10097):
     """400/10097: header size exceeds maximum allowed of 64k."""
 
 
-class ConsumerWQRequiresExplicitAckError(APIError):
+class ConsumerWQRequiresExplicitAckError(APIError, err_code=10098):
     """400/10098: workqueue stream requires explicit ack."""
 
 
-class ConsumerWQMultipleUnfilteredError(APIError):
+class ConsumerWQMultipleUnfilteredError(APIError, err_code=10099):
     """400/10099: multiple non-filtered consumers not allowed on workqueue stream."""
 
 
-class ConsumerWQConsumerNotUniqueError(APIError):
+class ConsumerWQConsumerNotUniqueError(APIError, err_code=10100):
     """400/10100: filtered consumer not unique on workqueue stream."""
 
 
-class ConsumerWQConsumerNotDeliverAllError(APIError):
+class ConsumerWQConsumerNotDeliverAllError(APIError, err_code=10101):
     """400/10101: consumer must be deliver all on workqueue stream."""
 
 
-class ConsumerNameTooLongError(APIError):
+class ConsumerNameTooLongError(APIError, err_code=10102):
     """400/10102: consumer name is too long, maximum allowed is {max}."""
 
     template = "consumer name is too long, maximum allowed is {max}"
 
 
-class ConsumerBadDurableNameError(APIError):
+class ConsumerBadDurableNameError(APIError, err_code=10103):
     """400/10103: durable name can not contain '.', '*', '>'."""
 
 
-class ConsumerStoreFailedError(APIError):
+class ConsumerStoreFailedError(APIError, err_code=10104):
     """500/10104: error creating store for consumer: {err}."""
 
     template = "error creating store for consumer: {err}"
 
 
-class ConsumerExistingActiveError(APIError):
+class ConsumerExistingActiveError(APIError, err_code=10105):
     """400/10105: consumer already exists and is still active."""
 
 
-class ConsumerReplacementWithDifferentNameError(APIError):
+class ConsumerReplacementWithDifferentNameError(APIError, err_code=10106):
     """400/10106: consumer replacement durable config not the same."""
 
 
-class ConsumerDescriptionTooLongError(APIError):
+class ConsumerDescriptionTooLongError(APIError, err_code=10107):
     """400/10107: consumer description is too long, maximum allowed is {max}."""
 
     template = "consumer description is too long, maximum allowed is {max}"
 
 
-class ConsumerWithFlowControlNeedsHeartbeatsError(APIError):
+class ConsumerWithFlowControlNeedsHeartbeatsError(APIError, err_code=10108):
     """400/10108: consumer with flow control also needs heartbeats."""
 
 
-class StreamSealedError(APIError):
+class StreamSealedError(APIError, err_code=10109):
     """400/10109: invalid operation on sealed stream."""
 
 
-class StreamRollupFailedError(APIError):
+class StreamRollupFailedError(APIError, err_code=10111):
     """500/10111: {err}."""
 
     template = "{err}"
 
 
-class ConsumerInvalidDeliverSubjectError(APIError):
+class ConsumerInvalidDeliverSubjectError(APIError, err_code=10112):
     """400/10112: invalid push consumer deliver subject."""
 
 
-class ConsumerMaxRequestBatchNegativeError(APIError):
+class ConsumerMaxRequestBatchNegativeError(APIError, err_code=10114):
     """400/10114: consumer max request batch needs to be > 0."""
 
 
-class ConsumerMaxRequestExpiresTooSmallError(APIError):
+class ConsumerMaxRequestExpiresTooSmallError(APIError, err_code=10115):
     """400/10115: consumer max request expires needs to be >= 1ms."""
 
 
-class ConsumerMaxDeliverBackoffError(APIError):
+class ConsumerMaxDeliverBackoffError(APIError, err_code=10116):
     """400/10116: max deliver is required to be > length of backoff values."""
 
 
-class StreamOfflineError(APIError):
+class StreamOfflineError(APIError, err_code=10118):
     """500/10118: stream is offline."""
 
 
-class ConsumerOfflineError(APIError):
+class ConsumerOfflineError(APIError, err_code=10119):
     """500/10119: consumer is offline."""
 
 
-class ConsumerMaxPendingAckExcessError(APIError):
+class ConsumerMaxPendingAckExcessError(APIError, err_code=10121):
     """400/10121: consumer max ack pending exceeds system limit of {limit}."""
 
     template = "consumer max ack pending exceeds system limit of {limit}"
 
 
-class ConsumerMaxRequestBatchExceededError(APIError):
+class ConsumerMaxRequestBatchExceededError(APIError, err_code=10125):
     """400/10125: consumer max request batch exceeds server limit of {limit}."""
 
     template = "consumer max request batch exceeds server limit of {limit}"
 
 
-class ConsumerReplicasExceedsStreamError(APIError):
+class ConsumerReplicasExceedsStreamError(APIError, err_code=10126):
     """400/10126: consumer config replica count exceeds parent stream."""
 
 
-class ConsumerNameContainsPathSeparatorsError(APIError):
+class ConsumerNameContainsPathSeparatorsError(APIError, err_code=10127):
     """400/10127: Consumer name can not contain path separators."""
 
 
-class ConsumerCreateFilterSubjectMismatchError(APIError):
+class ConsumerCreateFilterSubjectMismatchError(APIError, err_code=10131):
     """400/10131: Consumer create request did not match filtered subject from create subject."""
 
 
-class ConsumerCreateDurableAndNameMismatchError(APIError):
+class ConsumerCreateDurableAndNameMismatchError(APIError, err_code=10132):
     """400/10132: Consumer Durable and Name have to be equal if both are provided."""
 
 
-class ReplicasCountCannotBeNegativeError(APIError):
+class ReplicasCountCannotBeNegativeError(APIError, err_code=10133):
     """400/10133: replicas count cannot be negative."""
 
 
-class ConsumerReplicasShouldMatchStreamError(APIError):
+class ConsumerReplicasShouldMatchStreamError(APIError, err_code=10134):
     """400/10134: consumer config replicas must match interest retention stream's replicas."""
 
 
-class ConsumerMetadataLengthError(APIError):
+class ConsumerMetadataLengthError(APIError, err_code=10135):
     """400/10135: consumer metadata exceeds maximum size of {limit}."""
 
     template = "consumer metadata exceeds maximum size of {limit}"
 
 
-class ConsumerDuplicateFilterSubjectsError(APIError):
+class ConsumerDuplicateFilterSubjectsError(APIError, err_code=10136):
     """400/10136: consumer cannot have both FilterSubject and FilterSubjects specified."""
 
 
-class ConsumerMultipleFiltersNotAllowedError(APIError):
+class ConsumerMultipleFiltersNotAllowedError(APIError, err_code=10137):
     """400/10137: consumer with multiple subject filters cannot use subject based API."""
 
 
-class ConsumerOverlappingSubjectFiltersError(APIError):
+class ConsumerOverlappingSubjectFiltersError(APIError, err_code=10138):
     """400/10138: consumer subject filters cannot overlap."""
 
 
-class ConsumerEmptyFilterError(APIError):
+class ConsumerEmptyFilterError(APIError, err_code=10139):
     """400/10139: consumer filter in FilterSubjects cannot be empty."""
 
 
-class SourceDuplicateDetectedError(APIError):
+class SourceDuplicateDetectedError(APIError, err_code=10140):
     """400/10140: duplicate source configuration detected."""
 
 
-class SourceInvalidStreamNameError(APIError):
+class SourceInvalidStreamNameError(APIError, err_code=10141):
     """400/10141: sourced stream name is invalid."""
 
 
-class MirrorInvalidStreamNameError(APIError):
+class MirrorInvalidStreamNameError(APIError, err_code=10142):
     """400/10142: mirrored stream name is invalid."""
 
 
-class MirrorWithFirstSeqError(APIError):
+class MirrorWithFirstSeqError(APIError, err_code=10143):
     """400/10143: stream mirrors can not have first sequence configured."""
 
 
-class SourceMultipleFiltersNotAllowedError(APIError):
+class SourceMultipleFiltersNotAllowedError(APIError, err_code=10144):
     """400/10144: source with multiple subject transforms cannot also have a single subject filter."""
 
 
-class SourceInvalidSubjectFilterError(APIError):
+class SourceInvalidSubjectFilterError(APIError, err_code=10145):
     """400/10145: source transform source: {err}."""
 
     template = "source transform source: {err}"
 
 
-class SourceInvalidTransformDestinationError(APIError):
+class SourceInvalidTransformDestinationError(APIError, err_code=10146):
     """400/10146: source transform: {err}."""
 
     template = "source transform: {err}"
 
 
-class SourceOverlappingSubjectFiltersError(APIError):
+class SourceOverlappingSubjectFiltersError(APIError, err_code=10147):
     """400/10147: source filters can not overlap."""
 
 
-class ConsumerAlreadyExistsError(APIError):
+class ConsumerAlreadyExistsError(APIError, err_code=10148):
     """400/10148: consumer already exists."""
 
 
-class ConsumerDoesNotExistError(APIError):
+class ConsumerDoesNotExistError(APIError, err_code=10149):
     """400/10149: consumer does not exist."""
 
 
-class MirrorMultipleFiltersNotAllowedError(APIError):
+class MirrorMultipleFiltersNotAllowedError(APIError, err_code=10150):
     """400/10150: mirror with multiple subject transforms cannot also have a single subject filter."""
 
 
-class MirrorInvalidSubjectFilterError(APIError):
+class MirrorInvalidSubjectFilterError(APIError, err_code=10151):
     """400/10151: mirror transform source: {err}."""
 
     template = "mirror transform source: {err}"
 
 
-class MirrorOverlappingSubjectFiltersError(APIError):
+class MirrorOverlappingSubjectFiltersError(APIError, err_code=10152):
     """400/10152: mirror subject filters can not overlap."""
 
 
-class ConsumerInactiveThresholdExcessError(APIError):
+class ConsumerInactiveThresholdExcessError(APIError, err_code=10153):
     """400/10153: consumer inactive threshold exceeds system limit of {limit}."""
 
     template = "consumer inactive threshold exceeds system limit of {limit}"
 
 
-class MirrorInvalidTransformDestinationError(APIError):
+class MirrorInvalidTransformDestinationError(APIError, err_code=10154):
     """400/10154: mirror transform: {err}."""
 
     template = "mirror transform: {err}"
 
 
-class PedanticError(APIError):
+class PedanticError(APIError, err_code=10157):
     """400/10157: pedantic mode: {err}."""
 
     template = "pedantic mode: {err}"
 
 
-class ConsumerPriorityPolicyWithoutGroupError(APIError):
+class ConsumerPriorityPolicyWithoutGroupError(APIError, err_code=10159):
     """400/10159: Setting PriorityPolicy requires at least one PriorityGroup to be set."""
 
 
-class ConsumerInvalidPriorityGroupError(APIError):
+class ConsumerInvalidPriorityGroupError(APIError, err_code=10160):
     """400/10160: Provided priority group does not exist for this consumer."""
 
 
-class ConsumerEmptyGroupNameError(APIError):
+class ConsumerEmptyGroupNameError(APIError, err_code=10161):
     """400/10161: Group name cannot be an empty string."""
 
 
-class ConsumerInvalidGroupNameError(APIError):
+class ConsumerInvalidGroupNameError(APIError, err_code=10162):
     """400/10162:
 
     Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters.
     """
 
 
-class StreamExpectedLastSeqPerSubjectNotReadyError(APIError):
+class StreamExpectedLastSeqPerSubjectNotReadyError(APIError, err_code=10163):
     """503/10163: expected last sequence per subject temporarily unavailable."""
 
 
-class StreamWrongLastSequenceConstantError(APIError):
+class StreamWrongLastSequenceConstantError(APIError, err_code=10164):
     """400/10164: wrong last sequence."""
 
 
-class MessageTTLInvalidError(APIError):
+class MessageTTLInvalidError(APIError, err_code=10165):
     """400/10165: invalid per-message TTL."""
 
 
-class MessageTTLDisabledError(APIError):
+class MessageTTLDisabledError(APIError, err_code=10166):
     """400/10166: per-message TTL is disabled."""
 
 
-class MessageIncrDisabledError(APIError):
+class MessageIncrDisabledError(APIError, err_code=10168):
     """400/10168: message counters is disabled."""
 
 
-class MessageIncrMissingError(APIError):
+class MessageIncrMissingError(APIError, err_code=10169):
     """400/10169: message counter increment is missing."""
 
 
-class MessageIncrPayloadError(APIError):
+class MessageIncrPayloadError(APIError, err_code=10170):
     """400/10170: message counter has payload."""
 
 
-class MessageIncrInvalidError(APIError):
+class MessageIncrInvalidError(APIError, err_code=10171):
     """400/10171: message counter increment is invalid."""
 
 
-class MessageCounterBrokenError(APIError):
+class MessageCounterBrokenError(APIError, err_code=10172):
     """400/10172: message counter is broken."""
 
 
-class MirrorWithCountersError(APIError):
+class MirrorWithCountersError(APIError, err_code=10173):
     """400/10173: stream mirrors can not also calculate counters."""
 
 
-class AtomicPublishDisabledError(APIError):
+class AtomicPublishDisabledError(APIError, err_code=10174):
     """400/10174: atomic publish is disabled."""
 
     hint = "switch it on with allow_atomic=True in the configuration of the stream"
 
 
-class AtomicPublishMissingSeqError(APIError):
+class AtomicPublishMissingSeqError(APIError, err_code=10175):
     """400/10175: atomic publish sequence is missing."""
 
 
-class AtomicPublishIncompleteBatchError(APIError):
+class AtomicPublishIncompleteBatchError(APIError, err_code=10176):
     """400/10176: atomic publish batch is incomplete."""
 
 
-class AtomicPublishUnsupportedHeaderBatchError(APIError):
+class AtomicPublishUnsupportedHeaderBatchError(APIError, err_code=10177):
     """400/10177: atomic publish unsupported header used: {header}."""
 
     template = "atomic publish unsupported header used: {header}"
 
 
-class ConsumerPushWithPriorityGroupError(APIError):
+class ConsumerPushWithPriorityGroupError(APIError, err_code=10178):
     """400/10178: priority groups can not be used with push consumers."""
 
 
-class AtomicPublishInvalidBatchIDError(APIError):
+class AtomicPublishInvalidBatchIDError(APIError, err_code=10179):
     """400/10179: atomic publish batch ID is invalid."""
 
 
-class StreamMinLastSeqError(APIError):
+class StreamMinLastSeqError(APIError, err_code=10180):
     """412/10180: min last sequence."""
 
 
-class ConsumerAckPolicyInvalidError(APIError):
+class ConsumerAckPolicyInvalidError(APIError, err_code=10181):
     """400/10181: consumer ack policy invalid."""
 
 
-class ConsumerReplayPolicyInvalidError(APIError):
+class ConsumerReplayPolicyInvalidError(APIError, err_code=10182):
     """400/10182: consumer replay policy invalid."""
 
 
-class ConsumerAckWaitNegativeError(APIError):
+class ConsumerAckWaitNegativeError(APIError, err_code=10183):
     """400/10183: consumer ack wait needs to be positive."""
 
 
-class ConsumerBackOffNegativeError(APIError):
+class ConsumerBackOffNegativeError(APIError, err_code=10184):
     """400/10184: consumer backoff needs to be positive."""
 
 
-class APIRequiredApiLevelError(APIError):
+class APIRequiredApiLevelError(APIError, err_code=10185):
     """412/10185: JetStream minimum api level required."""
 
 
-class MirrorWithMsgSchedulesError(APIError):
+class MirrorWithMsgSchedulesError(APIError, err_code=10186):
     """400/10186: stream mirrors can not also schedule messages."""
 
 
-class SourceWithMsgSchedulesError(APIError):
+class SourceWithMsgSchedulesError(APIError, err_code=10187):
     """400/10187: stream source can not also schedule messages."""
 
 
-class MessageSchedulesRollupInvalidError(APIError):
+class MessageSchedulesRollupInvalidError(APIError, err_code=10192):
     """400/10192: message schedules invalid rollup."""
 
 
-class StreamExpectedLastSeqPerSubjectInvalidError(APIError):
+class StreamExpectedLastSeqPerSubjectInvalidError(APIError, err_code=10193):
     """400/10193: missing sequence for expected last sequence per subject."""
 
 
-class StreamOfflineReasonError(APIError):
+class StreamOfflineReasonError(APIError, err_code=10194):
     """500/10194: stream is offline: {err}."""
 
     template = "stream is offline: {err}"
 
 
-class ConsumerOfflineReasonError(APIError):
+class ConsumerOfflineReasonError(APIError, err_code=10195):
     """500/10195: consumer is offline: {err}."""
 
     template = "consumer is offline: {err}"
 
 
-class ConsumerPriorityGroupWithPolicyNoneError(APIError):
+class ConsumerPriorityGroupWithPolicyNoneError(APIError, err_code=10196):
     """400/10196: consumer can not have priority groups when policy is none."""
 
 
-class ConsumerPinnedTTLWithoutPriorityPolicyNoneError(APIError):
+class ConsumerPinnedTTLWithoutPriorityPolicyNoneError(APIError, err_code=10197):
     """400/10197: PinnedTTL cannot be set when PriorityPolicy is none."""
 
 
-class MirrorWithAtomicPublishError(APIError):
+class MirrorWithAtomicPublishError(APIError, err_code=10198):
     """400/10198: stream mirrors can not also use atomic publishing."""
 
 
-class AtomicPublishTooLargeBatchError(APIError):
+class AtomicPublishTooLargeBatchError(APIError, err_code=10199):
     """400/10199: atomic publish batch is too large: {size}."""
 
     template = "atomic publish batch is too large: {size}"
 
 
-class AtomicPublishInvalidBatchCommitError(APIError):
+class AtomicPublishInvalidBatchCommitError(APIError, err_code=10200):
     """400/10200: atomic publish batch commit is invalid."""
 
 
-class AtomicPublishContainsDuplicateMessageError(APIError):
+class AtomicPublishContainsDuplicateMessageError(APIError, err_code=10201):
     """400/10201: atomic publish batch contains duplicate message id."""
 
 
-class ConsumerInvalidResetError(APIError):
+class ConsumerInvalidResetError(APIError, err_code=10204):
     """400/10204: invalid reset: {err}."""
 
     template = "invalid reset: {err}"
 
 
-class BatchPublishDisabledError(APIError):
+class BatchPublishDisabledError(APIError, err_code=10205):
     """400/10205: batch publish is disabled."""
 
     hint = "switch it on with allow_batched=True in the configuration of the stream"
 
 
-class BatchPublishInvalidPatternError(APIError):
+class BatchPublishInvalidPatternError(APIError, err_code=10206):
     """400/10206: batch publish pattern is invalid."""
 
 
-class BatchPublishInvalidBatchIDError(APIError):
+class BatchPublishInvalidBatchIDError(APIError, err_code=10207):
     """400/10207: batch publish ID is invalid."""
 
 
-class BatchPublishUnknownBatchIDError(APIError):
+class BatchPublishUnknownBatchIDError(APIError, err_code=10208):
     """400/10208: batch publish ID unknown."""
 
 
-class MirrorWithBatchPublishError(APIError):
+class MirrorWithBatchPublishError(APIError, err_code=10209):
     """400/10209: stream mirrors can not also use batch publishing."""
 
 
-class AtomicPublishTooManyInflightError(APIError):
+class AtomicPublishTooManyInflightError(APIError, err_code=10210):
     """429/10210: atomic publish too many inflight."""
 
 
-class BatchPublishTooManyInflightError(APIError):
+class BatchPublishTooManyInflightError(APIError, err_code=10211):
     """429/10211: batch publish too many inflight."""
 
 
-class MirrorDurableConsumerCfgInvalidError(APIError):
+class MirrorDurableConsumerCfgInvalidError(APIError, err_code=10213):
     """400/10213: stream mirror consumer config is invalid."""
 
 
-class MirrorConsumerRequiresAckFCError(APIError):
+class MirrorConsumerRequiresAckFCError(APIError, err_code=10214):
     """400/10214: stream mirror consumer requires flow control ack policy."""
 
 
-class SourceDurableConsumerCfgInvalidError(APIError):
+class SourceDurableConsumerCfgInvalidError(APIError, err_code=10215):
     """400/10215: stream source consumer config is invalid."""
 
 
-class SourceDurableConsumerDuplicateDetectedError(APIError):
+class SourceDurableConsumerDuplicateDetectedError(APIError, err_code=10216):
     """400/10216: duplicate stream source consumer detected."""
 
 
-class SourceConsumerRequiresAckFCError(APIError):
+class SourceConsumerRequiresAckFCError(APIError, err_code=10217):
     """400/10217: stream source consumer requires flow control ack policy."""
 
 
-class ConsumerAckFCRequiresPushError(APIError):
+class ConsumerAckFCRequiresPushError(APIError, err_code=10218):
     """400/10218: flow control ack policy requires a push based consumer."""
 
 
-class ConsumerAckFCRequiresFCError(APIError):
+class ConsumerAckFCRequiresFCError(APIError, err_code=10219):
     """400/10219: flow control ack policy requires flow control."""
 
 
-class ConsumerAckFCRequiresMaxAckPendingError(APIError):
+class ConsumerAckFCRequiresMaxAckPendingError(APIError, err_code=10220):
     """400/10220: flow control ack policy requires max ack pending."""
 
 
-class ConsumerAckFCRequiresNoAckWaitError(APIError):
+class ConsumerAckFCRequiresNoAckWaitError(APIError, err_code=10221):
     """400/10221: flow control ack policy requires unset ack wait."""
 
 
-class ConsumerAckFCRequiresNoMaxDeliverError(APIError):
+class ConsumerAckFCRequiresNoMaxDeliverError(APIError, err_code=10222):
     """400/10222: flow control ack policy requires unset max deliver."""
 
 
-class ConsumerStreamIdentityMismatchError(APIError):
+class ConsumerStreamIdentityMismatchError(APIError, err_code=10225):
     """400/10225: consumer's stream identity does not match: {msg}."""
 
     template = "consumer's stream identity does not match: {msg}"
 
 
-class StreamReconfigureInProgressError(APIError):
+class StreamReconfigureInProgressError(APIError, err_code=10226):
     """400/10226: stream reconfiguration already in progress."""
 
 
-class MessageSourceHdrNotAllowedError(APIError):
+class MessageSourceHdrNotAllowedError(APIError, err_code=10227):
     """400/10227: message stream source header is not allowed."""
-
-
-BY_ERR_CODE: Final[dict[int, type[APIError]]] = {
-    10002: AccountResourcesExceededError,
-    10003: APIBadRequestError,
-    10005: ClusterNoPeersError,
-    10008: ClusterNotAvailError,
-    10009: ClusterNotLeaderError,
-    10012: ConsumerCreateError,
-    10013: ConsumerNameExistError,
-    10014: ConsumerNotFoundError,
-    10016: ConsumerDurableNameNotInSubjectError,
-    10017: ConsumerDurableNameNotMatchSubjectError,
-    10018: ConsumerDurableNameNotSetError,
-    10019: ConsumerEphemeralWithDurableInSubjectError,
-    10020: ConsumerEphemeralWithDurableNameError,
-    10021: StreamExternalApiOverlapError,
-    10022: StreamExternalDelPrefixOverlapsError,
-    10023: InsufficientResourcesError,
-    10025: InvalidJSONError,
-    10026: MaximumConsumersLimitError,
-    10027: MaximumStreamsLimitError,
-    10028: MemoryResourcesExceededError,
-    10029: MirrorConsumerSetupFailedError,
-    10030: MirrorMaxMessageSizeTooBigError,
-    10031: MirrorWithSourcesError,
-    10032: MirrorWithStartSeqAndTimeError,
-    10033: MirrorWithSubjectFiltersError,
-    10034: MirrorWithSubjectsError,
-    10037: NoMessageFoundError,
-    10039: NotEnabledForAccountError,
-    10045: SourceConsumerSetupFailedError,
-    10046: SourceMaxMessageSizeTooBigError,
-    10047: StorageResourcesExceededError,
-    10052: StreamInvalidConfigError,
-    10054: StreamMessageExceedsMaximumError,
-    10055: StreamMirrorNotUpdatableError,
-    10057: StreamMsgDeleteFailedError,
-    10058: StreamNameExistError,
-    10059: StreamNotFoundError,
-    10060: StreamNotMatchError,
-    10061: StreamReplicasNotUpdatableError,
-    10069: StreamUpdateError,
-    10070: StreamWrongLastMsgIDError,
-    10071: StreamWrongLastSequenceError,
-    10074: StreamReplicasNotSupportedError,
-    10076: NotEnabledError,
-    10077: StreamStoreFailedError,
-    10078: ConsumerConfigRequiredError,
-    10079: ConsumerDeliverToWildcardsError,
-    10080: ConsumerPushMaxWaitingError,
-    10081: ConsumerDeliverCycleError,
-    10082: ConsumerMaxPendingAckPolicyRequiredError,
-    10083: ConsumerSmallHeartbeatError,
-    10084: ConsumerPullRequiresAckError,
-    10085: ConsumerPullNotDurableError,
-    10086: ConsumerPullWithRateLimitError,
-    10087: ConsumerMaxWaitingNegativeError,
-    10088: ConsumerHBRequiresPushError,
-    10089: ConsumerFCRequiresPushError,
-    10090: ConsumerDirectRequiresPushError,
-    10091: ConsumerDirectRequiresEphemeralError,
-    10092: ConsumerOnMappedError,
-    10093: ConsumerFilterNotSubsetError,
-    10094: ConsumerInvalidPolicyError,
-    10095: ConsumerInvalidSamplingError,
-    10097: StreamHeaderExceedsMaximumError,
-    10098: ConsumerWQRequiresExplicitAckError,
-    10099: ConsumerWQMultipleUnfilteredError,
-    10100: ConsumerWQConsumerNotUniqueError,
-    10101: ConsumerWQConsumerNotDeliverAllError,
-    10102: ConsumerNameTooLongError,
-    10103: ConsumerBadDurableNameError,
-    10104: ConsumerStoreFailedError,
-    10105: ConsumerExistingActiveError,
-    10106: ConsumerReplacementWithDifferentNameError,
-    10107: ConsumerDescriptionTooLongError,
-    10108: ConsumerWithFlowControlNeedsHeartbeatsError,
-    10109: StreamSealedError,
-    10111: StreamRollupFailedError,
-    10112: ConsumerInvalidDeliverSubjectError,
-    10114: ConsumerMaxRequestBatchNegativeError,
-    10115: ConsumerMaxRequestExpiresTooSmallError,
-    10116: ConsumerMaxDeliverBackoffError,
-    10118: StreamOfflineError,
-    10119: ConsumerOfflineError,
-    10121: ConsumerMaxPendingAckExcessError,
-    10125: ConsumerMaxRequestBatchExceededError,
-    10126: ConsumerReplicasExceedsStreamError,
-    10127: ConsumerNameContainsPathSeparatorsError,
-    10131: ConsumerCreateFilterSubjectMismatchError,
-    10132: ConsumerCreateDurableAndNameMismatchError,
-    10133: ReplicasCountCannotBeNegativeError,
-    10134: ConsumerReplicasShouldMatchStreamError,
-    10135: ConsumerMetadataLengthError,
-    10136: ConsumerDuplicateFilterSubjectsError,
-    10137: ConsumerMultipleFiltersNotAllowedError,
-    10138: ConsumerOverlappingSubjectFiltersError,
-    10139: ConsumerEmptyFilterError,
-    10140: SourceDuplicateDetectedError,
-    10141: SourceInvalidStreamNameError,
-    10142: MirrorInvalidStreamNameError,
-    10143: MirrorWithFirstSeqError,
-    10144: SourceMultipleFiltersNotAllowedError,
-    10145: SourceInvalidSubjectFilterError,
-    10146: SourceInvalidTransformDestinationError,
-    10147: SourceOverlappingSubjectFiltersError,
-    10148: ConsumerAlreadyExistsError,
-    10149: ConsumerDoesNotExistError,
-    10150: MirrorMultipleFiltersNotAllowedError,
-    10151: MirrorInvalidSubjectFilterError,
-    10152: MirrorOverlappingSubjectFiltersError,
-    10153: ConsumerInactiveThresholdExcessError,
-    10154: MirrorInvalidTransformDestinationError,
-    10157: PedanticError,
-    10159: ConsumerPriorityPolicyWithoutGroupError,
-    10160: ConsumerInvalidPriorityGroupError,
-    10161: ConsumerEmptyGroupNameError,
-    10162: ConsumerInvalidGroupNameError,
-    10163: StreamExpectedLastSeqPerSubjectNotReadyError,
-    10164: StreamWrongLastSequenceConstantError,
-    10165: MessageTTLInvalidError,
-    10166: MessageTTLDisabledError,
-    10168: MessageIncrDisabledError,
-    10169: MessageIncrMissingError,
-    10170: MessageIncrPayloadError,
-    10171: MessageIncrInvalidError,
-    10172: MessageCounterBrokenError,
-    10173: MirrorWithCountersError,
-    10174: AtomicPublishDisabledError,
-    10175: AtomicPublishMissingSeqError,
-    10176: AtomicPublishIncompleteBatchError,
-    10177: AtomicPublishUnsupportedHeaderBatchError,
-    10178: ConsumerPushWithPriorityGroupError,
-    10179: AtomicPublishInvalidBatchIDError,
-    10180: StreamMinLastSeqError,
-    10181: ConsumerAckPolicyInvalidError,
-    10182: ConsumerReplayPolicyInvalidError,
-    10183: ConsumerAckWaitNegativeError,
-    10184: ConsumerBackOffNegativeError,
-    10185: APIRequiredApiLevelError,
-    10186: MirrorWithMsgSchedulesError,
-    10187: SourceWithMsgSchedulesError,
-    10192: MessageSchedulesRollupInvalidError,
-    10193: StreamExpectedLastSeqPerSubjectInvalidError,
-    10194: StreamOfflineReasonError,
-    10195: ConsumerOfflineReasonError,
-    10196: ConsumerPriorityGroupWithPolicyNoneError,
-    10197: ConsumerPinnedTTLWithoutPriorityPolicyNoneError,
-    10198: MirrorWithAtomicPublishError,
-    10199: AtomicPublishTooLargeBatchError,
-    10200: AtomicPublishInvalidBatchCommitError,
-    10201: AtomicPublishContainsDuplicateMessageError,
-    10204: ConsumerInvalidResetError,
-    10205: BatchPublishDisabledError,
-    10206: BatchPublishInvalidPatternError,
-    10207: BatchPublishInvalidBatchIDError,
-    10208: BatchPublishUnknownBatchIDError,
-    10209: MirrorWithBatchPublishError,
-    10210: AtomicPublishTooManyInflightError,
-    10211: BatchPublishTooManyInflightError,
-    10213: MirrorDurableConsumerCfgInvalidError,
-    10214: MirrorConsumerRequiresAckFCError,
-    10215: SourceDurableConsumerCfgInvalidError,
-    10216: SourceDurableConsumerDuplicateDetectedError,
-    10217: SourceConsumerRequiresAckFCError,
-    10218: ConsumerAckFCRequiresPushError,
-    10219: ConsumerAckFCRequiresFCError,
-    10220: ConsumerAckFCRequiresMaxAckPendingError,
-    10221: ConsumerAckFCRequiresNoAckWaitError,
-    10222: ConsumerAckFCRequiresNoMaxDeliverError,
-    10225: ConsumerStreamIdentityMismatchError,
-    10226: StreamReconfigureInProgressError,
-    10227: MessageSourceHdrNotAllowedError,
-}

@@ -220,6 +220,9 @@ class NotJSMessageError(Error):
 # -- the server's "no" -------------------------------------------------------------------------------------------------
 
 
+_BY_ERR_CODE: dict[int, type[APIError]] = {}  # filled by ``api_errors``
+
+
 class APIError(Error):
     """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
 
@@ -248,9 +251,12 @@ class APIError(Error):
     @staticmethod
     def from_fields(code: int, err_code: int, description: str) -> APIError:
         """The subclass for ``err_code``. APIError itself when the code is unknown."""
-        from jsproto.api_errors import BY_ERR_CODE
+        return _BY_ERR_CODE.get(err_code, APIError)(code, err_code, description)
 
-        return BY_ERR_CODE.get(err_code, APIError)(code, err_code, description)
+    def __init_subclass__(cls, err_code: int | None = None) -> None:
+        """``err_code``: the server's code for which the subclass stands."""
+        if err_code is not None:
+            _BY_ERR_CODE[err_code] = cls
 
 
 class StatusError(Error):

@@ -172,6 +172,9 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
 
 
+MODULES: Final = {module_name(path): path for path in (*CORE, *DRIVERS)}
+
+
 def part(module: str) -> str:
     """The part of the core that a module belongs to."""
     second = module.removeprefix("jsproto.").split(".")[0]
@@ -365,6 +368,25 @@ def top_level() -> set[str]:
     ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()]
     there = {path.name for path in ROOT.iterdir()} - {".git", "PKG-INFO"}
     return {name for name in there if not any(fnmatch(name, pattern) for pattern in ignored)}
+
+
+def imported_by(module: str) -> set[str]:
+    """The modules of ours that ``module`` imports at run time."""
+    found = set()
+    for each in imports(MODULES[module]):
+        if not each.for_annotations:
+            inner = f"{each.module}.{each.name}"
+            found.add(inner if inner in MODULES else each.module)
+    return found & set(MODULES)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Other than for annotations: each module stands on what it imports."""
+    left = {module: imported_by(module) - {module} for module in MODULES}
+    while free := {module for module, needed in left.items() if not needed & set(left)}:
+        for module in free:
+            del left[module]
+    assert left == {}
 
 
 # -- how files look ----------------------------------------------------------------------------------------------------

@@ -34,8 +34,6 @@ Not here: codes that are not in the table. They arrive as plain ``APIError``.
 
 from __future__ import annotations
 
-from typing import Final
-
 from jsproto.errors import APIError
 '''
 
@@ -63,13 +61,11 @@ def render(table: str) -> str:
         if len(text) + 4 > WIDTH:  # a sentence of its own, then the description, wrapped
             body = textwrap.fill(row["description"] + ".", WIDTH - 4)
             text = f'"""{row["code"]}/{row["err_code"]}:\n\n{body}\n"""'
-        parts.append(f"\n\nclass {name}(APIError):\n{textwrap.indent(text, '    ')}\n")
+        parts.append(f"\n\nclass {name}(APIError, err_code={row['err_code']}):\n{textwrap.indent(text, '    ')}\n")
         if "{" in row["description"]:
             parts.append(f'\n    template = "{row["description"]}"\n')
         if hint := HINTS.get(int(row["err_code"])):
             parts.append(f'\n    hint = "{hint}"\n')
-    entries = "".join(f"    {row['err_code']}: {name},\n" for row, name in zip(rows, names, strict=True))
-    parts.append(f"\n\nBY_ERR_CODE: Final[dict[int, type[APIError]]] = {{\n{entries}}}\n")
     return "".join(parts)
 
 
