@@ -18,7 +18,8 @@ from jsproto.grammar.headers import Headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import connecting
 from pyspark_jetstream.delivery import TaskId, WriteError, store
-from pyspark_jetstream.options import Connecting, OptionError, read_options, write_options
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import ConnectionOptions, read_options, write_options
 from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, Target, chunks_of
 from pyspark_jetstream.schema import BatchBuilder
 from tests.spark.conftest import Made, data_of
@@ -96,7 +97,7 @@ def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, ser
 def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
     """Every row is stored by each delivery, and once by two of them, though the server is killed in the middle."""
     server = server_for()
-    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+    with connecting.opened(ConnectionOptions(server.url), reader_thread=True) as nc:
         js = nc.jetstream()
         for delivery in ("fast", "fastDedup", "atomic"):
             js.create_stream(
@@ -135,7 +136,7 @@ def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> l
     return begun
 
 
-def test_each_lot_has_its_own_tries(
+def test_each_chunk_has_its_own_tries(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer
 ) -> None:
     """A connection that nobody reads while Spark computes may be lost before any chunk, however many there are."""

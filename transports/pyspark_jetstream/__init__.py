@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +44,15 @@ class JetStreamDataSource(DataSource):
     """
 
     def __init__(self, options: dict[str, str]) -> None:
-        """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow."""
+        """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow or attrs."""
         super().__init__(options)
-        try:
-            import pyarrow  # noqa: F401
-        except ModuleNotFoundError:
-            text = (
-                f"pyarrow is missing in {sys.executable}: install it there, or set PYSPARK_PYTHON to a Python with it"
-            )
-            raise ModuleNotFoundError(text, name="pyarrow") from None
+        for package in ("pyarrow", "attrs"):
+            try:
+                import_module(package)
+            except ModuleNotFoundError:
+                where = f"{package} is missing in {sys.executable}"
+                text = f"{where}: install it there, or set PYSPARK_PYTHON to a Python with it"
+                raise ModuleNotFoundError(text, name=package) from None
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +74,7 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.schema import read_schema
 
         options = read_options(dict(self.options))
-        return read_schema(options.include_headers) if options.bucket is None else SCHEMA
+        return read_schema(options.include_headers) if options.kv_bucket is None else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark_jetstream.buckets import BucketReader
@@ -81,12 +82,12 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.source import JetStreamReader
 
         options = read_options(dict(self.options))
-        if options.bucket is not None:
+        if options.kv_bucket is not None:
             return BucketReader(schema, options)
         if options.push_filters:  # a reader that takes filters fails where Spark's own switch for them is off
-            from pyspark_jetstream.pushdown import PushingReader
+            from pyspark_jetstream.pushdown import PushdownReader
 
-            return PushingReader(schema, options)
+            return PushdownReader(schema, options)
         return JetStreamReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

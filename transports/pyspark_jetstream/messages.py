@@ -29,22 +29,22 @@ BLOCK_BYTES: Final = 1024 * 1024  # of payloads, unless a row has more
 class RowMessages(MessageColumns):
     """Rows of a chunk. Slices are cheap and share the block that is being sent."""
 
-    __slots__ = ("_lot", "_rows")
+    __slots__ = ("_chunk", "_rows")
 
     def __init__(self, chunk: Chunk, rows: range) -> None:
-        self._lot = chunk
+        self._chunk = chunk
         self._rows = rows
 
     @property
     def subjects(self) -> Sequence[str]:
         """Where each row goes."""
-        subjects = self._lot.subjects
+        subjects = self._chunk.subjects
         return [subjects] * len(self._rows) if isinstance(subjects, str) else self._objects(subjects)
 
     @property
     def payloads(self) -> Sequence[bytes]:
         """The data of each row."""
-        return self._objects(self._lot.payloads)
+        return self._objects(self._chunk.payloads)
 
     def _objects(self, column: pa.ChunkedArray) -> list[Any]:
         found: list[Any] = column.slice(self._rows.start, len(self._rows)).to_pylist()
@@ -52,7 +52,7 @@ class RowMessages(MessageColumns):
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
         """The rows at the front as PUBs: none if a row of the chunk is too large."""
-        chunk, rows = self._lot, self._rows
+        chunk, rows = self._chunk, self._rows
         at, pieces = rows.start, []
         while at < rows.stop and most >= 0 and chunk.longest <= largest:
             piece, at = chunk.cut(at, rows.stop, most, reply, first + at - rows.start)
@@ -79,9 +79,9 @@ class RowMessages(MessageColumns):
     def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
         rows = self._rows[place]
         if isinstance(rows, int):
-            (row,) = RowMessages(self._lot, range(rows, rows + 1))
+            (row,) = RowMessages(self._chunk, range(rows, rows + 1))
             return row
-        return RowMessages(self._lot, rows) if rows.step == 1 else super().__getitem__(place)
+        return RowMessages(self._chunk, rows) if rows.step == 1 else super().__getitem__(place)
 
 
 class Chunk:

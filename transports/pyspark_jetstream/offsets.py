@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from pyspark_jetstream.options import OptionError
+from pyspark_jetstream.option_fields import OptionError
 
 VERSION: Final = 1
 
@@ -27,27 +27,31 @@ class Position(NamedTuple):
 
 
 class SplitPlan(NamedTuple):
-    """Into how many tasks a stream's part of a micro-batch is cut, at least, and how many sequences one has at most."""
+    """How a stream's part of a micro-batch is split: into how many tasks at least, of how many sequences at most.
 
-    parts: int
-    most: int
+    In a checkpoint the two are ``parts`` and ``most``.
+    """
+
+    min_partitions: int
+    max_records_per_partition: int
 
 
-def encode_offset(positions: Mapping[str, Position], cut: SplitPlan | None = None) -> dict[str, Any]:
+def encode_offset(positions: Mapping[str, Position], plan: SplitPlan | None = None) -> dict[str, Any]:
     """As Spark is to keep it."""
     streams = {
         name: {"created": str(positions[name].created), "seq": positions[name].seq} for name in sorted(positions)
     }
-    return {"v": VERSION, **({} if cut is None else cut._asdict()), "streams": streams}
+    split = {} if plan is None else {"parts": plan.min_partitions, "most": plan.max_records_per_partition}
+    return {"v": VERSION, **split, "streams": streams}
 
 
-def decode_cut(offset: Mapping[str, Any]) -> SplitPlan | None:
+def decode_split_plan(offset: Mapping[str, Any]) -> SplitPlan | None:
     """How a micro-batch that ends there is cut; None when the offset does not say."""
     try:
-        cut = SplitPlan(int(offset["parts"]), int(offset["most"]))
+        plan = SplitPlan(int(offset["parts"]), int(offset["most"]))
     except (KeyError, TypeError, ValueError):
         return None
-    return cut if min(cut) > 0 else None
+    return plan if min(plan) > 0 else None
 
 
 def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:

@@ -11,7 +11,7 @@ Not here: reading a range (``ranges``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -22,7 +22,8 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import Position, SplitPlan
-from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
 
 STREAM_NOT_FOUND: Final = 10059
 FROM_EARLIEST: Final = -2
@@ -79,12 +80,12 @@ def created(info: StreamInfo) -> int:
     return info.created or 0
 
 
-def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], time: int | None, default: str) -> int:
+def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int | None, default: str) -> int:
     """The sequence that offsets or a time stand for."""
     if time is not None:
         return first_at(js, info, time)
     stream = info.config.name
-    wanted = offsets.get(stream, default) if isinstance(offsets, Mapping) else offsets or default
+    wanted = offsets.get(stream, default) if isinstance(offsets, dict) else offsets or default
     if wanted in (EARLIEST, FROM_EARLIEST):
         return first_of(info)
     if wanted in (LATEST, FROM_LATEST):
@@ -135,12 +136,12 @@ def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) ->
         return None
 
 
-def cut(whole: Range, how: SplitPlan) -> Sequence[Range]:
+def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
     """The range as tasks of about equal length, none of them empty."""
     span = whole.hi - whole.lo
     if span <= 0:
         return []
-    parts = min(max(how.parts, -(-span // how.most)), span)
+    parts = min(max(plan.min_partitions, -(-span // plan.max_records_per_partition)), span)
     edges = [whole.lo + span * number // parts for number in range(parts + 1)]
     return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
 

@@ -9,9 +9,9 @@ Not here: filters as options (``planning``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
+import attrs
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
@@ -34,7 +34,7 @@ from pyspark_jetstream.source import JetStreamReader
 MARGIN: Final = 60 * 10**9  # nanoseconds between the clocks of two leaders of a stream, at most
 
 
-class PushingReader(JetStreamReader):
+class PushdownReader(JetStreamReader):
     """A batch read that takes filters."""
 
     least = 1  # sequence
@@ -93,7 +93,7 @@ class PushingReader(JetStreamReader):
             return
         known = self.options.subject
         if known is None or covers(known, pattern):
-            self.options = replace(self.options, subject=pattern)
+            self.options = attrs.evolve(self.options, subject=pattern)
 
 
 def _interval(pushed: Any) -> tuple[Any, Any]:

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.batch import BATCH_HEADERS
-from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from jsproto.grammar.columns import StoredColumns

@@ -24,7 +24,8 @@ from jsproto.errors import APIError
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.delivery import TaskId, store
-from pyspark_jetstream.options import MARKER, OptionError, WriteOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import MARKER, WriteOptions
 from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
 from pyspark_jetstream.rows import Target, chunks_of
 from pyspark_jetstream.schema import check_write_schema, written_names
@@ -52,22 +53,22 @@ class _Writes:
         self.options = options
         self.names = check_write_schema(schema, options)
         self.columns = written_names(schema.names)
-        with ReconnectingClient(options.connecting) as kept:
-            self.target = kept.ask(lambda js: checked_target(js, options, self.names))
+        with ReconnectingClient(options.connection) as client:
+            self.target = client.request(lambda js: checked_target(js, options, self.names))
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
         context = TaskContext.get()
-        origin = TaskId(query, batch, context.partitionId() if context is not None else 0)
+        task = TaskId(query, batch, context.partitionId() if context is not None else 0)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
-        rows = f"partition {origin.partition} of the rows for stream {self.options.stream}"
-        with in_task(self.options.connecting, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
+        rows = f"partition {task.partition} of the rows for stream {self.options.stream}"
+        with in_task(self.options.connection, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
-            chunks = chunks_of(named, self.names, self.options.subject, target, origin.partition)
-            stored = store(nc, js, chunks, origin, self.options)
-        return Written(origin.partition, stored.rows, stored.sent)
+            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition)
+            stored = store(nc, js, chunks, task, self.options)
+        return Written(task.partition, stored.rows, stored.sent)
 
 
 class JetStreamWriter(_Writes, DataSourceArrowWriter):

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from typing import Final
 
-NEEDED: Final = ("pyspark", "pyarrow", "typer", "rich")
+NEEDED: Final = ("pyspark", "pyarrow", "attrs", "typer", "rich")
 FOR_PLOTS: Final = ("matplotlib",)
 
 

@@ -36,7 +36,8 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream import register
 from pyspark_jetstream.connecting import jetstream_of, opened
-from pyspark_jetstream.options import OptionError, write_options
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import write_options
 from pyspark_jetstream.pipelines.jobs.arguments import Access
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from pyspark_jetstream.planning import DataLossError
@@ -111,7 +112,7 @@ class Run:
             kept = "nothing of it is kept" if access.store is None else f"its store is {access.store}"
             how = f"started for this run; {kept}"
         options = {"servers": servers, **access.options}
-        connecting = write_options({**options, "stream": "ANY"}).connecting
+        connecting = write_options({**options, "stream": "ANY"}).connection
         nc = self._stack.enter_context(opened(connecting, reader_thread=True))
         return Place(nc, jetstream_of(nc, connecting), options, how or str(nc.connected_url))
 
