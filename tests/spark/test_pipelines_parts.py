@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import connect
 from pyspark_jetstream import pipelines
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, bounds, pairs
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, SourceAccess, bounds, pairs
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
 from pyspark_jetstream.pipelines.jobs.page import _over_time, page
@@ -84,7 +84,6 @@ def test_times(text: str, seconds: float) -> None:
 
 
 def test_places_in_a_stream() -> None:
-    assert Bound.of(None, "--from") is None
     assert bounds("S", Bound.of("7", "--from"), Bound.of("1970-01-01", "--until")) == {
         "startingOffsets": '{"S": 7}',
         "endingTimestamp": "1970-01-01T00:00:00Z",
@@ -96,12 +95,16 @@ def test_places_in_a_stream() -> None:
 
 def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_URL", "nats://there")
-    assert Access.of(None, None, "me", None, None, ["jsDomain=hub"]) == Access(
-        "nats://there", None, {"nats.user": "me", "nats.jsDomain": "hub"}
-    )
-    assert Access.of(None, "folder", None, None, None, None).servers is None
+    access = Access(user="me", nats={"jsDomain": "hub"})
+    assert (access.urls, access.options) == ("nats://there", {"nats.user": "me", "nats.jsDomain": "hub"})
+    assert SourceAccess(servers="nats://here").urls == "nats://here"
+    assert SourceAccess(store="folder").urls is None
     with pytest.raises(BadUsage, match="exclude each other"):
-        Access.of("nats://here", "folder", None, None, None, None)
+        Access(servers="nats://here", store="folder")
+    monkeypatch.delenv("NATS_URL")
+    assert Access().urls is None
+    with pytest.raises(BadUsage, match="where from"):
+        SourceAccess()
     assert pairs(["a=b=c"], "--option") == {"a": "b=c"}
 
 

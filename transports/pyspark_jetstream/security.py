@@ -40,7 +40,7 @@ def checked(servers: str, keywords: Mapping[str, Any]) -> None:
 
 
 def connect_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of ``connect``, with a TLS configuration instead of ``tls_ca``, ``tls_cert`` and ``tls_key`` (PEM texts).
+    """The keywords of ``connect``, with a TLS configuration instead of certificates and keys (PEM texts).
 
     Raises: ValueError, of one line: these cannot be used.
     """

@@ -1,6 +1,9 @@
-"""The options that several of the programs have, and what stands in them.
+"""The arguments that several of the programs have, as attrs classes that hold checked values.
 
-Rules: text becomes a checked value here, or BadUsage with one line that names the option.
+Rules: a field made by ``argument`` is one argument of the command line. Its text becomes a checked value, or BadUsage
+with one line that names the option. ``running.new_program`` makes the command of these classes.
+
+Not here: arguments of one program alone, which stand with it.
 """
 
 from __future__ import annotations
@@ -8,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final, Self
 
+import attrs
 import typer
 
 from jsproto.errors import LocalProtocolError
@@ -56,7 +60,7 @@ Nats = Annotated[
     list[str] | None,
     typer.Option(
         "--nats",
-        help="Any other option nats.NAME of the connection, as README has them. Repeat it for more.",
+        help="Any other option nats.NAME of the connection: see the README of pyspark_jetstream. Repeat it for more.",
         metavar="NAME=VALUE",
         show_default=False,
     ),
@@ -96,10 +100,10 @@ Until = Annotated[
     typer.Option(help="Sequence or UTC time to end before.", metavar="SEQ|TIME", show_default=False),
 ]
 Subject = Annotated[
-    str | None, typer.Option(help="Only what matches; wildcards are allowed.", metavar="SUBJECT", show_default=False)
+    str | None, typer.Option(help="Only what matches. Wildcards are allowed.", metavar="SUBJECT", show_default=False)
 ]
-Source = Annotated[str, typer.Argument(help="The stream to read.", metavar="STREAM")]
-Target = Annotated[str, typer.Argument(help="The stream to write to.", metavar="TARGET")]
+StreamArgument = Annotated[str, typer.Argument(help="The stream to read.", metavar="STREAM")]
+TargetArgument = Annotated[str, typer.Argument(help="The stream to write to.", metavar="TARGET")]
 Create = Annotated[bool, typer.Option("--create-stream", help="Make the stream if it is not there.")]
 ToServers = Annotated[
     str | None,
@@ -111,43 +115,33 @@ Prefix = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Access:
-    """How to reach the servers: as the data source's options have it; or a server of one's own, with a store."""
-
-    servers: str | None
-    store: str | None
-    options: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        servers: str | None,
-        store: str | None,
-        user: str | None,
-        password: str | None,
-        token: str | None,
-        nats: Sequence[str] | None,
-    ) -> Self:
-        """Of what was given; without servers and store NATS_URL counts. BadUsage."""
-        if servers is not None and store is not None:
-            raise BadUsage("--servers and --store exclude each other")
-        if servers is None and store is None:
-            servers = os.environ.get("NATS_URL") or None
-        named = {"user": user, "password": password, "token": token, **pairs(nats, "--nats")}
-        return cls(servers, store, {f"nats.{name}": value for name, value in named.items() if value is not None})
-
-    def required(self) -> Self:
-        """The same; BadUsage when there can be nothing to read."""
-        if self.servers is None and self.store is None:
-            raise BadUsage("where from? --servers URL, or --store FOLDER of what an earlier run has kept there")
-        return self
+_ARGUMENT: Final = "argument"
 
 
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """NAME=VALUE, several times. BadUsage."""
+def argument(
+    shown: Any, default: Any = attrs.NOTHING, *, parse: Callable[[Any], Any] | None = None, check: Any = None
+) -> Any:
+    """A field that is an argument of the command line.
+
+    ``shown`` is its type with what typer shows of it. ``parse`` makes the field's value of what typer gives, unless
+    that is None, and ``check`` is a validator.
+    """
+    converter = None if parse is None else attrs.converters.optional(parse)
+    return attrs.field(default=default, converter=converter, validator=check, metadata={_ARGUMENT: shown})
+
+
+def arguments_of(kind: type) -> Iterator[tuple[str, Any, Any]]:
+    """The names of a class's arguments, their types for typer, and their defaults (``attrs.NOTHING`` for none)."""
+    for field in attrs.fields(kind):
+        yield field.name, field.metadata[_ARGUMENT], field.default
+
+
+def pairs(given: Sequence[str] | dict[str, str], option: str) -> dict[str, str]:
+    """NAME=VALUE, several times, or what came of it. BadUsage."""
+    if isinstance(given, dict):
+        return given
     found = {}
-    for text in given or ():
+    for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise BadUsage(f"{option} takes NAME=VALUE, not {text!r}")
@@ -159,7 +153,7 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?Z?")
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Bound:
     """A place in a stream: a sequence, or a time in nanoseconds since the epoch."""
 
@@ -167,10 +161,10 @@ class Bound:
     time: int | None = None
 
     @classmethod
-    def of(cls, text: str | None, option: str) -> Self | None:
+    def of(cls, text: str | Self, option: str) -> Self:
         """``42``, ``2026-11-21``, ``2026-11-21T08:00``, or RFC 3339. BadUsage."""
-        if text is None:
-            return None
+        if not isinstance(text, str):
+            return text
         if text.isascii() and text.isdigit() and int(text) > 0:
             return cls(seq=int(text))
         whole = f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text
@@ -184,7 +178,7 @@ class Bound:
 
 
 def bounds(stream: str, begin: Bound | None, end: Bound | None) -> dict[str, str]:
-    """The data source's options for a stretch of a stream; all of it without bounds."""
+    """The data source's options for a stretch of a stream. Without bounds it is all of it."""
     options = {}
     for name, bound in (("starting", begin), ("ending", end)):
         if bound is None:
@@ -196,13 +190,6 @@ def bounds(stream: str, begin: Bound | None, end: Bound | None) -> dict[str, str
     return options
 
 
-def stretch(stream: str, subject: str | None, begin: str | None, until: str | None) -> dict[str, str]:
-    """The data source's options for what --subject, --from and --until choose of a stream. BadUsage."""
-    options = {"stream": stream, **bounds(stream, Bound.of(begin, "--from"), Bound.of(until, "--until"))}
-    wanted = wanted_subject(subject, "--subject", wildcards=True)
-    return options if wanted is None else {**options, "subject": wanted}
-
-
 def stream_name(text: str) -> str:
     """A stream's name. BadUsage."""
     try:
@@ -211,16 +198,109 @@ def stream_name(text: str) -> str:
         raise BadUsage(str(error)) from None
 
 
-def wanted_subject(text: str | None, option: str, *, wildcards: bool) -> str | None:
-    """A subject. BadUsage."""
+def checked_subject(text: str, option: str) -> str:
+    """A subject without wildcards. BadUsage."""
+    return _subject(text, option, wildcards=False)
+
+
+def checked_filter(text: str, option: str) -> str:
+    """A subject that may have wildcards. BadUsage."""
+    return _subject(text, option, wildcards=True)
+
+
+def _subject(text: str, option: str, *, wildcards: bool) -> str:
     try:
-        if text is not None:
-            check_subject(text, wildcards=wildcards)
+        check_subject(text, wildcards=wildcards)
     except LocalProtocolError as error:
         raise BadUsage(f"{option}: {error}") from None
     return text
 
 
-def new_app(**options: Any) -> typer.Typer:
-    """A program of one command."""
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
+# -- groups of arguments -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Output:
+    """How a program reports."""
+
+    as_json: bool = argument(Json, False)
+    verbose: bool = argument(Verbose, False)
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """How to reach the servers, or the folder for a server of one's own."""
+
+    servers: str | None = argument(Servers, None)
+    store: str | None = argument(Store, None)
+    user: str | None = argument(User, None)
+    password: str | None = argument(Password, None)
+    token: str | None = argument(Token, None)
+    nats: dict[str, str] | None = argument(Nats, None, parse=partial(pairs, option="--nats"))
+
+    def __attrs_post_init__(self) -> None:
+        if self.servers is not None and self.store is not None:
+            raise BadUsage("--servers and --store exclude each other")
+
+    @property
+    def urls(self) -> str | None:
+        """The servers: without --servers and --store those of NATS_URL."""
+        return os.environ.get("NATS_URL") or None if self.servers is None and self.store is None else self.servers
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The data source's options of the connection."""
+        named = {"user": self.user, "password": self.password, "token": self.token, **(self.nats or {})}
+        return {f"nats.{name}": value for name, value in named.items() if value is not None}
+
+
+@attrs.frozen(kw_only=True)
+class SourceAccess(Access):
+    """The same for a program that reads, for which an empty server has nothing."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.urls is None and self.store is None:
+            raise BadUsage("where from? --servers URL, or --store FOLDER of what an earlier run has kept there")
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Which messages of a stream are read."""
+
+    subject: str | None = argument(Subject, None, parse=partial(checked_filter, option="--subject"))
+    begin: Bound | None = argument(From, None, parse=partial(Bound.of, option="--from"))
+    until: Bound | None = argument(Until, None, parse=partial(Bound.of, option="--until"))
+
+    def of(self, stream: str) -> dict[str, str]:
+        """The data source's options for these messages of ``stream``."""
+        options = {"stream": stream, **bounds(stream, self.begin, self.until)}
+        return options if self.subject is None else {**options, "subject": self.subject}
+
+
+@attrs.frozen(kw_only=True)
+class Source(Selection):
+    """A stream, and which of its messages are read."""
+
+    source: str = argument(StreamArgument, parse=stream_name)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # with slots it could not be a second base class
+class Destination:
+    """How rows are stored in a stream."""
+
+    create_stream: bool = argument(Create, False)
+    delivery: Delivery = argument(Deliver, Delivery.FAST)
+    marker: str | None = argument(Marker, None, parse=partial(checked_subject, option="--marker"))
+
+
+@attrs.frozen(kw_only=True)
+class Continuation:
+    """Whether a run goes on where the last one ended."""
+
+    checkpoint: str | None = argument(Checkpoint, None)
+    follow: bool = argument(Follow, False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.follow and self.checkpoint is None:
+            raise BadUsage("--follow needs --checkpoint, or the next run would begin anew")
