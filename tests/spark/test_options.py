@@ -1,4 +1,4 @@
-"""Options, offsets and schemas: what a user may say, and what is told when it cannot be. No server, no JVM."""
+"""Options, offsets and schemas: what a user may say, and the error when it cannot be. No server, no JVM."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_what_is_missing_is_said_in_one_line(
 def test_py4j_does_not_speak_before_the_line_of_an_interrupt(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ctrl-C breaks off what Spark is asked; py4j logs that, and how its connection ends, with tracebacks."""
+    """Ctrl-C breaks off what Spark is asked. py4j logs that, and how its connection ends, with tracebacks."""
     quiet, root = logging.getLogger("py4j"), logging.getLogger()
     monkeypatch.setattr(quiet, "level", quiet.level)
     monkeypatch.setattr(root, "filters", [])

@@ -96,7 +96,7 @@ def test_partitions_are_read(stream: Made, source: Any) -> None:
 
 @pytest.mark.parametrize("seqs", [[range(5, 8), range(8, 10)], [range(5, 8), range(9, 11)], [[5, 7], [8]], [[9]]])
 def test_a_batch_is_made_of_pieces(seqs: list[Sequence[int]]) -> None:
-    """With holes between the numbers, or within; and nothing is left for the next batch."""
+    """With holes between the numbers, or within, and nothing is left for the next batch."""
     builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
     for other in (0, 1_000):
         wanted = [[other + seq for seq in piece] for piece in seqs]
@@ -163,7 +163,7 @@ def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: 
 
 
 class Faults:
-    """Pages of a read that break off, or end too early (None), behind the first one, or before that."""
+    """Pages of a read that break off, or end too early (None), after the first one, or before that."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, faults: list[Exception | None], *, behind: int = 1) -> None:
         self.left = faults
@@ -366,7 +366,7 @@ def test_an_offset_stands_still_for_a_while(
 
 
 def test_a_stream_that_lost_its_end(nc: Connection, stream: Made, source: Any) -> None:
-    """An offset behind the end is never taken for a wait."""
+    """An offset after the end is never taken for a wait."""
     name = stream(10)
     reader = source(name).streamReader(COLUMNS)
     behind = reader.initialOffset()
@@ -481,7 +481,7 @@ def test_imports_are_frozen_in_workers_alone(
 
 
 def test_few_messages_of_a_task_wait_for_those_after_them(server: NatsServer) -> None:
-    """Long enough for the next chunk; what is left at the end a task sends itself, because it waits for the answer."""
+    """Long enough for the next chunk. What is left at the end a task sends itself, because it waits for the answer."""
     with connecting.opened(ConnectionOptions(server.url)) as nc:
         session = nc._session
         nc.flush()

@@ -120,7 +120,7 @@ def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
 
 
 def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> list[int]:
-    """Batch ``number``, from 1 on, is cut off behind ``sequence`` messages. How many each that began was given."""
+    """Batch ``number``, from 1 on, is cut off after ``sequence`` messages. Returns how many each batch was given."""
     monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
     publish_many = FastPublisher.publish_many
     begun: list[int] = []
@@ -178,7 +178,7 @@ def test_a_row_is_counted_over_batches(
     monkeypatch: pytest.MonkeyPatch, stream: Made, nc: Connection, js: JetStream, server: NatsServer, delivery: str,
     by_server: bool,
 ) -> None:  # fmt: skip
-    """One that cannot be stored, in the second chunk, behind a batch that broke off."""
+    """One that cannot be stored, in the second chunk, after a batch that broke off."""
     begun = breaks_off(monkeypatch, 2, 100)
     name = stream(max_msg_size=200)
     plain, large = (f"{name}.1", b"x"), 150 if by_server else nc.max_payload
@@ -292,8 +292,8 @@ def test_columns_of_other_types() -> None:
     )  # fmt: skip
 
 
-def test_a_lot_is_several_arrow_batches() -> None:
-    """As many as there are, up to a number or a size; a row's number counts those of all chunks."""
+def test_a_chunk_is_several_arrow_batches() -> None:
+    """As many as there are, up to a number or a size. A row's number counts those of all chunks."""
 
     def chunks(*batches: pa.RecordBatch) -> list[list[Any]]:
         return [[*chunk] for chunk in chunks_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)]

@@ -1,8 +1,10 @@
 """Key-value buckets as tables: what a stream holds, read as keys, values and revisions.
 
-Rules: an endless read has a row for each change. A read at once has a row for each key, all as of one sequence: what is
-written meanwhile does not show, or shows for every key. As of an earlier moment it fails where the bucket keeps too
-little history. Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
+Rules:
+* A streaming read has a row for each change.
+* A batch read has a row for each key, all at one sequence. What is written meanwhile shows for all keys or for none.
+* A batch read of an earlier moment fails where the bucket keeps too little history.
+* Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
 
 Not here: reading itself (``source``, and ``snapshot`` of the JetStream client).
 """
@@ -84,13 +86,13 @@ def _operation(headers: Headers | None) -> str:
 
 @dataclass
 class SnapshotPartition(InputPartition):
-    """The one task of a read at once. ``at``: as of which sequence; None: as of when it runs."""
+    """The one task of a batch read. ``at``: the sequence to read at (None: the last one when the task runs)."""
 
     at: int | None
 
 
 class BucketReader(DataSourceReader):
-    """A bucket at once."""
+    """A batch read of a bucket."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_columns(schema, COLUMNS)
@@ -100,7 +102,7 @@ class BucketReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task. OptionError when there is no such bucket, or when it cannot be read as of that moment."""
+        """One task. OptionError when there is no such bucket, or when it cannot be read at that moment."""
         with ReconnectingClient(self.options.connection) as client:
             return [SnapshotPartition(client.request(self._moment))]
 

@@ -2,11 +2,11 @@
 
 ``fast``        fast ingest. Every row is stored at least once: a task that Spark runs again stores its rows again.
 ``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and row. The stream drops
-                what it has seen, so a row is stored once, as long as the second try comes within the stream's duplicate
-                window.
+                an id that it has seen. So a row is stored once, as long as the second try comes within the stream's
+                duplicate window.
 ``atomic``      atomic batches of rows, each with a marker that says how far the partition has got. A batch is stored
-                only if the marker is still the one its task has read, so rows and progress become visible together, and
-                a task that runs twice, at any time or at the same time, stores nothing twice.
+                only if the marker is still the one its task has read, so rows and progress become visible together.
+                A task that runs twice, at any time or at the same time, stores nothing twice.
 
 Rules: ``fastDedup`` and ``atomic`` count rows, so a task that runs again has to get the same rows in the same order,
 which a shuffle does not promise. A lost connection or leader is waited for a few times before the task fails.
@@ -56,7 +56,7 @@ _PASSING: Final = (
 
 
 class WriteError(RuntimeError):
-    """A task could not store its rows; the message says which and why."""
+    """A task could not store its rows. The message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,9 @@ def _with_header(row: Row, name: str, value: str) -> Row:
 
 
 class _FastSender:
-    """Fast-ingest batches, one for each chunk, so that none is open, and would expire, while Spark computes the next
-    one.
+    """Fast-ingest batches, one for each chunk: an open one would expire while Spark computes the next chunk.
 
-    Where one breaks off the next begins with what it left.
+    Where a batch breaks off, the next one begins with what it left.
     """
 
     def __init__(self, nc: Connection, js: JetStream, task: TaskId, options: WriteOptions) -> None:
@@ -126,7 +125,7 @@ class _FastSender:
         self._options = options
 
     def send(self, chunk: Sequence[Row], before: int) -> None:
-        """Store ``chunk``, which comes behind ``before`` rows. WriteError."""
+        """Store ``chunk``, which comes after ``before`` rows. WriteError."""
         flow, outstanding = self._options.flow, self._options.max_outstanding_acks
         todo, retries = chunk, Retries()
         while todo:

@@ -1,10 +1,11 @@
 """Offsets of a streaming read, as Spark keeps them in its checkpoints.
 
-Rules: an offset is, for each stream, the sequence to read next, and when the stream was created, so that a stream that
-was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys
-are in a fixed order, and values are integers and strings alone. With the end of a micro-batch goes how it is cut into
-tasks: sinks know a row by its task and its number there, so a micro-batch that is planned again, on another machine or
-with other options, has to be cut as it was.
+Rules:
+* An offset has two values for each stream: the sequence to read next, and when the stream was created. The second tells
+  a stream that was deleted and made again.
+* Spark compares offsets as JSON text: keys are in a fixed order, and values are integers and strings alone.
+* The end of a micro-batch holds how that is split into tasks. Sinks know a row by its task and its number there, so a
+  micro-batch that is planned again, on another machine or with other options, is split as it was.
 
 Not here: which sequences there are (``planning``).
 """
@@ -20,7 +21,7 @@ VERSION: Final = 1
 
 
 class Position(NamedTuple):
-    """In one stream: the sequence to read next; when the stream was created, nanoseconds since the epoch."""
+    """In one stream: the sequence to read next, and when the stream was created (nanoseconds since the epoch)."""
 
     created: int
     seq: int
@@ -46,7 +47,7 @@ def encode_offset(positions: Mapping[str, Position], plan: SplitPlan | None = No
 
 
 def decode_split_plan(offset: Mapping[str, Any]) -> SplitPlan | None:
-    """How a micro-batch that ends there is cut; None when the offset does not say."""
+    """How a micro-batch that ends there is split. None: the offset does not say."""
     try:
         plan = SplitPlan(int(offset["parts"]), int(offset["most"]))
     except (KeyError, TypeError, ValueError):
@@ -70,7 +71,7 @@ def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
 
 
 def check_streams(positions: Mapping[str, Position], streams: Collection[str]) -> None:
-    """OptionError when the checkpoint has others; more streams than it has are new ones."""
+    """OptionError when the checkpoint has streams that are not read. Streams that it lacks are new ones."""
     gone = sorted(positions.keys() - set(streams))
     if gone:
         text = f"the checkpoint is of {', '.join(sorted(positions))}, but the query does not read {', '.join(gone)}"

@@ -43,10 +43,13 @@ class OptionError(ValueError):
 class Option:
     """What Spark's users see of a field.
 
-    Attributes: ``name`` and ``aliases`` (in Spark, in any case); ``text`` and ``shown`` (the README's description and
-    default); ``required`` (an example, for the error of a missing option; empty: it may be missing); ``excludes``
-    (other option -> what the error adds); ``exact`` (spaces count); ``file`` (the value names a file, or with
-    ``CONTENT`` in the name is what such a file holds).
+    Attributes:
+        ``name``, ``aliases``: in Spark, in any case.
+        ``text``, ``shown``: description and default for the README.
+        ``required``: an example, for the error of a missing option. Empty: the option may be missing.
+        ``excludes``: options that cannot be given as well, with what the error adds.
+        ``exact``: spaces around the value count.
+        ``file``: the value names a file. With ``CONTENT`` after the name, the value is what such a file holds.
     """
 
     name: str
@@ -171,7 +174,7 @@ class GivenOptions:
                 raise OptionError(f"there is no option {name!r}; did you mean {names[meant[0]]!r}?")
 
     def text(self, name: str) -> str | None:
-        """What was given, without spaces around it. None: nothing else was."""
+        """What was given, without spaces around it. None: nothing, or spaces."""
         return self._given.get(name.lower(), "").strip() or None
 
     def made(self, kind: type, **fields: Any) -> Any:

@@ -222,10 +222,12 @@ def _check_headers(options: ReadOptions, field: attrs.Attribute[Any], wanted: bo
 class ReadOptions:
     """What to read.
 
-    Attributes: ``streams`` and ``subject`` (of a bucket: its stream, and the subjects of its keys; None: all);
-    ``starting_offsets`` and ``ending_offsets`` (the sequences to begin with, and to end before; None: what suits the
-    kind of read); ``starting_timestamp`` and ``ending_timestamp`` (nanoseconds since the epoch);
-    ``max_trigger_delay`` (seconds). The others are as in the README of this package.
+    Attributes, as in the README of this package, but for:
+        ``streams``, ``subject``: of a bucket, its stream and the subjects of its keys.
+        ``starting_offsets``: the sequences to begin with. None: what suits the kind of read.
+        ``ending_offsets``: the sequences to end before.
+        ``starting_timestamp``, ``ending_timestamp``: nanoseconds since the epoch.
+        ``max_trigger_delay``: seconds.
     """
 
     connection: ConnectionOptions

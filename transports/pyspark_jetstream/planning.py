@@ -1,9 +1,11 @@
-"""What a read covers, decided once in the driver: from which sequence to which, and how that is cut into tasks.
+"""What a read covers, decided once in the driver: from which sequence to which, and how that is split into tasks.
 
-Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ranges are half
-open: ``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made
-anew since the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range
-leave no trace, and nobody can tell.
+Rules:
+* Both ends are fixed when the read is planned, so a task that runs twice reads the same twice.
+* Ranges are half open: ``[lo, hi)``.
+* What the stream has dropped from the front of a wanted range is data loss. So is a stream that was made anew since the
+  offset was taken. ``failOnDataLoss=false`` turns both into a warning.
+* Messages deleted inside of a range leave no trace, so they are not noticed.
 
 Not here: reading a range (``ranges``).
 """
@@ -33,15 +35,15 @@ DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper
 
 
 class DataLossError(RuntimeError):
-    """Messages of a wanted range are gone, or the stream is another one of the same name; one line says which."""
+    """Messages of a wanted range are gone, or the stream is another one of the same name. One line says which."""
 
 
 @dataclass(frozen=True)
 class Range:
     """One task: the messages of ``stream`` with sequences ``lo`` to ``hi - 1``.
 
-    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it; the task
-    looks itself when it is ``local``, otherwise the server does.
+    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it. The task
+    filters if the range is ``local``, otherwise the server does.
     """
 
     stream: str
@@ -66,7 +68,7 @@ def look_up(js: JetStream, stream: str) -> StreamInfo:
 
 
 def end_of(info: StreamInfo) -> int:
-    """The sequence behind the last message."""
+    """The sequence after the last message."""
     return info.state.last_seq + 1
 
 
@@ -95,9 +97,9 @@ def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int 
 
 
 def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
-    """The sequence of the first message stored at ``time`` or later; the end when there is none.
+    """The sequence of the first message stored at ``time`` or later, or the end when there is none.
 
-    As the leader has it: a replica that lags behind would say that there is none yet.
+    The leader is asked, because a lagging replica may have none yet.
     """
     try:
         return js.get_msg(info.config.name, subject=">", next=True, start_time=time, level="leader").seq
@@ -129,7 +131,7 @@ def _lost(options: ReadOptions, what: str) -> None:
 
 
 def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> StoredMsg | None:
-    """The next message from ``seq`` on that matches, as the leader has it; None: there is none."""
+    """The leader's next message from ``seq`` on that matches. None: there is none."""
     try:
         return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader")
     except MessageNotFoundError:
@@ -149,9 +151,9 @@ def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
 def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:
     """The range with the filter where it costs least.
 
-    A server looks for wildcards message by message, at several times the price of reading all, which is why a filter
-    that takes much is left to the task. It is not left out, whatever the stream's subjects are: they may have been
-    others once, and what comes from sources has subjects of its own.
+    A server looks for wildcards message by message, at several times the price of reading all. So a filter that takes
+    much is left to the task. It is not left out, whatever the stream's subjects are: they may have been others once,
+    and what comes from sources has subjects of its own.
     """
     if subject is None or subject == ">":
         return whole

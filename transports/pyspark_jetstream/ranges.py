@@ -1,10 +1,11 @@
 """Reading one range of a stream, in a task: pages of Direct Gets, as columns.
 
-Rules: a range is read to its end or the task fails. A read that breaks off is resumed behind the last message it gave,
-a few times in a row. A page may end early because a replica lags behind, so the end of the stream is believed only when
-its leader says the same; if it does not, it gives the next messages itself, and then the replicas are asked again. What
-has gone from the front of what is still to be read is data loss; what was deleted inside of
-it leaves no trace.
+Rules:
+* A range is read to its end, or the task fails.
+* A read that breaks off goes on after the last message it gave, a few times in a row.
+* A page may end early because a replica lags. So the end of the stream counts only when the leader says the same. If
+  not, the leader gives the next messages, and then the replicas are asked again.
+* What has gone from the front of what is still to be read is data loss. What was deleted inside of it leaves no trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
 """
@@ -30,7 +31,7 @@ OF_LEADER: Final = 100  # messages, until the replicas are asked again
 
 
 class ReadError(RuntimeError):
-    """A task could not read its range; the message says which one and why."""
+    """A task could not read its range. The message says which one and why."""
 
 
 def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOptions) -> Iterator[StoredColumns]:

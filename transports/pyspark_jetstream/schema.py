@@ -108,7 +108,7 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark wants the batches; before 4.2 it takes no time zone."""
+    """The schema of batches for Spark, which before 4.2 takes no time zone."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:

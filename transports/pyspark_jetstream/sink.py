@@ -1,9 +1,10 @@
 """Writing a DataFrame into a stream: what Spark calls.
 
-Rules: what cannot work fails in the driver, with one line, before a task starts. Spark runs a task again when it fails,
-and sometimes twice at once, and it tells nobody which of the runs counts; what then is stored is what ``delivery``
-promises. A task of a streaming write learns its micro-batch from the local properties of its task, because Spark gives
-it to nobody else.
+Rules:
+* What cannot work fails in the driver, with one line, before a task starts.
+* Spark runs a task again when it fails, and sometimes twice at once, and does not say which of the runs counts. What
+  then is stored is what ``delivery`` promises.
+* A task of a streaming write has the number of its micro-batch from its local properties. Spark has no other place.
 
 Not here: storing rows (``delivery``).
 """

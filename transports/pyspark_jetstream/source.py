@@ -1,8 +1,10 @@
 """Reading a stream into a DataFrame: once, or as an endless one.
 
-Rules: the driver plans, tasks read; nothing of a connection is kept in what Spark sends to tasks. An offset is exact:
-the same range gives the same rows, however often and wherever it is read, as long as the stream keeps it. Spark tells
-the end of a read neither reliably nor in time, so nothing depends on it.
+Rules:
+* The driver plans, and tasks read. What Spark sends to tasks holds no connection.
+* An offset is exact: the same range gives the same rows, however often and wherever it is read, as long as the stream
+  keeps it.
+* Spark reports the end of a read neither reliably nor in time, so nothing depends on it.
 
 Not here: options (``options``), which ranges (``planning``), the reading itself (``ranges``).
 """
@@ -92,7 +94,7 @@ class _Reads:
     def tasks(
         self, js: JetStream, info: StreamInfo, whole: Range, recorded: SplitPlan | None = None
     ) -> Sequence[RangePartition]:
-        """The tasks of a range."""
+        """The tasks of a range, split as it was before (``recorded``) or else as the options say."""
         if whole.hi <= whole.lo:
             return []
         filtered_range = filtered(js, info, self.options.subject, whole)
@@ -100,7 +102,7 @@ class _Reads:
 
     @property
     def split_plan(self) -> SplitPlan:
-        """How the options, and this machine, have it."""
+        """How ranges are split, as the options and this machine have it."""
         return SplitPlan(self.options.min_partitions or os.cpu_count() or 1, self.options.max_records_per_partition)
 
 
@@ -140,7 +142,7 @@ class JetStreamReader(_Reads, DataSourceReader):
         return found
 
     def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
-        """The range, as far as filters that Spark pushed down can be true; here there are none."""
+        """The range, as far as filters that Spark pushed down can be true. Here there are none."""
         return lo, hi
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -182,8 +184,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Where the next micro-batch ends: the end of the streams, or as far as a limit allows.
 
-        Before 4.2 Spark gives neither argument. Then the limit is the option's, and begins with what the last
-        micro-batch ended with; as long as that is unknown there is none, because an offset must never go back.
+        Before 4.2 Spark gives neither argument. Then the limit is the option's, and counts from the end of the last
+        micro-batch. As long as that is unknown there is no limit, because an offset must never go back.
         """
         self._refresh_infos()
         latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
@@ -246,15 +248,15 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
 
     def stop(self) -> None:
-        """End the connection; Spark does not always say when."""
+        """End the connection. Spark does not always call this."""
         self._client.close()
 
     def _refresh_infos(self) -> None:
-        """Ask for the state of the streams. An idle query does so a hundred times a second: that is cheap."""
+        """Ask for the state of the streams. An idle query does so a hundred times a second, which is cheap."""
         self._infos = self._client.request(lambda js: {name: look_up(js, name) for name in self.options.streams})
 
     def _is_too_early(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
-        """Whether a micro-batch is not worth its while yet."""
+        """Whether there is too little for a micro-batch, or nothing that matches."""
         waited = monotonic() - self._moved_at
         behind = {name: place for name, place in latest.items() if name not in since or place != since[name]}
         if any(name not in since or place.created != since[name].created for name, place in behind.items()):

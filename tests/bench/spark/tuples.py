@@ -1,7 +1,7 @@
 """The yardstick: a data source that reads and writes row by row.
 
 It plans the same ranges, asks the same connection for the same messages and fills the same fast-ingest batches as the
-one of this library; only what Spark gets, and gives, is a tuple for each row instead of Arrow batches.
+one of this library. What Spark gets, and gives, is a tuple for each row instead of Arrow batches.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Report:
 def audit(run: Run, summary: Summary, source: Source, report: Report, access: SourceAccess) -> None:
     """Look for gaps and for duplicates by message id in a stream, and see sizes and rates of its subjects.
 
-    Reads every message once, as of now, and writes one HTML file with tables and plots.
+    Reads every message that is there now once, and writes one HTML file with tables and plots.
     """
     name = source.source
     target = report.report or Path(f"{name}.html")
@@ -91,7 +91,7 @@ app = new_program(audit, "audit ORDERS orders.html --strict")
 
 
 def _range(place: Place, info: StreamInfo, begin: Bound | None, until: Bound | None) -> tuple[int, int]:
-    """From which sequence to before which, as of now."""
+    """From which sequence to before which, by what is there now."""
     first, end = first_of(info), end_of(info)
 
     def resolved(bound: Bound | None, default: int) -> int:

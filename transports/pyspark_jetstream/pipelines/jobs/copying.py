@@ -1,7 +1,7 @@
 """What ``mirror`` and ``replay`` have in common: from which stream to which, and messages of one as rows for another.
 
 Rules: subject, data and headers go along. Headers that mean something to a server do not, because they would act a
-second time (``Nats-Expected-...``, ``Nats-Rollup``, ...): of these only the message id goes along, with ``fast``.
+second time (``Nats-Expected-...``, ``Nats-Rollup``). Of these only the message id goes along, with ``fast``.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ TIMES: Final = {"hour": "yyyy-MM-dd'T'HH", "day": "yyyy-MM-dd", "month": "yyyy-M
 class Exported:
     """What is exported: a stretch of a stream, or a bucket.
 
-    Attributes: ``name`` (of the stream or the bucket); ``options`` (of the data source).
+    Attributes: ``name`` (of the stream or the bucket), ``options`` (of the data source).
     """
 
     name: str
@@ -113,7 +113,7 @@ class Wanted(Selection):
         Annotated[
             list[str],
             typer.Argument(
-                help="The stream and the folder to make; with --bucket the folder alone.", metavar="STREAM FOLDER"
+                help="The stream and the folder to make. With --bucket the folder alone.", metavar="STREAM FOLDER"
             ),
         ],
         attrs.NOTHING,
@@ -128,7 +128,7 @@ class Wanted(Selection):
     at: Bound | None = argument(
         Annotated[
             str | None,
-            typer.Option(help="The bucket as of before this. Default: now.", metavar="SEQ|TIME", show_default=False),
+            typer.Option(help="The bucket before this. Default: now.", metavar="SEQ|TIME", show_default=False),
         ],
         None,
         parse=partial(Bound.of, option="--at"),
@@ -247,8 +247,11 @@ class Layout:
 class Plan:
     """What a run writes, as far as that is known before Spark is started.
 
-    Attributes: ``folder`` (as it was given) and ``target`` (absolute); ``by`` (what folders are made of); ``columns``
-    (of the messages; None: Spark parses ``schema``, or the messages are one column).
+    Attributes:
+        ``folder``: where to, as it was given.
+        ``target``: the same as an absolute path, or a URL.
+        ``by``: what folders are made of.
+        ``columns``: those of the messages. None: Spark parses ``schema``, or a message is one column.
     """
 
     exported: Exported
@@ -323,7 +326,7 @@ def export(run: Run, summary: Summary, wanted: Wanted, layout: Layout, access: S
     """Write a stream, or a bucket as it was at a moment, to Parquet, JSON or CSV files.
 
     What is stored after the run began is not in it. Every message of the range is in the files once, whatever tasks
-    are run again. A bucket's keys are all as of one moment.
+    are run again. A bucket's keys are all of one moment.
     """
     plan = Plan.of(wanted, layout)
     exported = plan.exported

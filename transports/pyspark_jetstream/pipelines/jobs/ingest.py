@@ -138,7 +138,7 @@ class Messages:
     subject: str | None = argument(
         Annotated[
             str | None,
-            typer.Option(help="Where to publish; may hold columns: 'flights.{carrier}'.", metavar="SUBJECT"),
+            typer.Option(help="Where to publish. It may hold columns: 'flights.{carrier}'.", metavar="SUBJECT"),
         ],
         None,
     )
@@ -241,10 +241,10 @@ def ingest(
     """Put the rows of Parquet, CSV or JSON files into a stream, one message each.
 
     The message is the row as a JSON object, or one of its columns. Without --servers a nats-server is started for this
-    run; give --store to keep what it holds.
+    run. Give --store to keep what it holds.
 
-    When Spark runs a task again, fast stores its rows again (at least once), fastDedup stores nothing more within the
-    duplicate window of the stream, and atomic stores nothing more at all.
+    When Spark runs a task again, fast stores its rows again (at least once). By fastDedup nothing
+    more is stored within the duplicate window of the stream. By atomic nothing more is stored at all.
 
     With --checkpoint each run takes the files that are new since the last one.
     """

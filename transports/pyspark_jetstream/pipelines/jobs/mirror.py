@@ -94,11 +94,11 @@ def mirror(
 ) -> None:
     """Copy a stream into another one, as it is or by a query of yours.
 
-    Once, up to now; or, with --checkpoint, what is new since the last run; or, with --follow, until Ctrl-C.
+    Once, up to now. With --checkpoint, what is new since the last run. With --follow, until Ctrl-C.
 
-    What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again,
-    fastDedup stores nothing more within the duplicate window of TARGET, and atomic stores nothing more at all; for the
-    last two a query must not shuffle.
+    What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again.
+    By fastDedup nothing more is stored within the duplicate window of TARGET. By atomic nothing more is stored at all.
+    For the last two a query must not shuffle.
     """
     if sum(each is not None for each in (query.sql, query.python, copy.prefix)) > 1:
         raise BadUsage("--sql, --python and --prefix exclude each other")

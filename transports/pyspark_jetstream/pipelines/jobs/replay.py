@@ -20,7 +20,7 @@ SMALL_PAGES: Final = {"batchSize": "1000", "maxBytes": "262144"}
 
 
 def _factor(speed: str) -> float | None:
-    """How many times faster; None: as fast as it goes. BadUsage."""
+    """How many times faster than it was. None: as fast as possible. BadUsage."""
     if speed == "full":
         return None
     try:
@@ -59,8 +59,8 @@ def replay(run: Run, summary: Summary, copy: Copy, pace: Pace, access: SourceAcc
     At its own pace, or a multiple of it, the order of all messages and the time between them is kept, by one task. At
     full speed many tasks read and write, and the order is kept within each.
 
-    When Spark runs a task again, fast stores its rows again, fastDedup stores nothing more within the duplicate window
-    of TARGET, and atomic, at full speed only, stores nothing more at all.
+    When Spark runs a task again, fast stores its rows again. By fastDedup nothing more is stored within the
+    duplicate window of TARGET. By atomic, at full speed only, nothing more is stored at all.
     """
     factor = pace.factor
     if factor is not None and copy.delivery is Delivery.ATOMIC:

@@ -1,7 +1,7 @@
 """Rows of a table as messages, and messages as rows of that table again.
 
-Rules: a table that goes in and comes out by ``as_json`` and ``from_messages`` is equal, value by value and type by
-type; times keep their microseconds. What cannot be a message fails with the row's own reason.
+Rules: a table that goes in by ``data_of`` and comes out by ``from_messages`` is equal, value by value and type by type.
+Times keep their microseconds. What cannot be a message fails with the row's own reason.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def schema_in(metadata: Mapping[str, str] | None) -> StructType | None:
 
 
 def from_messages(rows: DataFrame, schema: StructType, keep: Sequence[str]) -> DataFrame:
-    """The columns of the table that went in, behind those of ``keep``."""
+    """The columns of the table that went in, after those of ``keep``."""
     options = {**TIMES, "mode": "FAILFAST"}
     parsed = rows.select(*keep, F.from_json(F.col("data").cast("string"), schema, options).alias("row"))
     return parsed.select(*keep, "row.*")

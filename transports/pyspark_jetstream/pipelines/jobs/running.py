@@ -1,7 +1,10 @@
 """How a program runs: its server, its Spark, its progress, its end.
 
-Rules: what cannot work is told before Spark is started, where that can be known. Everything that Spark raises becomes
-one line. A server that is started for the run ends with it. Ctrl-C ends what Spark is doing before it ends the program.
+Rules:
+* What cannot work fails before Spark is started, where that can be known.
+* Everything that Spark raises becomes one line.
+* A server that is started for the run ends with it.
+* Ctrl-C ends what Spark is doing before it ends the program.
 
 Not here: options (``arguments``), how things are said (``jsproto_io.cli.terminal``).
 """
@@ -80,7 +83,7 @@ class Place:
             raise BadInput(f"there is no stream {stream}") from None
 
     def end(self, stream: str) -> int:
-        """The sequence behind its last message."""
+        """The sequence after its last message. BadInput when there is no stream."""
         return self.info(stream).state.last_seq + 1
 
     @property
@@ -167,7 +170,10 @@ class Run:
                     looking.join()
 
     def stream(self, label: str, query: StreamingQuery, done: Callable[[], int], *, follow: bool) -> int:
-        """Wait for the end of a streaming query, which with ``follow`` is Ctrl-C; how many rows it has read."""
+        """Wait for the end of a streaming query, which with ``follow`` is Ctrl-C.
+
+        Returns: how many rows it has read.
+        """
         rows: dict[int, int] = {}
         with self.screen.progress(TextColumn("{task.fields[far]}")) as progress:
             bar = progress.add_task(label, total=None, far="")
@@ -347,11 +353,11 @@ def _hushed(builder: SparkSession.Builder) -> SparkSession:
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
