@@ -38,7 +38,7 @@ from jsproto.errors import (
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import BUSY, TRIES, Retries, retry_transient, wait_until_back
-from pyspark_jetstream.options import MARKER, WriteOptions
+from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
 Chunks = Iterable[Sequence[Row]]
@@ -85,9 +85,9 @@ def store(
     nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], task: TaskId, options: WriteOptions
 ) -> Stored:
     """Store chunks of rows, in order, with the promise of ``options.delivery``."""
-    if options.delivery == "atomic":
+    if options.delivery == Delivery.ATOMIC:
         return _store_atomic(nc, js, chunks, task, options)
-    if options.delivery == "fastDedup":
+    if options.delivery == Delivery.FAST_DEDUP:
         chunks = numbered(chunks, options.msg_id_prefix or task.query, task)
     sender, rows = _FastSender(nc, js, task, options), 0
     for chunk in chunks:

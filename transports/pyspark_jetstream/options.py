@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -30,8 +31,16 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MARKER: Final = "$spark"
 """The token that tells the subjects of our own markers: ``markerSubject.$spark.QUERY.PARTITION``."""
-DELIVERIES: Final = ("fast", "fastDedup", "atomic")
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+
+
+class Delivery(StrEnum):
+    """What a sink promises: see ``delivery``."""
+
+    FAST = "fast"
+    FAST_DEDUP = "fastDedup"
+    ATOMIC = "atomic"
+
 
 _BUCKET: Final = re.compile(r"[-_A-Za-z0-9]+")
 # What an option may be, for errors.
@@ -88,8 +97,8 @@ def _natural(text: str) -> int:
     return number
 
 
-def _delivery(text: str) -> str:
-    return {name.lower(): name for name in DELIVERIES}[text.lower()]
+def _delivery(text: str) -> Delivery:
+    return {each.lower(): each for each in Delivery}[text.lower()]
 
 
 def _offsets(text: str) -> Offsets:
@@ -309,8 +318,13 @@ class WriteOptions:
         "stream", 'one stream, or `save("S")`', parse=_one_name, aliases=(PATH,),
         required='such as .option("stream", "EVENTS")',
     )  # fmt: skip
-    delivery: str = option(
-        "delivery", "see above", parse=_delivery, default="fast", form="fast, fastDedup or atomic", shown="`fast`"
+    delivery: Delivery = option(
+        "delivery",
+        "see above",
+        parse=_delivery,
+        default=Delivery.FAST,
+        form="fast, fastDedup or atomic",
+        shown="`fast`",
     )
     subject: str | None = option("subject", "of rows that have none", parse=_subject, form=_A_SUBJECT)
     marker_subject: str | None = option(

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from jsproto.errors import APIError, MessageNotFoundError
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.errors import MessageNotFoundError
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
@@ -27,7 +28,6 @@ from pyspark_jetstream.offsets import Position, SplitPlan
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
 
-STREAM_NOT_FOUND: Final = 10059
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
 RECOVERY_HINT: Final = "set failOnDataLoss to false to go on with what is there"
@@ -58,10 +58,8 @@ def look_up(js: JetStream, stream: str) -> StreamInfo:
     """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
     try:
         info = js.stream_info(stream)
-    except APIError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            raise OptionError(f"there is no stream {stream}") from None
-        raise
+    except StreamNotFoundError:
+        raise OptionError(f"there is no stream {stream}") from None
     if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):
         raise OptionError(f"stream {stream} does not answer Direct Gets: update it with allow_direct=True")
     return info

@@ -21,13 +21,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jsproto.errors import APIError
+from jsproto.api_errors import StreamNotFoundError
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.delivery import TaskId, store
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import MARKER, WriteOptions
-from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
+from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
+from pyspark_jetstream.planning import covers
 from pyspark_jetstream.rows import Target, chunks_of
 from pyspark_jetstream.schema import check_write_schema, written_names
 
@@ -64,7 +64,7 @@ class _Writes:
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
         rows = f"partition {task.partition} of the rows for stream {self.options.stream}"
-        with in_task(self.options.connection, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
+        with in_task(self.options.connection, rows, reader_thread=self.options.delivery == Delivery.ATOMIC) as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
             chunks = chunks_of(named, self.names, self.options.subject, target, task.partition)
@@ -93,7 +93,7 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_ID) if context is not None else None
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         if batch is None or query is None:
-            if self.options.delivery != "fast":
+            if self.options.delivery != Delivery.FAST:
                 raise OptionError(
                     f"delivery {self.options.delivery} needs to know its micro-batch, and Spark does not say"
                 )
@@ -106,10 +106,8 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
     stream = options.stream
     try:
         config = js.stream_info(stream).config
-    except APIError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            raise OptionError(f"there is no stream {stream}") from None
-        raise
+    except StreamNotFoundError:
+        raise OptionError(f"there is no stream {stream}") from None
     if config.mirror is not None:
         raise OptionError(f"stream {stream} is a mirror, which only copies its origin")
     if config.sealed:
@@ -119,7 +117,7 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
     subjects = config.subjects or [stream]
     if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
         raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
-    if options.delivery == "atomic":
+    if options.delivery == Delivery.ATOMIC:
         if not config.allow_atomic:
             raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
         if options.marker_subject is None:

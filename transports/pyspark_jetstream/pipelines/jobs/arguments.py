@@ -1,7 +1,7 @@
 """The arguments that several of the programs have, as attrs classes that hold checked values.
 
-Rules: a field made by ``argument`` is one argument of the command line. Its text becomes a checked value, or BadUsage
-with one line that names the option. ``running.new_program`` makes the command of these classes.
+Rules: a field made by ``option``, ``switch`` or ``positional`` is one argument of the command line. Its text becomes a
+checked value, or BadUsage with one line that names the option. ``running.new_program`` makes the command of these classes.
 
 Not here: arguments of one program alone, which stand with it.
 """
@@ -12,27 +12,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, Self
 
 import attrs
 import typer
+from attrs import NOTHING
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto_io.cli.records import BadUsage
+from pyspark_jetstream.options import Delivery
 
 EPILOG: Final = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
-
-
-class Delivery(StrEnum):
-    """What a sink promises."""
-
-    FAST = "fast"
-    FAST_DEDUP = "fastDedup"
-    ATOMIC = "atomic"
 
 
 PROMISES: Final = {
@@ -41,97 +34,52 @@ PROMISES: Final = {
     Delivery.ATOMIC: "once, however late a task runs again",
 }
 
-Servers = Annotated[
-    str | None,
-    typer.Option(help="NATS URLs, comma-separated. Default: what NATS_URL says.", metavar="URL", show_default=False),
-]
-Store = Annotated[
-    str | None,
-    typer.Option(
-        help="No server: start one for this run, which keeps its streams in this folder.",
-        metavar="FOLDER",
-        show_default=False,
-    ),
-]
-User = Annotated[str | None, typer.Option(envvar="NATS_USER", help="User name.", metavar="NAME")]
-Password = Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="Password.", metavar="TEXT")]
-Token = Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Token.", metavar="TEXT")]
-Nats = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--nats",
-        help="Any other option nats.NAME of the connection: see the README of pyspark_jetstream. Repeat it for more.",
-        metavar="NAME=VALUE",
-        show_default=False,
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark logs.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Deliver = Annotated[
-    Delivery,
-    typer.Option(
-        help="What is stored when Spark runs a task twice. fast: its rows twice. fastDedup: once within the stream's "
-        "duplicate window. atomic: once."
-    ),
-]
-Marker = Annotated[
-    str | None,
-    typer.Option(
-        help="With atomic: its markers go to SUBJECT.$spark.*.*, which the stream must take. Default: what fits.",
-        metavar="SUBJECT",
-        show_default=False,
-    ),
-]
-Checkpoint = Annotated[
-    str | None,
-    typer.Option(
-        help="Remember in this folder what is done: each run takes what is new, then ends.",
-        metavar="FOLDER",
-        show_default=False,
-    ),
-]
-Follow = Annotated[bool, typer.Option("--follow", help="With --checkpoint: go on until Ctrl-C.")]
-From = Annotated[
-    str | None,
-    typer.Option("--from", help="Sequence or UTC time to begin with.", metavar="SEQ|TIME", show_default=False),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(help="Sequence or UTC time to end before.", metavar="SEQ|TIME", show_default=False),
-]
-Subject = Annotated[
-    str | None, typer.Option(help="Only what matches. Wildcards are allowed.", metavar="SUBJECT", show_default=False)
-]
-StreamArgument = Annotated[str, typer.Argument(help="The stream to read.", metavar="STREAM")]
-TargetArgument = Annotated[str, typer.Argument(help="The stream to write to.", metavar="TARGET")]
-Create = Annotated[bool, typer.Option("--create-stream", help="Make the stream if it is not there.")]
-ToServers = Annotated[
-    str | None,
-    typer.Option(help="The servers of TARGET, if they are others.", metavar="URL", show_default=False),
-]
-Prefix = Annotated[
-    str | None,
-    typer.Option(help="Put this before each subject, such as 'copies.'.", metavar="TEXT", show_default=False),
-]
-
-
 _ARGUMENT: Final = "argument"
 
 
-def argument(
-    shown: Any, default: Any = attrs.NOTHING, *, parse: Callable[[Any], Any] | None = None, check: Any = None
+def positional(
+    text: str, metavar: str, default: Any = NOTHING, *, kind: Any = str, parse: Callable[[Any], Any] | None = None
 ) -> Any:
-    """A field that is an argument of the command line.
+    """A field that is an argument by its place. See ``option``."""
+    shown = typer.Argument(help=text, metavar=metavar, show_default=False)
+    return _field(kind, shown, default, parse)
 
-    ``shown`` is its type with what typer shows of it. ``parse`` makes the field's value of what typer gives, unless
-    that is None, and ``check`` is a validator.
+
+def option(
+    text: str,
+    metavar: str | None = None,
+    default: Any = None,
+    *,
+    kind: Any = str,
+    name: str | None = None,
+    parse: Callable[[Any], Any] | None = None,
+    check: Any = None,
+    **more: Any,
+) -> Any:
+    """A field that is an option of the command line.
+
+    ``text`` is its help, ``kind`` what typer gives unless that is None, ``name`` its name if that is not the field's.
+    ``parse`` makes the field's value of that, ``check`` is a validator, and ``more`` is for typer.
     """
+    names = [] if name is None else [name]
+    shown = typer.Option(*names, help=text, metavar=metavar, show_default=default is not None, **more)
+    return _field(kind, shown, default, parse, check)
+
+
+def switch(name: str, text: str) -> Any:
+    """A field that is False unless its option is given."""
+    return option(text, default=False, kind=bool, name=name)
+
+
+def _field(kind: Any, shown: Any, default: Any, parse: Callable[[Any], Any] | None, check: Any = None) -> Any:
+    annotated: Any = Annotated
     converter = None if parse is None else attrs.converters.optional(parse)
-    return attrs.field(default=default, converter=converter, validator=check, metadata={_ARGUMENT: shown})
+    metadata = {_ARGUMENT: annotated[kind | None if default is None else kind, shown]}
+    return attrs.field(default=default, converter=converter, validator=check, metadata=metadata)
 
 
 def arguments_of(kind: type) -> Iterator[tuple[str, Any, Any]]:
-    """The names of a class's arguments, their types for typer, and their defaults (``attrs.NOTHING`` for none)."""
+    """The names of a class's arguments, their types for typer, and their defaults (``NOTHING`` for none)."""
     for field in attrs.fields(kind):
         yield field.name, field.metadata[_ARGUMENT], field.default
 
@@ -223,20 +171,23 @@ def _subject(text: str, option: str, *, wildcards: bool) -> str:
 class Output:
     """How a program reports."""
 
-    as_json: bool = argument(Json, False)
-    verbose: bool = argument(Verbose, False)
+    as_json: bool = switch("--json", "Print one JSON object instead of a table.")
+    verbose: bool = switch("--verbose", "Show what Spark logs.")
 
 
 @attrs.frozen(kw_only=True)
 class Access:
     """How to reach the servers, or the folder for a server of one's own."""
 
-    servers: str | None = argument(Servers, None)
-    store: str | None = argument(Store, None)
-    user: str | None = argument(User, None)
-    password: str | None = argument(Password, None)
-    token: str | None = argument(Token, None)
-    nats: dict[str, str] | None = argument(Nats, None, parse=partial(pairs, option="--nats"))
+    servers: str | None = option("NATS URLs, comma-separated. Default: what NATS_URL says.", "URL")
+    store: str | None = option("No server: start one for this run, which keeps its streams in this folder.", "FOLDER")
+    user: str | None = option("User name.", "NAME", envvar="NATS_USER")
+    password: str | None = option("Password.", "TEXT", envvar="NATS_PASSWORD")
+    token: str | None = option("Token.", "TEXT", envvar="NATS_TOKEN")
+    nats: dict[str, str] | None = option(
+        "Any other option nats.NAME of the connection: see the README of pyspark_jetstream. Repeat it for more.",
+        "NAME=VALUE", kind=list[str], name="--nats", parse=partial(pairs, option="--nats"),
+    )  # fmt: skip
 
     def __attrs_post_init__(self) -> None:
         if self.servers is not None and self.store is not None:
@@ -268,9 +219,15 @@ class SourceAccess(Access):
 class Selection:
     """Which messages of a stream are read."""
 
-    subject: str | None = argument(Subject, None, parse=partial(checked_filter, option="--subject"))
-    begin: Bound | None = argument(From, None, parse=partial(Bound.of, option="--from"))
-    until: Bound | None = argument(Until, None, parse=partial(Bound.of, option="--until"))
+    subject: str | None = option(
+        "Only what matches. Wildcards are allowed.", "SUBJECT", parse=partial(checked_filter, option="--subject")
+    )
+    begin: Bound | None = option(
+        "Sequence or UTC time to begin with.", "SEQ|TIME", name="--from", parse=partial(Bound.of, option="--from")
+    )
+    until: Bound | None = option(
+        "Sequence or UTC time to end before.", "SEQ|TIME", parse=partial(Bound.of, option="--until")
+    )
 
     def of(self, stream: str) -> dict[str, str]:
         """The data source's options for these messages of ``stream``."""
@@ -282,24 +239,32 @@ class Selection:
 class Source(Selection):
     """A stream, and which of its messages are read."""
 
-    source: str = argument(StreamArgument, parse=stream_name)
+    source: str = positional("The stream to read.", "STREAM", parse=stream_name)
 
 
 @attrs.frozen(kw_only=True, slots=False)  # with slots it could not be a second base class
 class Destination:
     """How rows are stored in a stream."""
 
-    create_stream: bool = argument(Create, False)
-    delivery: Delivery = argument(Deliver, Delivery.FAST)
-    marker: str | None = argument(Marker, None, parse=partial(checked_subject, option="--marker"))
+    create_stream: bool = switch("--create-stream", "Make the stream if it is not there.")
+    delivery: Delivery = option(
+        "What is stored when Spark runs a task twice. fast: its rows twice. fastDedup: once within the stream's "
+        "duplicate window. atomic: once.", default=Delivery.FAST, kind=Delivery,
+    )  # fmt: skip
+    marker: str | None = option(
+        "With atomic: its markers go to SUBJECT.$spark.*.*, which the stream must take. Default: what fits.",
+        "SUBJECT", parse=partial(checked_subject, option="--marker"),
+    )  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)
 class Continuation:
     """Whether a run goes on where the last one ended."""
 
-    checkpoint: str | None = argument(Checkpoint, None)
-    follow: bool = argument(Follow, False)
+    checkpoint: str | None = option(
+        "Remember in this folder what is done: each run takes what is new, then ends.", "FOLDER"
+    )
+    follow: bool = switch("--follow", "With --checkpoint: go on until Ctrl-C.")
 
     def __attrs_post_init__(self) -> None:
         if self.follow and self.checkpoint is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import attrs
 import typer
 from pyspark import StorageLevel
 
 from jsproto_io.cli.records import BadInput, BadUsage
-from pyspark_jetstream.pipelines.jobs.arguments import Bound, Source, SourceAccess, argument
+from pyspark_jetstream.pipelines.jobs.arguments import Bound, Source, SourceAccess, option, positional, switch
 from pyspark_jetstream.pipelines.jobs.findings import find, prepared
 from pyspark_jetstream.pipelines.jobs.page import page, time_text
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run, new_program
@@ -27,29 +27,10 @@ if TYPE_CHECKING:
 class Report:
     """What is looked at, and where it is written."""
 
-    report: Path | None = argument(
-        Annotated[
-            str | None,
-            typer.Argument(help="The file to write. Default: STREAM.html.", metavar="REPORT", show_default=False),
-        ],
-        None,
-        parse=Path,
-    )
-    tokens: int | None = argument(
-        Annotated[
-            int | None,
-            typer.Option(
-                min=1, help="Take subjects together by their first N tokens.", metavar="N", show_default=False
-            ),
-        ],
-        None,
-    )
-    top: int = argument(
-        Annotated[int, typer.Option(min=1, max=1_000, help="How many subjects to show.", metavar="N")], 50
-    )
-    strict: bool = argument(
-        Annotated[bool, typer.Option("--strict", help="Exit code 1 if there are gaps or duplicates.")], False
-    )
+    report: Path | None = positional("The file to write. Default: STREAM.html.", "REPORT", None, parse=Path)
+    tokens: int | None = option("Take subjects together by their first N tokens.", "N", kind=int, min=1)
+    top: int = option("How many subjects to show.", "N", 50, kind=int, min=1, max=1_000)
+    strict: bool = switch("--strict", "Exit code 1 if there are gaps or duplicates.")
 
 
 def audit(run: Run, summary: Summary, source: Source, report: Report, access: SourceAccess) -> None:

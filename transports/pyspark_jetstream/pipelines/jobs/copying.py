@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.delivery import MSG_ID
+from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, Destination, Source, argument
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Destination, Source, option, positional
 from pyspark_jetstream.pipelines.jobs.running import Run
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
@@ -35,9 +36,9 @@ def _prefix(text: str) -> str:
 class Copy(Source, Destination):
     """Which messages of which stream go where."""
 
-    target: str = argument(args.TargetArgument, parse=args.stream_name)
-    to_servers: str | None = argument(args.ToServers, None)
-    prefix: str | None = argument(args.Prefix, None, parse=_prefix)
+    target: str = positional("The stream to write to.", "TARGET", parse=args.stream_name)
+    to_servers: str | None = option("The servers of TARGET, if they are others.", "URL")
+    prefix: str | None = option("Put this before each subject, such as 'copies.'.", "TEXT", parse=_prefix)
 
     def prepared(
         self, run: Run, access: Access, summary: Summary, subjects: Sequence[str] | None = None

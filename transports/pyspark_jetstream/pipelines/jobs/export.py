@@ -9,17 +9,24 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import attrs
-import typer
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Bound, Selection, SourceAccess, argument, bounds
+from pyspark_jetstream.pipelines.jobs.arguments import (
+    Bound,
+    Selection,
+    SourceAccess,
+    bounds,
+    option,
+    positional,
+    switch,
+)
 from pyspark_jetstream.pipelines.jobs.rows import from_messages, schema_in
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Run, new_program
 from pyspark_jetstream.pipelines.jobs.summary import Summary
@@ -109,45 +116,18 @@ class Exported:
 class Wanted(Selection):
     """What to export."""
 
-    names: list[str] = argument(
-        Annotated[
-            list[str],
-            typer.Argument(
-                help="The stream and the folder to make. With --bucket the folder alone.", metavar="STREAM FOLDER"
-            ),
-        ],
-        attrs.NOTHING,
+    names: list[str] = positional(
+        "The stream and the folder to make. With --bucket the folder alone.", "STREAM FOLDER", kind=list[str]
     )
-    bucket: str | None = argument(
-        Annotated[
-            str | None, typer.Option(help="A key-value bucket instead of a stream.", metavar="NAME", show_default=False)
-        ],
-        None,
-        parse=args.stream_name,
+    bucket: str | None = option("A key-value bucket instead of a stream.", "NAME", parse=args.stream_name)
+    at: Bound | None = option(
+        "The bucket before this. Default: now.", "SEQ|TIME", parse=partial(Bound.of, option="--at")
     )
-    at: Bound | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(help="The bucket before this. Default: now.", metavar="SEQ|TIME", show_default=False),
-        ],
-        None,
-        parse=partial(Bound.of, option="--at"),
+    keys: str | None = option(
+        "Only keys that match. Wildcards are allowed.", "KEYS", parse=partial(args.checked_filter, option="--keys")
     )
-    keys: str | None = argument(
-        Annotated[
-            str | None, typer.Option(help="Only keys that match; wildcards.", metavar="KEYS", show_default=False)
-        ],
-        None,
-        parse=partial(args.checked_filter, option="--keys"),
-    )
-    deleted: bool = argument(
-        Annotated[bool, typer.Option("--deleted", help="Deleted keys of a bucket too.")],
-        False,
-    )
-    headers: bool = argument(
-        Annotated[bool, typer.Option("--headers", help="A column of the headers.")],
-        False,
-    )
+    deleted: bool = switch("--deleted", "Deleted keys of a bucket too.")
+    headers: bool = switch("--headers", "A column of the headers.")
 
     @property
     def folder(self) -> str:
@@ -188,56 +168,20 @@ def _folders(text: str) -> list[str]:
 class Layout:
     """How files and folders are written."""
 
-    kind: Format = argument(
-        Annotated[Format, typer.Option("--format", help="What to write.")],
-        Format.PARQUET,
+    kind: Format = option("What to write.", default=Format.PARQUET, kind=Format, name="--format")
+    by: list[str] | None = option(
+        "Folders by: subject (of a bucket: key), hour, day, month, year, or none. Default: subject,day of a stream, "
+        "none of a bucket.", "LIST", parse=_folders,
+    )  # fmt: skip
+    tokens: int | None = option("A folder for the first N tokens of subjects.", "N", kind=int, min=1)
+    data: Data | None = option(
+        "The message as binary (default for parquet), text (default for json and csv), base64, or the columns of its "
+        "JSON object.", kind=Data,
+    )  # fmt: skip
+    schema: str | None = option(
+        "The columns of --data columns: 'id INT, name STRING'. Default: what ingest left with the stream.", "DDL"
     )
-    by: list[str] | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(
-                help="Folders by: subject (of a bucket: key), hour, day, month, year; or none. "
-                "Default: subject,day of a stream, none of a bucket.",
-                metavar="LIST",
-                show_default=False,
-            ),
-        ],
-        None,
-        parse=_folders,
-    )
-    tokens: int | None = argument(
-        Annotated[
-            int | None,
-            typer.Option(min=1, help="A folder for the first N tokens of subjects.", metavar="N", show_default=False),
-        ],
-        None,
-    )
-    data: Data | None = argument(
-        Annotated[
-            Data | None,
-            typer.Option(
-                help="The message as binary (default for parquet), text (default for json and csv), base64, or the "
-                "columns of its JSON object.",
-                show_default=False,
-            ),
-        ],
-        None,
-    )
-    schema: str | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(
-                help="The columns of --data columns: 'id INT, name STRING'. Default: what ingest left with the stream.",
-                metavar="DDL",
-                show_default=False,
-            ),
-        ],
-        None,
-    )
-    mode: Mode = argument(
-        Annotated[Mode, typer.Option(help="If the folder is there already.")],
-        Mode.ERROR,
-    )
+    mode: Mode = option("If the folder is there already.", default=Mode.ERROR, kind=Mode)
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------

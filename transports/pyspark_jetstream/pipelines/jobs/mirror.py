@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import typer
 from pyspark.sql import DataFrame
 
 from jsproto_io.cli.records import BadInput, BadUsage
 from pyspark_jetstream.options import EARLIEST
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Continuation, SourceAccess, argument
+from pyspark_jetstream.pipelines.jobs.arguments import Continuation, SourceAccess, option
 from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Run, new_program
 from pyspark_jetstream.pipelines.jobs.summary import Summary
@@ -41,40 +40,21 @@ def _subjects(text: str) -> list[str]:
     return [args.checked_filter(each.strip(), "--subjects") for each in text.split(",")]
 
 
-SqlArgument = Annotated[
-    str | None,
-    typer.Option(
-        help="A query over the view 'messages' (subject, data, stream, seq, timestamp, headers), which gives "
-        "subject and data, and if you like headers and msg_id.",
-        metavar="QUERY",
-        show_default=False,
-    ),
-]
-PythonArgument = Annotated[
-    str | None,
-    typer.Option(
-        help="Or: a Python file and the function in it that makes one DataFrame of the other.",
-        metavar="FILE:NAME",
-        show_default=False,
-    ),
-]
-SubjectsArgument = Annotated[
-    str | None,
-    typer.Option(
-        help="With --create-stream: what TARGET takes, comma-separated. Default: what the source takes.",
-        metavar="LIST",
-        show_default=False,
-    ),
-]
-
-
 @attrs.frozen(kw_only=True)
 class Query:
     """What becomes of the messages, and which subjects these then have."""
 
-    sql: str | None = argument(SqlArgument, None)
-    python: Callable[[DataFrame], Any] | None = argument(PythonArgument, None, parse=_function)
-    subjects: list[str] | None = argument(SubjectsArgument, None, parse=_subjects)
+    sql: str | None = option(
+        "A query over the view 'messages' (subject, data, stream, seq, timestamp, headers), which gives subject and "
+        "data, and if you like headers and msg_id.", "QUERY",
+    )  # fmt: skip
+    python: Callable[[DataFrame], Any] | None = option(
+        "Or: a Python file and the function in it that makes one DataFrame of the other.", "FILE:NAME", parse=_function
+    )
+    subjects: list[str] | None = option(
+        "With --create-stream: what TARGET takes, comma-separated. Default: what the source takes.", "LIST",
+        parse=_subjects,
+    )  # fmt: skip
 
     def of(self, spark: SparkSession, rows: DataFrame, copy: Copy) -> DataFrame:
         """The rows to write. BadInput."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
 import attrs
-import typer
 
 from jsproto_io.cli.records import BadUsage
-from pyspark_jetstream.pipelines.jobs.arguments import Delivery, SourceAccess, argument
+from pyspark_jetstream.options import Delivery
+from pyspark_jetstream.pipelines.jobs.arguments import SourceAccess, option
 from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
 from pyspark_jetstream.pipelines.jobs.pacing import FORMAT as PACED
 from pyspark_jetstream.pipelines.jobs.pacing import SPEED, PacedDataSource
@@ -32,11 +32,6 @@ def _factor(speed: str) -> float | None:
     return factor
 
 
-SpeedArgument = Annotated[
-    str, typer.Option(help="original, full, or how many times faster than it was.", metavar="original|full|N")
-]
-
-
 def _check_speed(_: object, field: object, speed: str) -> None:
     _factor(speed)
 
@@ -45,7 +40,9 @@ def _check_speed(_: object, field: object, speed: str) -> None:
 class Pace:
     """How fast it goes."""
 
-    speed: str = argument(SpeedArgument, "original", check=_check_speed)
+    speed: str = option(
+        "original, full, or how many times faster than it was.", "original|full|N", "original", check=_check_speed
+    )
 
     @property
     def factor(self) -> float | None:

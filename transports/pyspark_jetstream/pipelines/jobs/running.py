@@ -41,7 +41,7 @@ from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.terminal import Screen, Stop, running
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream import register
+from pyspark_jetstream import JetStreamDataSource, register
 from pyspark_jetstream.connecting import jetstream_of, opened
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import write_options
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_EVERY: Final = 0.25  # seconds between two looks at how far it is
-FORMAT: Final = "jetstream"
+FORMAT: Final = JetStreamDataSource.name()
 _OURS: Final = re.compile(r"^(?:pyspark_jetstream|jsproto|jsproto_io)\.[\w.]+: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)

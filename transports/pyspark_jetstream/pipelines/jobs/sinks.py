@@ -20,8 +20,8 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.subjects import overlaps
 from jsproto_io.cli.records import BadUsage
-from pyspark_jetstream.options import MARKER
-from pyspark_jetstream.pipelines.jobs.arguments import PROMISES, Delivery
+from pyspark_jetstream.options import MARKER, Delivery
+from pyspark_jetstream.pipelines.jobs.arguments import PROMISES
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from pyspark_jetstream.planning import covers
