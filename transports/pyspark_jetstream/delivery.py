@@ -48,7 +48,7 @@ REFUSED_PAUSE: Final = 0.1  # seconds before a refused batch is tried again, dou
 MAX_REFUSED_PAUSE: Final = REFUSED_PAUSE * 2 ** (TRIES - 1)
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
-_PASSING: Final = (
+_TRANSIENT_REFUSALS: Final = (
     AtomicPublishIncompleteBatchError,
     StreamWrongLastSequenceConstantError,  # a twin's batch is under way
     StreamWrongLastSequenceError,
@@ -197,7 +197,7 @@ def _store_atomic(
                 wait_until_back(nc)
                 before, progress = progress, retry_transient(nc, lambda: _read_progress(js, options.stream, subject))
                 if progress == before:
-                    if not retries.left or (isinstance(refused, APIError) and not _passes(refused)):
+                    if not retries.left or (isinstance(refused, APIError) and not _is_transient_refusal(refused)):
                         raise WriteError(f"{refusal}: {error}") from error
                     retries.pause()
             else:
@@ -206,9 +206,9 @@ def _store_atomic(
     return Stored(rows, sent)
 
 
-def _passes(refusal: APIError) -> bool:
+def _is_transient_refusal(refusal: APIError) -> bool:
     """Whether the same may be taken a little later."""
-    return refusal.code in BUSY or isinstance(refusal, _PASSING)
+    return refusal.code in BUSY or isinstance(refusal, _TRANSIENT_REFUSALS)
 
 
 def _done(progress: _Progress, task: TaskId) -> int:

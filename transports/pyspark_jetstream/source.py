@@ -58,9 +58,7 @@ except ImportError:  # before 4.2 Spark admits everything, and so it is limited 
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
-IDLE_OFFSET_MOVES: Final = (
-    60.0  # seconds for which an offset stands still when nothing new matches; then retention may pass it
-)
+IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a match, or retention might pass it
 
 
 @dataclass
@@ -199,7 +197,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         if self._until is None and self._is_too_early(since, latest):
             return begin
         end = share(since, latest, firsts, most)
-        return begin if end == since else self._encoded(end)  # as it was cut, or Spark would take it for a new one
+        return begin if end == since else self._encoded(end)  # split as it was, or Spark would take it for a new one
 
     def _encoded(self, positions: Mapping[str, Position]) -> dict[str, Any]:
         return encode_offset(positions, self.split_plan)

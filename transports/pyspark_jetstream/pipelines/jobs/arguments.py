@@ -1,7 +1,8 @@
 """The arguments that several of the programs have, as attrs classes that hold checked values.
 
 Rules: a field made by ``option``, ``switch`` or ``positional`` is one argument of the command line. Its text becomes a
-checked value, or BadUsage with one line that names the option. ``running.new_program`` makes the command of these classes.
+checked value, or BadUsage with one line that names the option. ``running.new_program`` makes a command of
+these classes.
 
 Not here: arguments of one program alone, which stand with it.
 """
