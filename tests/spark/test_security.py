@@ -78,11 +78,11 @@ def test_a_table_goes_through_a_guarded_server(
 
 def test_files_are_read_in_the_driver_and_contents_travel(files: dict[str, str]) -> None:
     secret = {"nats.password": "geheim", "nats.user": "u", "nats.tls.hostname": "h"}
-    connecting = read_options({"servers": "nats://x:geheim@a", "stream": "S", **files, **secret}).connection
+    connection = read_options({"servers": "nats://x:geheim@a", "stream": "S", **files, **secret}).connection
     for path in files.values():
         Path(path).unlink()
-    there = pickle.loads(pickle.dumps(connecting))
-    assert there == connecting
+    there = pickle.loads(pickle.dumps(connection))
+    assert there == connection
     assert there.keywords["user_credentials"] == CREDS
     assert there.keywords["tls_key"] == CONTENTS["nats.tls.key.content"]
     assert there.keywords["tls_hostname"] == "h"

@@ -107,7 +107,7 @@ def option(
 
     return attrs.field(
         default=attrs.Factory(fallback, takes_self=True),
-        converter=attrs.Converter(convert, takes_self=True),  # type: ignore[misc]  # its types are any
+        converter=attrs.Converter(convert, takes_self=True),
         validator=[*check],
         repr=show,
         metadata={_OPTION: declared},
