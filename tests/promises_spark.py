@@ -126,6 +126,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_OPTIONS + "the_connection",
         ),
         promise(
+            "Never shown",
+            SPARK_OPTIONS + "secrets_are_not_shown",
+            SPARK_SECURITY + "a_table_goes_through_a_guarded_server",
+        ),
+        promise(
             "only what matches this one subject or pattern",
             SPARK_READING + "filters",
             SPARK_VIEWS + "a_filter_never_widens_a_read",
@@ -136,7 +141,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_TASKS + "available_now_ends_where_the_stream_ended",
         ),
         promise(
-            "A micro-batch that comes again is cut as it was",
+            "A micro-batch that comes again is split as it was",
             SPARK_TASKS + "a_micro_batch_is_cut_as_it_was",
             SPARK_OPTIONS + "a_range_is_cut_without_gaps",
         ),
@@ -145,7 +150,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_TASKS + "a_limit_where_spark_has_none",
         ),
         promise(
-            "wait for so many, or so long",
+            "sequences for which a micro-batch waits",
             SPARK_STREAMING + "a_micro_batch_waits_for_enough",
         ),
         promise(
@@ -211,12 +216,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "A server allows 50 for a stream and 1,000 in all.",
-            SPARK_WRITES + "each_lot_has_its_own_tries",
+            SPARK_WRITES + "each_chunk_has_its_own_tries",
             INTEGRATION_ATOMIC_RELEASES + "too_many_batches_at_once",
         ),
         promise(
             "What it refuses beyond that is tried again a few times",
-            SPARK_WRITES + "each_lot_has_its_own_tries",
+            SPARK_WRITES + "each_chunk_has_its_own_tries",
             INTEGRATION_ATOMIC_RELEASES + "too_many_batches_at_once",
         ),
         promise(

@@ -79,7 +79,7 @@ THIRD_PARTY: Final = {
     "jsproto_io/_aio/trio_link.py": {"trio"},
     "jsproto_io/_state/credentials.py": {"cryptography"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
-    "pyspark_jetstream/": {"pyspark", "pyarrow"},
+    "pyspark_jetstream/": {"attrs", "pyspark", "pyarrow"},
     "pyspark_jetstream/pipelines/": {"py4j", "typer", "rich", "matplotlib"},
 }
 # Package of the transports -> the packages of ours that it may import.

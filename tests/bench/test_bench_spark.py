@@ -111,7 +111,7 @@ def test_a_process_is_read_from_its_line() -> None:
 
 def test_time_by_kind_of_process(tmp_path: Path) -> None:
     ticks = processes.TICKS
-    for pid, parent, own, buried in (
+    for pid, parent, own, ended in (
         (1, 0, 9, 9),
         (2, 1, 1, 50),
         (3, 2, 4, 2),
@@ -120,7 +120,7 @@ def test_time_by_kind_of_process(tmp_path: Path) -> None:
         (6, 1, 7, 0),
     ):
         (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "stat").write_text(stat(pid, parent, own * ticks, 0, buried * ticks, 0))
+        (tmp_path / str(pid) / "stat").write_text(stat(pid, parent, own * ticks, 0, ended * ticks, 0))
     (tmp_path / "8").mkdir()  # has just ended
     (tmp_path / "uptime").write_text("")
     found = processes.processes(tmp_path)

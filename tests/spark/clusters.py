@@ -1,6 +1,6 @@
 """What takes a cluster: a standalone master and two workers, Spark Connect, and what goes wrong there.
 
-``pytest tests/spark/clusters.py`` runs it, in about 25 minutes; a run of everything does not. It starts
+``pytest tests/spark/clusters.py`` runs it, in about 25 minutes. A run of everything does not. It starts
 and ends the processes of its cluster, on loopback.
 """
 
@@ -26,7 +26,7 @@ from pyspark_jetstream import register
 from tests.integration.cluster import Cluster, paused
 from tests.spark import failing, following, jobs
 from tests.spark.conftest import Made, data_of, fill
-from tests.spark.copying import check_copies, copy_with_faults, small_lots
+from tests.spark.copying import check_copies, copy_with_faults, small_chunks
 from tests.spark.standalone import HOST, ROOT, Standalone, run, zipped
 from tests.spark.test_replicas import made
 
@@ -211,7 +211,7 @@ def test_speculation(
     spark.dataSource.register(failing.Failing)
     rows = spark.range(1, ROWS + 1, 1, 2).selectExpr(f"concat('{target}.', id % 3) subject", "cast(id as string) data")
     writer = rows.write.format("failing").options(servers=server.url, stream=target, delivery=delivery)
-    with small_lots(spark):
+    with small_chunks(spark):
         writer.options(markerSubject=target, faults="twin@0", seen=str(tmp_path)).mode("append").save()
     assert (tmp_path / "twin").exists()
     stored = data_of(js, target)

@@ -36,7 +36,7 @@ def copy_with_faults(
     faults: str,
     batches: int,
 ) -> Counter[int]:
-    """How often each row is stored in the end. Each micro-batch has two partitions; ``faults`` are those of Failing."""
+    """How often each row is stored in the end. Each micro-batch has two partitions. ``faults``: see Failing."""
     a_batch = ROWS // batches
     spark.dataSource.register(Failing)
     seen = folder / "seen"
@@ -47,7 +47,7 @@ def copy_with_faults(
     writer = rows.writeStream.format("failing").options(servers=server.url, stream=target, delivery=delivery)
     writer = writer.options(markerSubject=target, faults=faults, seen=str(seen))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    with small_lots(spark), restarting(server, seen):
+    with small_chunks(spark), restarting(server, seen):
         query: Any = None
         try:
             for batch in range(batches):
@@ -81,7 +81,7 @@ def check_copies(stored: Counter[int], delivery: str, faults: str, batches: int)
 
 
 @contextmanager
-def small_lots(spark: SparkSession) -> Iterator[None]:
+def small_chunks(spark: SparkSession) -> Iterator[None]:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
     spark.conf.set(name, CHUNK)

@@ -26,13 +26,13 @@ SOON: Final = 0.02  # seconds
 class Failing(JetStreamDataSource):
     """As ``jetstream``, with the faults that the option ``faults`` has, such as ``task@1 commit@3``.
 
-    The number is that of the micro-batch; a batch write is one, of number 0. Option ``seen`` is a folder, where each
+    The number is that of the micro-batch. A batch write is one, of number 0. Option ``seen`` is a folder, where each
     fault leaves a file of its name. They are:
 
     ``task``      the task fails
     ``worker``    its Python process is killed
     ``executor``  its executor is killed
-    ``server``    the task waits until somebody has restarted the server, and has left a file ``restarted``
+    ``server``    the task waits until the server was restarted, and a file ``restarted`` is there
     ``twin``      the task waits for a speculative twin to come as far as it has
     ``commit``    the driver dies between the write and its commit
     """

@@ -1,6 +1,6 @@
 """A program for a cluster: it reads a stream, and writes it by each delivery, from a batch and from a streaming query.
 
-``jobs.py SERVERS ORIGIN TARGET CHECKPOINT``, by ``spark-submit``; or as a client of Spark Connect, with its URL and a
+``jobs.py SERVERS ORIGIN TARGET CHECKPOINT``, by ``spark-submit``, or as a client of Spark Connect, with its URL and a
 zip file of the code as further arguments. It prints one line of JSON: what it read, and where tasks found the code.
 
 Rules: nothing of the tests is imported: a cluster has only what is shipped.

@@ -59,7 +59,7 @@ class Standalone:
         }
 
     def submit(self, program: Path, *arguments: str, py_files: Path) -> str:
-        """Run a program by ``spark-submit``; what it printed. AssertionError when it fails, with what it said."""
+        """Run a program by ``spark-submit``. Returns what it printed. AssertionError when it fails, with its output."""
         return run(self._submission(program, arguments, py_files))
 
     @contextmanager
@@ -84,7 +84,7 @@ class Standalone:
 
     @contextmanager
     def connect_server(self) -> Iterator[str]:
-        """A server of Spark Connect; the URL for its clients."""
+        """A server of Spark Connect. Returns the URL for its clients."""
         (port,) = free_ports(1)
         config = {**self.config(), "spark.connect.grpc.binding.address": HOST, "spark.connect.grpc.binding.port": port}
         name = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -168,7 +168,7 @@ def without_java(text: str) -> str:
 
 
 def zipped(path: Path, *more: Path) -> Path:
-    """Everything that runs, as one file to ship; ``more`` are modules of the tests."""
+    """Everything that runs, as one file to ship. ``more`` are modules of the tests."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for package in (ROOT / "jsproto", *(ROOT / "transports").iterdir()):
             for module in sorted(package.rglob("*.py")):

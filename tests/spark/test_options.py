@@ -1,14 +1,16 @@
-"""Options, offsets and schemas: what a user may say, and what is told when it cannot be. No server, no JVM."""
+"""Options, offsets and schemas: what a user may say, and the error when it cannot be. No server, no JVM."""
 
 from __future__ import annotations
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pyspark
 import pytest
 from hypothesis import given
@@ -28,12 +30,21 @@ from pyspark.sql.types import (
 
 import pyspark_jetstream
 from pyspark_jetstream import JetStreamDataSource
-from pyspark_jetstream.offsets import Position, SplitPlan, check_streams, decode_cut, decode_offset, encode_offset
-from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions, read_options, write_options
-from pyspark_jetstream.planning import Range, covers, cut
+from pyspark_jetstream.offsets import (
+    Position,
+    SplitPlan,
+    check_streams,
+    decode_offset,
+    decode_split_plan,
+    encode_offset,
+)
+from pyspark_jetstream.option_fields import OptionError, options_of
+from pyspark_jetstream.options import ConnectionOptions, ReadOptions, WriteOptions, read_options, write_options
+from pyspark_jetstream.planning import Range, covers, split
 from pyspark_jetstream.schema import check_read_schema, check_write_schema, written_names
 from pyspark_jetstream.source import share
 from tests.spark.standalone import zipped
+from tests.tools import generate_options
 
 pytestmark = pytest.mark.spark
 
@@ -56,37 +67,82 @@ def schema(**columns: Any) -> StructType:
 
 def test_what_is_read_by_default() -> None:
     options = reading()
-    assert (options.streams, options.subject, options.starting, options.ending) == (("S",), None, "", "latest")
-    assert (options.max_per_trigger, options.min_partitions, options.max_per_partition) == (None, None, 250_000)
+    assert (options.streams, options.subject, options.starting_offsets, options.ending_offsets) == (
+        ("S",),
+        None,
+        None,
+        "latest",
+    )
+    assert (options.max_offsets_per_trigger, options.min_partitions, options.max_records_per_partition) == (
+        None,
+        None,
+        250_000,
+    )
     assert (options.fail_on_data_loss, options.include_headers, options.include_bookkeeping) == (True, False, False)
-    assert (options.rows, options.page_bytes, options.retries) == (10_000, 8 * 1024 * 1024, 3)
+    assert (options.batch_size, options.max_bytes, options.num_retries) == (10_000, 8 * 1024 * 1024, 3)
 
 
 def test_names_count_in_any_case() -> None:
     options = read_options({"SERVERS": "a", "path": " A , B ", "MAXoffsetsPerTrigger": "7", "owner": "spark"})
-    assert (options.connecting.servers, options.streams, options.max_per_trigger) == ("a", ("A", "B"), 7)
+    assert (options.connection.servers, options.streams, options.max_offsets_per_trigger) == ("a", ("A", "B"), 7)
     assert reading(filterSubject="a.*").subject == "a.*"
     assert reading(maxTriggerDelay="5m").max_trigger_delay == 300
     assert reading(maxTriggerDelay="500ms", requestTimeout="2").max_trigger_delay == 0.5
-    assert reading(startingTimestamp="2026-01-01T00:00:00Z").starting_time == 1_767_225_600 * 10**9
-    assert reading(endingTimestamp="1767225600000").ending_time == 1_767_225_600 * 10**9
-    assert reading(startingOffsets='{"S": -2}').starting == {"S": -2}
-    assert reading(stream="", kvBucket="K", endingOffsets='{"K": 7}').ending == {"KV_K": 7}
-    assert reading(stream="", kvBucket="K", endingOffsets='{"KV_K": 7}').ending == {"KV_K": 7}
+    assert reading(startingTimestamp="2026-01-01T00:00:00Z").starting_timestamp == 1_767_225_600 * 10**9
+    assert reading(endingTimestamp="1767225600000").ending_timestamp == 1_767_225_600 * 10**9
+    assert reading(startingOffsets='{"S": -2}').starting_offsets == {"S": -2}
+    assert reading(stream="", kvBucket="K", endingOffsets='{"K": 7}').ending_offsets == {"KV_K": 7}
+    assert reading(stream="", kvBucket="K", endingOffsets='{"KV_K": 7}').ending_offsets == {"KV_K": 7}
+
+
+def test_the_tables_of_the_readme_are_up_to_date() -> None:
+    readme = generate_options.README.read_text(encoding="utf-8")
+    assert readme == generate_options.render(readme), "run: python -m tests.tools.generate_options"
+
+
+def test_one_quantity_has_one_name() -> None:
+    """An option is called like its field, but for the dot of a name of Kafka's and for several streams."""
+    for kind in (ReadOptions, WriteOptions):
+        for field, option in options_of(kind):
+            name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", option.name.removeprefix("fetch."))
+            assert field == name or (field, name) == ("streams", "stream")
+
+
+def test_options_with_another_value() -> None:
+    options = reading(startingOffsets='{"S": 3}', subject="a.>", maxTriggerDelay="2h", includeHeaders="TRUE")
+    other = attrs.evolve(options, subject="a.b")
+    assert (other.subject, attrs.evolve(other, subject="a.>")) == ("a.b", options)
+    with pytest.raises(OptionError, match="option subject cannot be 'a..b'"):
+        attrs.evolve(options, subject="a..b")
+
+
+def test_names_that_spark_adds() -> None:
+    given = {"servers": "a", "path": "S", "paths": "[]", "option.stream": "S", "owner": "me"}
+    assert (read_options(given).streams, write_options(given).stream) == (("S",), "S")
 
 
 def test_the_connection() -> None:
-    connecting = reading(
+    connection = reading(
         **{
             "nats.user": "u", "nats.password": "geheim", "nats.connectTimeout": "500ms", "nats.jsDomain": "hub",
             "requestTimeout": "7", "servers": "nats://x:geheim@a:1,b",
         }
-    ).connecting  # fmt: skip
-    assert connecting.keywords == {"user": "u", "password": "geheim", "connect_timeout": 0.5}
-    assert (connecting.domain, connecting.prefix, connecting.timeout) == ("hub", None, 7.0)
-    assert "geheim" not in repr(connecting)
-    assert "'a:1,b'" in repr(connecting)
-    assert pickle.loads(pickle.dumps(connecting)) == connecting
+    ).connection  # fmt: skip
+    assert connection.keywords == {"user": "u", "password": "geheim", "connect_timeout": 0.5}
+    assert (connection.domain, connection.prefix, connection.request_timeout) == ("hub", None, 7.0)
+    assert "geheim" not in repr(connection)
+    assert "'a:1,b'" in repr(connection)
+    assert pickle.loads(pickle.dumps(connection)) == connection
+
+
+def test_secrets_are_not_shown() -> None:
+    secrets = [field for field, option in options_of(ConnectionOptions) if option.text.endswith("Never shown")]
+    assert secrets == ["user_credentials", "password", "token", "nkeys_seed_str", "tls_key"]
+    with_all = object.__new__(ConnectionOptions)  # no connection takes all of them
+    for field in attrs.fields_dict(ConnectionOptions):
+        object.__setattr__(with_all, field, "geheim" if field in secrets else "shown")
+    assert "geheim" not in repr(with_all)
+    assert repr(with_all).count("'***'") == len([*secrets, "tls_ca", "tls_cert"])
 
 
 @pytest.mark.parametrize(
@@ -224,9 +280,9 @@ def test_an_offset_is_what_was_encoded(given: dict[str, Position]) -> None:
     text = json.dumps(encode_offset(given))
     assert decode_offset(json.loads(text)) == given
     assert json.dumps(encode_offset(dict(reversed(given.items())))) == text  # Spark compares texts
-    assert decode_cut(json.loads(text)) is None
+    assert decode_split_plan(json.loads(text)) is None
     both = json.loads(json.dumps(encode_offset(given, SplitPlan(3, 100))))
-    assert (decode_offset(both), decode_cut(both)) == (given, SplitPlan(3, 100))
+    assert (decode_offset(both), decode_split_plan(both)) == (given, SplitPlan(3, 100))
 
 
 @pytest.mark.parametrize("offset", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"v": 1, "streams": [1]}, {"S": {"0": 5}}])
@@ -243,11 +299,11 @@ def test_a_checkpoint_of_other_streams() -> None:
 
 @given(st.integers(1, 10_000), st.integers(0, 10_000), st.integers(1, 300), st.integers(1, 20))
 def test_a_range_is_cut_without_gaps(lo: int, span: int, most: int, parts: int) -> None:
-    found = cut(Range("S", 1, lo, lo + span), SplitPlan(parts, most))
+    found = split(Range("S", 1, lo, lo + span), SplitPlan(parts, most))
     assert [seq for each in found for seq in range(each.lo, each.hi)] == [*range(lo, lo + span)]
     assert all(1 <= each.hi - each.lo <= most for each in found)
     assert not span or len(found) >= min(parts, span)
-    assert len(cut(Range("S", 1, lo, lo + span), SplitPlan(parts, 250_000))) == min(span, parts)
+    assert len(split(Range("S", 1, lo, lo + span), SplitPlan(parts, 250_000))) == min(span, parts)
 
 
 spans = st.lists(st.tuples(st.integers(1, 1_000), st.integers(0, 1_000)), min_size=1, max_size=5)
@@ -304,7 +360,10 @@ print(type(found).__name__, found.options, sys.modules[type(found).__module__]._
     assert (type(here), here.options) == (JetStreamDataSource, {"a": "b"})
 
 
-def test_a_python_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=f"^pyarrow is missing in {sys.executable}: install it there, or set"):
+@pytest.mark.parametrize("package", ["pyarrow", "attrs"])
+def test_a_python_without_a_package(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ModuleNotFoundError, match=f"^{package} is missing in {sys.executable}: install it there, or set"
+    ):
         JetStreamDataSource({})

@@ -46,7 +46,7 @@ class Programs:
         self.url = url
 
     def __call__(self, name: str, *arguments: object, code: int = 0) -> dict[str, Any]:
-        """The JSON object that it prints; a failure's is one with ``error``."""
+        """The JSON object that it prints. A failure's has ``error``."""
         found, out, err = self.call(name, *arguments, "--servers", self.url, "--json")
         assert found == code, err
         answer: dict[str, Any] = json.loads(out)
@@ -368,7 +368,7 @@ def test_what_cannot_be(run: Programs, stream: Made, tmp_path: Path) -> None:
 
 
 def test_by_spark_submit(server: NatsServer, js: JetStream, stream: Made, tmp_path: Path) -> None:
-    """The one that starts a Spark of its own; the interpreter is left to the program to choose."""
+    """The one that starts a Spark of its own. The interpreter is left to the program to choose."""
     name = stream()
     (tmp_path / "in.csv").write_text("a\n1\n")
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"

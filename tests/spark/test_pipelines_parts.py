@@ -6,16 +6,21 @@ import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
+from jsproto.grammar.config import StreamConfig, StreamInfo, StreamState
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import connect
 from pyspark_jetstream import pipelines
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, Delivery, bounds, pairs
+from pyspark_jetstream.options import Delivery
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, SourceAccess, bounds, pairs
+from pyspark_jetstream.pipelines.jobs.export import Data, Format, Layout, Mode, Plan, Wanted
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
 from pyspark_jetstream.pipelines.jobs.page import _over_time, page
@@ -84,7 +89,6 @@ def test_times(text: str, seconds: float) -> None:
 
 
 def test_places_in_a_stream() -> None:
-    assert Bound.of(None, "--from") is None
     assert bounds("S", Bound.of("7", "--from"), Bound.of("1970-01-01", "--until")) == {
         "startingOffsets": '{"S": 7}',
         "endingTimestamp": "1970-01-01T00:00:00Z",
@@ -96,13 +100,60 @@ def test_places_in_a_stream() -> None:
 
 def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NATS_URL", "nats://there")
-    assert Access.of(None, None, "me", None, None, ["jsDomain=hub"]) == Access(
-        "nats://there", None, {"nats.user": "me", "nats.jsDomain": "hub"}
-    )
-    assert Access.of(None, "folder", None, None, None, None).servers is None
+    access = Access(user="me", nats={"jsDomain": "hub"})
+    assert (access.urls, access.options) == ("nats://there", {"nats.user": "me", "nats.jsDomain": "hub"})
+    assert SourceAccess(servers="nats://here").urls == "nats://here"
+    assert SourceAccess(store="folder").urls is None
     with pytest.raises(BadUsage, match="exclude each other"):
-        Access.of("nats://here", "folder", None, None, None, None)
+        Access(servers="nats://here", store="folder")
+    monkeypatch.delenv("NATS_URL")
+    assert Access().urls is None
+    with pytest.raises(BadUsage, match="where from"):
+        SourceAccess()
     assert pairs(["a=b=c"], "--option") == {"a": "b=c"}
+
+
+def wanted(*names: str, **given: Any) -> Wanted:
+    """As the command line has it."""
+    return Wanted(names=[*names], **given)
+
+
+def test_a_plan_of_an_export(tmp_path: Path) -> None:
+    plan = Plan.of(wanted("S", str(tmp_path / "out"), until="7"), Layout(kind=Format.CSV))
+    assert (plan.exported.stream, plan.exported.kind, plan.data, plan.by) == ("S", "stream", "text", ["subject", "day"])
+    assert plan.exported.options == {"stream": "S", "endingOffsets": '{"S": 7}'}
+    assert plan.mode is Mode.ERROR
+    (tmp_path / "_temporary").mkdir()  # a run that failed left it
+    plan = Plan.of(wanted(str(tmp_path), bucket="B", keys="a.>", at="9"), Layout(tokens=2))
+    assert (plan.exported.stream, plan.mode, plan.data, plan.by) == ("KV_B", Mode.OVERWRITE, "binary", ["subject"])
+    assert plan.exported.options == {"kvBucket": "B", "kvKeys": "a.>", "endingOffsets": '{"KV_B": 9}'}
+    assert Plan.of(Wanted(names=["s3://x"], bucket="B"), Layout()).target == "s3://x"
+    few = StreamInfo(StreamConfig(name="S"), state=StreamState(num_subjects=2_000))
+    many = StreamInfo(StreamConfig(name="S"), state=StreamState(num_subjects=2_001))
+    plan = Plan.of(Wanted(names=["S", "out"]), Layout())
+    assert plan.for_stream(few) is plan
+    with pytest.raises(BadUsage, match="S has 2,001 subjects, and each would be a folder: add --tokens N or --by day"):
+        plan.for_stream(many)
+
+
+@pytest.mark.parametrize(
+    ("given", "layout", "message"),
+    [
+        ({"names": ["S"]}, {}, "give a stream and a folder"),
+        ({"names": ["S", "out"], "keys": "a"}, {}, "--at and --keys are for --bucket"),
+        ({"names": ["S", "out"], "bucket": "B"}, {}, "with --bucket give the folder alone"),
+        ({"names": ["out"], "bucket": "B", "subject": "a"}, {}, "a bucket is exported as of one moment"),
+        ({"names": ["out"], "bucket": "B", "headers": True}, {}, "a bucket is exported as of one moment"),
+        ({"names": ["S", "out"]}, {"kind": Format.JSON, "data": Data.BINARY}, "--format json has no binary"),
+        ({"names": ["S", "out"], "headers": True}, {"kind": Format.CSV}, "--format csv has no place for --headers"),
+        ({"names": ["S", "out"]}, {"by": "day", "tokens": 1}, "--tokens needs --by subject"),
+        ({"names": ["S", "/"]}, {}, "/ is there already: choose another folder, or --mode append or overwrite"),
+        ({"names": ["S", "out"]}, {"by": "week"}, "--by takes subject, hour, day, month, year or none, not 'week'"),
+    ],
+)
+def test_an_export_that_cannot_be(given: dict[str, Any], layout: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadUsage, match=message):
+        Plan.of(Wanted(**given), Layout(**layout))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +240,7 @@ def test_what_is_missing_is_said_in_one_line(
 def test_py4j_does_not_speak_before_the_line_of_an_interrupt(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ctrl-C breaks off what Spark is asked; py4j logs that, and how its connection ends, with tracebacks."""
+    """Ctrl-C breaks off what Spark is asked. py4j logs that, and how its connection ends, with tracebacks."""
     quiet, root = logging.getLogger("py4j"), logging.getLogger()
     monkeypatch.setattr(quiet, "level", quiet.level)
     monkeypatch.setattr(root, "filters", [])

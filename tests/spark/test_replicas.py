@@ -1,4 +1,4 @@
-"""A stream of three replicas, one of which stands still, or has done so and lags behind."""
+"""A stream of three replicas, one of which stands still, or lags because it did."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from jsproto_io.nats_server import NatsServer
 from pyspark_jetstream.connecting import opened
-from pyspark_jetstream.options import OptionError, read_options
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import read_options
 from tests.authority import Key, Operator, tls_config
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,7 @@ def test_a_table_goes_through_a_guarded_server(
     guarded: NatsServer, spark: SparkSession, files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = read_options({"servers": guarded.url, "stream": "S", **files})
-    with opened(options.connecting, reader_thread=True) as nc:
+    with opened(options.connection, reader_thread=True) as nc:
         nc.jetstream().create_stream("S", subjects=["s.>"], allow_direct=True, allow_batched=True)
     contents = {"servers": guarded.url, **CONTENTS}
     rows = spark.range(0, 100, 1, 1).selectExpr("concat('s.', id) as subject", "cast(id as string) as data")
@@ -77,11 +78,11 @@ def test_a_table_goes_through_a_guarded_server(
 
 def test_files_are_read_in_the_driver_and_contents_travel(files: dict[str, str]) -> None:
     secret = {"nats.password": "geheim", "nats.user": "u", "nats.tls.hostname": "h"}
-    connecting = read_options({"servers": "nats://x:geheim@a", "stream": "S", **files, **secret}).connecting
+    connection = read_options({"servers": "nats://x:geheim@a", "stream": "S", **files, **secret}).connection
     for path in files.values():
         Path(path).unlink()
-    there = pickle.loads(pickle.dumps(connecting))
-    assert there == connecting
+    there = pickle.loads(pickle.dumps(connection))
+    assert there == connection
     assert there.keywords["user_credentials"] == CREDS
     assert there.keywords["tls_key"] == CONTENTS["nats.tls.key.content"]
     assert there.keywords["tls_hostname"] == "h"
@@ -92,8 +93,8 @@ def test_files_are_read_in_the_driver_and_contents_travel(files: dict[str, str])
 @pytest.mark.parametrize(("value", "meant"), [("true", True), ("False", False), (" ", None)])
 def test_tls_as_an_option(value: str, meant: bool | None) -> None:
     options = {"servers": "a", "stream": "S", "nats.tls": value, "nats.nkeySeed": USER.seed}
-    assert read_options(options).connecting.keywords.get("tls") is meant
-    assert read_options({**options, "nats.tls": "true", "nats.tls.handshakeFirst": "true"}).connecting.keywords[
+    assert read_options(options).connection.keywords.get("tls") is meant
+    assert read_options({**options, "nats.tls": "true", "nats.tls.handshakeFirst": "true"}).connection.keywords[
         "tls_handshake_first"
     ]
 

@@ -42,7 +42,7 @@ class Copying:
         return reader.option("startingOffsets", "earliest").options(**options).load(stream)
 
     def run(self, stream: str, **options: Any) -> list[dict[str, Any]]:
-        """Copy what there is; the progress of each micro-batch that had rows."""
+        """Copy what there is. Returns the progress of each micro-batch that had rows."""
         return self.start(stream, availableNow=True, **options)
 
     def start(self, stream: str, *, availableNow: bool, **options: Any) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ def test_several_streams_share_a_limit_and_more_may_come(js: JetStream, stream: 
 
 
 def test_an_idle_query_waits_for_what_matches(js: JetStream, stream: Made, copying: Copying) -> None:
-    """Unrelated messages make no micro-batches; the offset moves with the first one that matches."""
+    """Unrelated messages make no micro-batches. The offset moves with the first one that matches."""
     name = stream(100)
     reading = copying.read(name, subject=f"{name}.rare")
     query = started(reading.writeStream.format("noop").option("checkpointLocation", copying.checkpoint))

@@ -29,7 +29,7 @@ from jsproto.grammar.columns import StoredColumns
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
 from pyspark_jetstream.offsets import decode_offset
-from pyspark_jetstream.options import Connecting, read_options
+from pyspark_jetstream.options import ConnectionOptions, read_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import HEADERS_TYPE, BatchBuilder
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PAUSES = [pytest.approx(5 ** (n / 2) / 5) for n in range(5)]  # seconds: 0.2 to 5
 COLUMNS = StructType(
     [
         StructField("subject", StringType()),
@@ -95,7 +96,7 @@ def test_partitions_are_read(stream: Made, source: Any) -> None:
 
 @pytest.mark.parametrize("seqs", [[range(5, 8), range(8, 10)], [range(5, 8), range(9, 11)], [[5, 7], [8]], [[9]]])
 def test_a_batch_is_made_of_pieces(seqs: list[Sequence[int]]) -> None:
-    """With holes between the numbers, or within; and nothing is left for the next batch."""
+    """With holes between the numbers, or within, and nothing is left for the next batch."""
     builder = BatchBuilder(COLUMNS, "S", read_options({"servers": "nats://x", "stream": "S"}))
     for other in (0, 1_000):
         wanted = [[other + seq for seq in piece] for piece in seqs]
@@ -162,7 +163,7 @@ def test_a_stream_made_anew_after_the_plan(js: JetStream, stream: Made, source: 
 
 
 class Faults:
-    """Pages of a read that break off, or end too early (None), behind the first one, or before that."""
+    """Pages of a read that break off, or end too early (None), after the first one, or before that."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, faults: list[Exception | None], *, behind: int = 1) -> None:
         self.left = faults
@@ -359,13 +360,13 @@ def test_an_offset_stands_still_for_a_while(
     reader = source(name, startingOffsets="earliest", subject=f"{name}.rare").streamReader(COLUMNS)
     start = reader.initialOffset()
     assert reader.latestOffset(start, None) == reader.latestOffset(start, None) == start
-    monkeypatch.setattr(module, "HOLD", 0.0)
+    monkeypatch.setattr(module, "IDLE_OFFSET_MOVES", 0.0)
     assert decode_offset(reader.latestOffset(start, None))[name].seq == 101
     reader.stop()
 
 
 def test_a_stream_that_lost_its_end(nc: Connection, stream: Made, source: Any) -> None:
-    """An offset behind the end is never taken for a wait."""
+    """An offset after the end is never taken for a wait."""
     name = stream(10)
     reader = source(name).streamReader(COLUMNS)
     behind = reader.initialOffset()
@@ -399,7 +400,7 @@ def test_a_micro_batch_of_a_stream_that_was_made_anew(js: JetStream, stream: Mad
 
 def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
     server = server_for()
-    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+    with connecting.opened(ConnectionOptions(server.url), reader_thread=True) as nc:
         nc.jetstream().create_stream("S", subjects=["S.>"], allow_direct=True, allow_batched=True)
         fill(nc.jetstream(), "S", 1, 10)
     reader: Any = JetStreamDataSource({"servers": server.url, "stream": "S"}).streamReader(COLUMNS)
@@ -414,7 +415,7 @@ def test_the_server_restarts_under_a_streaming_read(server_for: Any) -> None:
 
 def test_the_server_restarts_under_a_reading_task(server_for: Any) -> None:
     server = server_for()
-    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+    with connecting.opened(ConnectionOptions(server.url), reader_thread=True) as nc:
         nc.jetstream().create_stream("S", subjects=["S.>"], allow_direct=True, allow_batched=True)
         fill(nc.jetstream(), "S", 1, 5_000)
     given = {"servers": server.url, "stream": "S", "minPartitions": "1", "batchSize": "10", "maxBytes": "2000"}
@@ -431,7 +432,7 @@ def test_the_server_restarts_under_a_reading_task(server_for: Any) -> None:
 def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(connecting, "sleep", pauses.append)
-    nowhere = Connecting("nats://127.0.0.1:1")
+    nowhere = ConnectionOptions("nats://127.0.0.1:1")
     where = "stream S, sequences 1 to 9"
     with (
         pytest.raises(connecting.UnreachableError, match=f"^{where}: .*127.0.0.1:1") as caught,
@@ -439,9 +440,9 @@ def test_a_task_waits_for_servers_and_a_driver_does_not(monkeypatch: pytest.Monk
     ):
         pass
     assert isinstance(caught.value.__cause__, NoServersError)
-    assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0]
-    with pytest.raises(NoServersError), connecting.ReconnectingClient(nowhere) as kept:
-        kept.ask(lambda js: js)
+    assert pauses == PAUSES
+    with pytest.raises(NoServersError), connecting.ReconnectingClient(nowhere) as client:
+        client.request(lambda js: js)
     assert len(pauses) == 5
 
 
@@ -450,11 +451,11 @@ def test_a_server_that_stands_still_is_left(
 ) -> None:
     monkeypatch.setattr(connecting, "PING_INTERVAL", 0.5)
     first = server_for()
-    options = Connecting(f"{first.url},{server.url}", {"connect_timeout": 1.0}, timeout=1.0)
-    with connecting.ReconnectingClient(options) as kept:
-        info = kept.ask(lambda js: js.account_info())
+    options = ConnectionOptions(f"{first.url},{server.url}", connect_timeout=1.0, request_timeout=1.0)
+    with connecting.ReconnectingClient(options) as client:
+        info = client.request(lambda js: js.account_info())
         with paused(first):
-            assert kept.ask(lambda js: js.account_info()) is not info
+            assert client.request(lambda js: js.account_info()) is not info
 
 
 @pytest.mark.parametrize(
@@ -479,17 +480,30 @@ def test_imports_are_frozen_in_workers_alone(
         gc.unfreeze()
 
 
-@pytest.mark.parametrize(("keywords", "linger"), [({}, connecting.LINGER), ({"linger": 0.5}, 0.5)])
-def test_few_messages_of_a_task_wait_for_those_behind_them(
-    server: Any, keywords: dict[str, Any], linger: float
-) -> None:
-    """Long enough for the next chunk; what is left at the end a task sends itself, because it waits for the answer."""
-    with connecting.opened(Connecting(server.url, keywords)) as nc:
+def test_few_messages_of_a_task_wait_for_those_after_them(server: NatsServer) -> None:
+    """Long enough for the next chunk. What is left at the end a task sends itself, because it waits for the answer."""
+    with connecting.opened(ConnectionOptions(server.url)) as nc:
         session = nc._session
         nc.flush()
         session.publish_message("a", b"x")
         assert not session.wants_send(0.0)
-        assert session.wants_send(linger)
+        assert session.wants_send(connecting.LINGER)
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1, PAUSES[4:]), (3, PAUSES[2:]), (5, PAUSES), (7, [*PAUSES, PAUSES[4], PAUSES[4]])]
+)
+def test_the_last_pause_is_the_longest(monkeypatch: pytest.MonkeyPatch, most: int, expected: list[float]) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(connecting, "sleep", pauses.append)
+    retries = connecting.Retries(most)
+    for _ in range(2):
+        while retries.left:
+            retries.pause()
+        assert pauses == expected
+        pauses.clear()
+        retries.reset()
+    assert connecting.Retries(0).left == 0
 
 
 def test_a_question_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch, server: NatsServer) -> None:
@@ -508,17 +522,20 @@ def test_a_question_is_asked_a_few_times(monkeypatch: pytest.MonkeyPatch, server
     def wrong(*_: Any) -> None:
         raise APIError(400, 10003, "bad request")
 
-    with connecting.ReconnectingClient(Connecting(server.url)) as kept, connecting.opened(Connecting(server.url)) as nc:
+    with (
+        connecting.ReconnectingClient(ConnectionOptions(server.url)) as client,
+        connecting.opened(ConnectionOptions(server.url)) as nc,
+    ):
         again = partial(connecting.retry_transient, nc)
-        for ask in (kept.ask, again):
+        for ask in (client.request, again):
             asked[:] = [ConnectionLostError("gone"), UNAVAILABLE, NoRespondersError("x")]
             pauses.clear()
             assert ask(question) == 7
-            assert pauses == [0.2, 0.5, 1.0]
+            assert pauses == PAUSES[:3]
             pauses.clear()
             with pytest.raises(APIError, match="temporarily unavailable"):
                 ask(never)
-            assert pauses == [0.2, 0.5, 1.0, 2.0, 5.0]
+            assert pauses == PAUSES
             with pytest.raises(APIError, match="bad request"):
                 ask(wrong)
             assert len(pauses) == 5

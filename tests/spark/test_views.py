@@ -14,8 +14,9 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from pyspark_jetstream import JetStreamDataSource
 from pyspark_jetstream.buckets import BucketBuilder, BucketReader, operations_of
-from pyspark_jetstream.options import OptionError, read_options
-from pyspark_jetstream.pushdown import PushingReader
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import read_options
+from pyspark_jetstream.pushdown import PushdownReader
 from pyspark_jetstream.ranges import ReadError
 from tests.grammar.test_columns import part
 from tests.spark.conftest import Made
@@ -183,7 +184,7 @@ def pushing(server: NatsServer, name: str, **options: str) -> Any:
     reader = JetStreamDataSource({"servers": server.url, "stream": name, "pushFilters": "true", **options}).reader(
         COLUMNS
     )
-    assert isinstance(reader, PushingReader)
+    assert isinstance(reader, PushdownReader)
     return reader
 
 

@@ -18,7 +18,8 @@ from jsproto.grammar.headers import Headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import connecting
 from pyspark_jetstream.delivery import TaskId, WriteError, store
-from pyspark_jetstream.options import Connecting, OptionError, read_options, write_options
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import ConnectionOptions, read_options, write_options
 from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, Target, chunks_of
 from pyspark_jetstream.schema import BatchBuilder
 from tests.spark.conftest import Made, data_of
@@ -96,7 +97,7 @@ def test_markers_that_have_gone(js: JetStream, stream: Made, nc: Connection, ser
 def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
     """Every row is stored by each delivery, and once by two of them, though the server is killed in the middle."""
     server = server_for()
-    with connecting.opened(Connecting(server.url), reader_thread=True) as nc:
+    with connecting.opened(ConnectionOptions(server.url), reader_thread=True) as nc:
         js = nc.jetstream()
         for delivery in ("fast", "fastDedup", "atomic"):
             js.create_stream(
@@ -119,7 +120,7 @@ def test_the_server_restarts_under_a_writing_task(server_for: Any) -> None:
 
 
 def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> list[int]:
-    """Batch ``number``, from 1 on, is cut off behind ``sequence`` messages. How many each that began was given."""
+    """Batch ``number``, from 1 on, is cut off after ``sequence`` messages. Returns how many each batch was given."""
     monkeypatch.setattr(connecting, "sleep", lambda seconds: None)
     publish_many = FastPublisher.publish_many
     begun: list[int] = []
@@ -135,7 +136,7 @@ def breaks_off(monkeypatch: pytest.MonkeyPatch, number: int, sequence: int) -> l
     return begun
 
 
-def test_each_lot_has_its_own_tries(
+def test_each_chunk_has_its_own_tries(
     monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, nc: Connection, server: NatsServer
 ) -> None:
     """A connection that nobody reads while Spark computes may be lost before any chunk, however many there are."""
@@ -177,7 +178,7 @@ def test_a_row_is_counted_over_batches(
     monkeypatch: pytest.MonkeyPatch, stream: Made, nc: Connection, js: JetStream, server: NatsServer, delivery: str,
     by_server: bool,
 ) -> None:  # fmt: skip
-    """One that cannot be stored, in the second chunk, behind a batch that broke off."""
+    """One that cannot be stored, in the second chunk, after a batch that broke off."""
     begun = breaks_off(monkeypatch, 2, 100)
     name = stream(max_msg_size=200)
     plain, large = (f"{name}.1", b"x"), 150 if by_server else nc.max_payload
@@ -291,8 +292,8 @@ def test_columns_of_other_types() -> None:
     )  # fmt: skip
 
 
-def test_a_lot_is_several_arrow_batches() -> None:
-    """As many as there are, up to a number or a size; a row's number counts those of all chunks."""
+def test_a_chunk_is_several_arrow_batches() -> None:
+    """As many as there are, up to a number or a size. A row's number counts those of all chunks."""
 
     def chunks(*batches: pa.RecordBatch) -> list[list[Any]]:
         return [[*chunk] for chunk in chunks_of(batches, WRITTEN.names, None, Target("S", ("s.*",), 2**63), 7)]

@@ -1,8 +1,8 @@
 """JetStream as a data source of Apache Spark: ``spark.read.format("jetstream")`` and the three other directions.
 
-Spark finds it by the name of this package where it is installed; a session whose code comes as a zip file calls
-``register(spark)``. Everything else is imported when a query needs it, because Spark imports this module in every
-session and hides what goes wrong there.
+Spark finds the format by the name of this package where it is installed. A session whose code comes as a zip file
+calls ``register(spark)``. Other modules are imported when a query needs them, because Spark imports this one in every
+session and hides its errors.
 
     (spark.read.format("jetstream").option("servers", "nats://localhost:4222").option("stream", "EVENTS").load())
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,24 +35,24 @@ class JetStreamDataSource(DataSource):
 
     Name: ``jetstream``
 
-    Reading gives the columns ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint and ``timestamp``
-    timestamp, and ``headers`` with ``includeHeaders``; of a bucket (``kvBucket``) ``bucket`` string, ``key`` string,
-    ``value`` binary, ``revision`` bigint, ``timestamp`` timestamp and ``operation`` string. Writing takes ``data``, and
-    ``subject`` unless an option has it.
+    Reading a stream gives ``subject`` string, ``data`` binary, ``stream`` string, ``seq`` bigint, ``timestamp``
+    timestamp, and ``headers`` with ``includeHeaders``. Reading a bucket (``kvBucket``) gives ``bucket`` string, ``key``
+    string, ``value`` binary, ``revision`` bigint, ``timestamp`` timestamp and ``operation`` string. Writing takes
+    ``data``, and ``subject`` unless an option has it.
 
-    Options: ``servers`` and ``stream``, always; the others are in the project's README.
+    Options: ``servers`` and ``stream``, always. The others are in the README of this package.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
-        """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow."""
+        """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow or attrs."""
         super().__init__(options)
-        try:
-            import pyarrow  # noqa: F401
-        except ModuleNotFoundError:
-            text = (
-                f"pyarrow is missing in {sys.executable}: install it there, or set PYSPARK_PYTHON to a Python with it"
-            )
-            raise ModuleNotFoundError(text, name="pyarrow") from None
+        for package in ("pyarrow", "attrs"):
+            try:
+                import_module(package)
+            except ModuleNotFoundError:
+                where = f"{package} is missing in {sys.executable}"
+                text = f"{where}: install it there, or set PYSPARK_PYTHON to a Python with it"
+                raise ModuleNotFoundError(text, name=package) from None
 
     @classmethod
     def name(cls) -> str:
@@ -60,8 +61,8 @@ class JetStreamDataSource(DataSource):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, bytes]]:
         """As usual, and with the place of this package.
 
-        Spark tells each of its processes where the zip files of a session are, but the one that a streaming read keeps
-        in the driver gets a wrong folder: that one looks here.
+        Spark tells each of its processes where the zip files of a session are. The process of a streaming read in the
+        driver gets a wrong folder, so it looks here.
         """
         place = str(Path(__file__).parents[1])
         pickled: bytes = cloudpickle.dumps((type(self), self.__dict__))  # type: ignore[no-untyped-call]
@@ -73,7 +74,7 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.schema import read_schema
 
         options = read_options(dict(self.options))
-        return read_schema(options.include_headers) if options.bucket is None else SCHEMA
+        return read_schema(options.include_headers) if options.kv_bucket is None else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from pyspark_jetstream.buckets import BucketReader
@@ -81,12 +82,12 @@ class JetStreamDataSource(DataSource):
         from pyspark_jetstream.source import JetStreamReader
 
         options = read_options(dict(self.options))
-        if options.bucket is not None:
+        if options.kv_bucket is not None:
             return BucketReader(schema, options)
         if options.push_filters:  # a reader that takes filters fails where Spark's own switch for them is off
-            from pyspark_jetstream.pushdown import PushingReader
+            from pyspark_jetstream.pushdown import PushdownReader
 
-            return PushingReader(schema, options)
+            return PushdownReader(schema, options)
         return JetStreamReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -133,8 +134,8 @@ def _finding() -> Callable[[str, bytes], Any]:
 def register(spark: SparkSession) -> None:
     """Make the format ``jetstream`` known to a session that has not found it by itself.
 
-    And make the session that of this thread: for a write Spark looks for the format in nothing else, so each further
-    thread that writes calls this first, or gets DATA_SOURCE_NOT_FOUND.
+    The session becomes that of this thread, too. For a write, Spark looks for the format in that session alone: a
+    further thread that writes calls this first, or gets DATA_SOURCE_NOT_FOUND.
     """
     spark.dataSource.register(JetStreamDataSource)
     spark.createDataFrame([], "nothing int")  # which does that, in all releases

@@ -1,8 +1,10 @@
 """Key-value buckets as tables: what a stream holds, read as keys, values and revisions.
 
-Rules: an endless read has a row for each change. A read at once has a row for each key, all as of one sequence: what is
-written meanwhile does not show, or shows for every key. As of an earlier moment it fails where the bucket keeps too
-little history. Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
+Rules:
+* A streaming read has a row for each change.
+* A batch read has a row for each key, all at one sequence. What is written meanwhile shows for all keys or for none.
+* A batch read of an earlier moment fails where the bucket keeps too little history.
+* Deleted keys are rows too, with their operation and without a value, until the bucket forgets them.
 
 Not here: reading itself (``source``, and ``snapshot`` of the JetStream client).
 """
@@ -22,7 +24,8 @@ from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
-from pyspark_jetstream.options import LATEST, OptionError, ReadOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import LATEST, ReadOptions
 from pyspark_jetstream.planning import end_of, look_up, resolve
 from pyspark_jetstream.ranges import ReadError
 from pyspark_jetstream.schema import BatchBuilder, check_columns
@@ -83,34 +86,36 @@ def _operation(headers: Headers | None) -> str:
 
 @dataclass
 class SnapshotPartition(InputPartition):
-    """The one task of a read at once. ``at``: as of which sequence; None: as of when it runs."""
+    """The one task of a batch read. ``at``: the sequence to read at (None: the last one when the task runs)."""
 
     at: int | None
 
 
 class BucketReader(DataSourceReader):
-    """A bucket at once."""
+    """A batch read of a bucket."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         check_columns(schema, COLUMNS)
-        if options.starting or options.starting_time is not None:
+        if options.starting_offsets or options.starting_timestamp is not None:
             raise OptionError("a bucket is read as of its end, or of endingOffsets or endingTimestamp: it has no start")
         self.schema = schema
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task. OptionError when there is no such bucket, or when it cannot be read as of that moment."""
-        with ReconnectingClient(self.options.connecting) as kept:
-            return [SnapshotPartition(kept.ask(self._moment))]
+        """One task. OptionError when there is no such bucket, or when it cannot be read at that moment."""
+        with ReconnectingClient(self.options.connection) as client:
+            return [SnapshotPartition(client.request(self._moment))]
 
     def _moment(self, js: JetStream) -> int | None:
         options = self.options
         info = look_up(js, options.streams[0])
-        end = resolve(js, info, options.ending, options.ending_time, LATEST)
+        end = resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST)
         if end >= end_of(info):
             return None
         if info.config.max_msgs_per_subject == 1:
-            raise OptionError(f"bucket {options.bucket} keeps one value of a key: it cannot be read as of earlier on")
+            raise OptionError(
+                f"bucket {options.kv_bucket} keeps one value of a key: it cannot be read as of earlier on"
+            )
         return end - 1
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -120,13 +125,15 @@ class BucketReader(DataSourceReader):
         if partition.at == 0:
             return
         builder = BucketBuilder(self.schema, options.streams[0], options)
-        with in_task(options.connecting, f"the keys of bucket {options.bucket}") as (_, js):
-            keys = options.subject or f"$KV.{options.bucket}.>"
+        with in_task(options.connection, f"the keys of bucket {options.kv_bucket}") as (_, js):
+            keys = options.subject or f"$KV.{options.kv_bucket}.>"
             try:
-                with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.page_bytes) as reader:
-                    for columns in reader.columns(options.rows):
+                with js.snapshot(options.streams[0], keys, at=partition.at, max_bytes=options.max_bytes) as reader:
+                    for columns in reader.columns(options.batch_size):
                         builder.add(columns)
                         yield builder.batch()
             except SnapshotError as error:
-                text = f"bucket {options.bucket}: {error}: let it keep more history, or read an earlier moment sooner"
+                text = (
+                    f"bucket {options.kv_bucket}: {error}: let it keep more history, or read an earlier moment sooner"
+                )
                 raise ReadError(text) from None

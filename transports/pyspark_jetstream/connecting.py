@@ -1,8 +1,11 @@
 """Connections of tasks and of the driver.
 
-Rules: who is always busy with the connection drives it itself; who keeps it between questions, or between batches, has
-a thread do it, which ends with the process. A task begins behind a driver that has reached the servers, so it waits for
-them a while; a driver that cannot reach them says so at once.
+Rules:
+* A task that is always busy with its connection drives it itself.
+* A connection that waits between requests, or between batches, has a thread, which ends with the process.
+* A task waits a while for the servers, because its driver has reached them. A driver that cannot reach them fails at
+  once.
+* All pauses between tries, of reads and writes too, are those of ``Retries``.
 
 Not here: what is asked (``planning``, ``ranges``, ``delivery``).
 """
@@ -14,9 +17,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Final, Self, TypeVar
 
+from jsproto.backoff import Backoff
 from jsproto.errors import (
     APIError,
     AuthorizationError,
@@ -29,7 +33,7 @@ from jsproto.errors import (
 )
 from jsproto.errors import TimeoutError as NoAnswerError
 from jsproto_io.sync import Connection, JetStream, connect
-from pyspark_jetstream.options import Connecting
+from pyspark_jetstream.options import ConnectionOptions
 from pyspark_jetstream.security import connect_keywords
 
 T = TypeVar("T")
@@ -37,12 +41,14 @@ T = TypeVar("T")
 MAX_RECONNECT_ATTEMPTS: Final = 10
 PING_INTERVAL: Final = 10.0  # seconds; the third one unanswered ends the link to a server that stands still
 DAEMON: Final = "pyspark.daemon"
-LINGER: Final = 0.001  # seconds: a few messages that a window has room for leave with those behind them
+LINGER: Final = 0.001  # seconds: a few messages that a window has room for leave with those after them
 WAIT: Final = 20.0  # seconds for a lost connection to come back
-PAUSES: Final = (5.0, 2.0, 1.0, 0.5, 0.2)  # seconds between tries; the last one is the first
-TRIES: Final = len(PAUSES)
+TRIES: Final = 5  # in a row, after the first one
+FIRST_PAUSE: Final = 0.2  # seconds
+LAST_PAUSE: Final = 5.0  # seconds
+PAUSE_FACTOR: Final = 5**0.5  # so that TRIES pauses lead from the first one to the last one
 TRANSIENT: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
-"""What a restarted server, or a new leader, looks like for a while; an APIError of ``BUSY`` is the same in words."""
+"""What a restarted server, or a new leader, looks like for a while. So does an APIError of ``BUSY``."""
 REFUSED: Final = (AuthorizationError, TLSError)  # a kind of those; asking again makes it no better
 BUSY: Final = (429, 500, 503)
 NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the server
@@ -50,10 +56,10 @@ NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the ser
 
 @cache
 def freeze_imports() -> None:
-    """Let the garbage collector of one of PySpark's worker processes not look at what has been imported any more.
+    """Let the garbage collector of one of PySpark's worker processes pass over what has been imported.
 
-    PySpark collects garbage behind each task and each planning, and to look at all modules costs 30 ms of CPU each
-    time: most of what a small micro-batch costs Python. Other processes are not ours to tune.
+    PySpark collects garbage after each task and each planning. To visit all modules costs 30 ms of CPU each time, which
+    is most of what a small micro-batch costs Python. Other processes are not ours to tune.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)  # a debugger's has none
     if main is not None and main.name == DAEMON:
@@ -61,7 +67,39 @@ def freeze_imports() -> None:
         gc.freeze()
 
 
-def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection:
+class Retries:
+    """So many tries in a row, with longer and longer pauses before them.
+
+    The last pause is ``LAST_PAUSE``, because a new leader takes time: fewer tries begin with a longer pause.
+    Attributes: ``left`` (how many tries there are before the caller gives up).
+    """
+
+    def __init__(self, most: int = TRIES, backoff: Backoff | None = None) -> None:
+        """``backoff``: other pauses than the usual ones."""
+        first = max(FIRST_PAUSE, LAST_PAUSE / PAUSE_FACTOR ** max(most - 1, 0))
+        self.left = self._most = most
+        self._backoff = backoff or Backoff(first, LAST_PAUSE, factor=PAUSE_FACTOR)
+
+    def reset(self) -> None:
+        """There was progress: what fails next begins a new row."""
+        self.left = self._most
+        self._backoff.reset()
+
+    def pause(self) -> None:
+        """Wait for the next try, which uses one up."""
+        self.left -= 1
+        pause = self._backoff.failed(monotonic())
+        assert pause is not None  # these back-offs do not end by time
+        sleep(pause)
+
+    def wait(self, nc: Connection | None) -> None:
+        """Wait until the connection is back, or for a while, and then for the next try."""
+        if nc is not None:
+            wait_until_back(nc)
+        self.pause()
+
+
+def opened(options: ConnectionOptions, *, reader_thread: bool = False) -> Connection:
     """A connection, driven by its caller or by a thread of its own. The errors are those of ``connect``."""
     freeze_imports()
     keywords: dict[str, Any] = {
@@ -69,50 +107,56 @@ def opened(connecting: Connecting, *, reader_thread: bool = False) -> Connection
         "max_reconnect_attempts": MAX_RECONNECT_ATTEMPTS,
         "ping_interval": PING_INTERVAL,
         "linger": LINGER,
-        **connect_keywords(connecting.keywords),
+        **connect_keywords(options.keywords),
     }
-    return connect(connecting.servers, reader_thread=reader_thread, **keywords)
+    return connect(options.servers, reader_thread=reader_thread, **keywords)
 
 
-def jetstream_of(nc: Connection, connecting: Connecting) -> JetStream:
+def jetstream_of(nc: Connection, options: ConnectionOptions) -> JetStream:
     """JetStream as the options want it."""
-    return nc.jetstream(domain=connecting.domain, prefix=connecting.prefix, timeout=connecting.timeout)
+    return nc.jetstream(domain=options.domain, prefix=options.prefix, timeout=options.request_timeout)
 
 
 class UnreachableError(RuntimeError):
-    """A task could not reach the servers; the message says what it was to do, and why."""
+    """A task could not reach the servers. The message says what the task was to do, and why it could not."""
 
 
 @contextmanager
 def in_task(
-    connecting: Connecting, what: str, *, reader_thread: bool = False
+    options: ConnectionOptions, what: str, *, reader_thread: bool = False
 ) -> Iterator[tuple[Connection, JetStream]]:
     """A task's connection, closed at the end. ``what`` the task is to read or to write. UnreachableError."""
     try:
-        connection = _dialled(connecting, reader_thread)
+        connection = _opened_patiently(options, reader_thread)
     except Error as error:
         raise UnreachableError(f"{what}: {error}") from error
     with connection as nc:
-        yield nc, jetstream_of(nc, connecting)
+        yield nc, jetstream_of(nc, options)
 
 
-def _dialled(connecting: Connecting, reader_thread: bool) -> Connection:
-    for pause in reversed(PAUSES):
-        with suppress(NoServersError):
-            return opened(connecting, reader_thread=reader_thread)
-        sleep(pause)
-    return opened(connecting, reader_thread=reader_thread)
+def _opened_patiently(options: ConnectionOptions, reader_thread: bool) -> Connection:
+    retries = Retries()
+    while True:
+        try:
+            return opened(options, reader_thread=reader_thread)
+        except NoServersError:
+            if not retries.left:
+                raise
+        retries.pause()
 
 
 class ReconnectingClient:
-    """A connection for many questions: made with the first, and anew when it has ended. It is not pickled."""
+    """A connection for many requests: opened for the first one, and again when it has ended.
 
-    def __init__(self, connecting: Connecting) -> None:
-        self._connecting = connecting
+    Pickling leaves the connection out.
+    """
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
         self._nc: Connection | None = None
 
-    def __reduce__(self) -> tuple[type[ReconnectingClient], tuple[Connecting]]:
-        return ReconnectingClient, (self._connecting,)
+    def __reduce__(self) -> tuple[type[ReconnectingClient], tuple[ConnectionOptions]]:
+        return ReconnectingClient, (self._options,)
 
     def __enter__(self) -> Self:
         return self
@@ -120,19 +164,15 @@ class ReconnectingClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, question: Callable[[JetStream], T]) -> T:
-        """The answer; asked again, a few times, when the servers go away meanwhile."""
-        tries = TRIES
-        while True:
-            try:
-                if self._nc is None or self._nc.is_closed:
-                    self._nc = opened(self._connecting, reader_thread=True)
-                return question(jetstream_of(self._nc, self._connecting))
-            except (*TRANSIENT, APIError) as error:
-                if not tries or not is_transient(error):
-                    raise
-            tries -= 1
-            wait_for(self._nc, tries)
+    def request(self, ask: Callable[[JetStream], T]) -> T:
+        """The result of ``ask``, which is called again, a few times, when the servers go away meanwhile."""
+
+        def attempt() -> T:
+            if self._nc is None or self._nc.is_closed:
+                self._nc = opened(self._options, reader_thread=True)
+            return ask(jetstream_of(self._nc, self._options))
+
+        return _retried(attempt, lambda: self._nc)
 
     def close(self) -> None:
         """End the connection, if there is one."""
@@ -141,31 +181,27 @@ class ReconnectingClient:
             self._nc = None
 
 
-def retry_transient(nc: Connection, question: Callable[[], T]) -> T:
-    """The answer; asked again, a few times, when the servers go away meanwhile."""
-    tries = TRIES
+def retry_transient(nc: Connection, attempt: Callable[[], T]) -> T:
+    """The result of ``attempt``, which is called again, a few times, when the servers go away meanwhile."""
+    return _retried(attempt, lambda: nc)
+
+
+def _retried(attempt: Callable[[], T], connection: Callable[[], Connection | None]) -> T:
+    retries = Retries()
     while True:
         try:
-            return question()
+            return attempt()
         except (*TRANSIENT, APIError) as error:
-            if not tries or not is_transient(error):
+            if not retries.left or not is_transient(error):
                 raise
-        tries -= 1
-        wait_for(nc, tries)
+        retries.wait(connection())
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same question may be answered a little later."""
+    """Whether the same request may succeed a little later."""
     if isinstance(error, APIError):
         return error.code in BUSY and error.err_code not in NO_JETSTREAM
     return isinstance(error, TRANSIENT) and not isinstance(error, REFUSED)
-
-
-def wait_for(nc: Connection | None, tries: int) -> None:
-    """Until the connection is back, and a while longer with each try, of which so many are left: leaders take time."""
-    if nc is not None:
-        wait_until_back(nc)
-    sleep(PAUSES[min(tries, TRIES - 1)])
 
 
 def wait_until_back(nc: Connection) -> None:

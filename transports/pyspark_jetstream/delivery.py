@@ -2,11 +2,11 @@
 
 ``fast``        fast ingest. Every row is stored at least once: a task that Spark runs again stores its rows again.
 ``fastDedup``   the same with a message id for each row, made of query, micro-batch, partition and row. The stream drops
-                what it has seen, so a row is stored once, as long as the second try comes within the stream's duplicate
-                window.
+                an id that it has seen. So a row is stored once, as long as the second try comes within the stream's
+                duplicate window.
 ``atomic``      atomic batches of rows, each with a marker that says how far the partition has got. A batch is stored
-                only if the marker is still the one its task has read, so rows and progress become visible together, and
-                a task that runs twice, at any time or at the same time, stores nothing twice.
+                only if the marker is still the one its task has read, so rows and progress become visible together.
+                A task that runs twice, at any time or at the same time, stores nothing twice.
 
 Rules: ``fastDedup`` and ``atomic`` count rows, so a task that runs again has to get the same rows in the same order,
 which a shuffle does not promise. A lost connection or leader is waited for a few times before the task fails.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from time import sleep
 from typing import Any, Final, NamedTuple
 
 from jsproto.api_errors import (
@@ -27,6 +26,7 @@ from jsproto.api_errors import (
     StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
+from jsproto.backoff import Backoff
 from jsproto.errors import (
     APIError,
     BatchError,
@@ -37,17 +37,18 @@ from jsproto.errors import (
 )
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import BUSY, TRIES, retry_transient, wait_for, wait_until_back
-from pyspark_jetstream.options import MARKER, WriteOptions
+from pyspark_jetstream.connecting import BUSY, TRIES, Retries, retry_transient, wait_until_back
+from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
 
 Row = tuple[Any, ...]  # (subject, payload) or (subject, payload, Headers or None)
 Chunks = Iterable[Sequence[Row]]
 
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
-REFUSED_PAUSE: Final = 0.05  # seconds; doubled with each try
+REFUSED_PAUSE: Final = 0.1  # seconds before a refused batch is tried again, doubled each time
+MAX_REFUSED_PAUSE: Final = REFUSED_PAUSE * 2 ** (TRIES - 1)
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
-_PASSING: Final = (
+_TRANSIENT_REFUSALS: Final = (
     AtomicPublishIncompleteBatchError,
     StreamWrongLastSequenceConstantError,  # a twin's batch is under way
     StreamWrongLastSequenceError,
@@ -55,7 +56,7 @@ _PASSING: Final = (
 
 
 class WriteError(RuntimeError):
-    """A task could not store its rows; the message says which and why."""
+    """A task could not store its rows. The message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -81,24 +82,24 @@ class Stored(NamedTuple):
 
 
 def store(
-    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], origin: TaskId, options: WriteOptions
+    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], task: TaskId, options: WriteOptions
 ) -> Stored:
     """Store chunks of rows, in order, with the promise of ``options.delivery``."""
-    if options.delivery == "atomic":
-        return _store_atomic(nc, js, chunks, origin, options)
-    if options.delivery == "fastDedup":
-        chunks = numbered(chunks, options.msg_id_prefix or origin.query, origin)
-    sender, rows = _FastSender(nc, js, origin, options), 0
+    if options.delivery == Delivery.ATOMIC:
+        return _store_atomic(nc, js, chunks, task, options)
+    if options.delivery == Delivery.FAST_DEDUP:
+        chunks = numbered(chunks, options.msg_id_prefix or task.query, task)
+    sender, rows = _FastSender(nc, js, task, options), 0
     for chunk in chunks:
         sender.send(chunk, rows)
         rows += len(chunk)
     return Stored(rows, rows)
 
 
-def numbered(chunks: Iterable[Sequence[Row]], prefix: str, origin: TaskId) -> Iterator[list[Row]]:
+def numbered(chunks: Iterable[Sequence[Row]], prefix: str, task: TaskId) -> Iterator[list[Row]]:
     """The rows with message ids."""
     number = 0
-    head = f"{prefix}.{origin.batch}.{origin.partition}."
+    head = f"{prefix}.{task.batch}.{task.partition}."
     for chunk in chunks:
         yield [_with_header(row, MSG_ID, f"{head}{number + offset}") for offset, row in enumerate(chunk)]
         number += len(chunk)
@@ -112,22 +113,21 @@ def _with_header(row: Row, name: str, value: str) -> Row:
 
 
 class _FastSender:
-    """Fast-ingest batches, one for each chunk, so that none is open, and would expire, while Spark computes the next
-    one.
+    """Fast-ingest batches, one for each chunk: an open one would expire while Spark computes the next chunk.
 
-    Where one breaks off the next begins with what it left.
+    Where a batch breaks off, the next one begins with what it left.
     """
 
-    def __init__(self, nc: Connection, js: JetStream, origin: TaskId, options: WriteOptions) -> None:
+    def __init__(self, nc: Connection, js: JetStream, task: TaskId, options: WriteOptions) -> None:
         self._nc = nc
         self._js = js
-        self._origin = origin
+        self._task = task
         self._options = options
 
     def send(self, chunk: Sequence[Row], before: int) -> None:
-        """Store ``chunk``, which comes behind ``before`` rows. WriteError."""
+        """Store ``chunk``, which comes after ``before`` rows. WriteError."""
         flow, outstanding = self._options.flow, self._options.max_outstanding_acks
-        todo, tries = chunk, TRIES
+        todo, retries = chunk, Retries()
         while todo:
             with self._js.fast_publisher(flow=flow, max_outstanding_acks=outstanding) as batch:
                 try:
@@ -142,14 +142,15 @@ class _FastSender:
                 except APIError as error:  # the answer to the first message
                     raise self._not_stored(before + len(chunk) - len(todo), error) from error
                 except BatchError as error:
-                    if not tries:
-                        raise WriteError(f"rows of {self._origin} were not stored: {error}") from error
+                    if not retries.left:
+                        raise WriteError(f"rows of {self._task} were not stored: {error}") from error
                     todo = [*batch.unacknowledged, *todo[batch.sequence :]]
-                    tries = TRIES if batch.acked else tries - 1
-                    wait_for(self._nc, tries)
+                    if batch.acked:
+                        retries.reset()
+                    retries.wait(self._nc)
 
     def _not_stored(self, at: int, why: object) -> WriteError:
-        return WriteError(f"row {at} of partition {self._origin.partition} was not stored: {why}")
+        return WriteError(f"row {at} of partition {self._task.partition} was not stored: {why}")
 
 
 # -- atomic ------------------------------------------------------------------------------------------------------------
@@ -164,28 +165,28 @@ class _Progress:
     marker: int = 0
 
 
-def marker_subject(options: WriteOptions, origin: TaskId) -> str:
+def marker_subject(options: WriteOptions, task: TaskId) -> str:
     """Where the markers of a partition are."""
-    return f"{options.marker_subject}.{MARKER}.{origin.query}.{origin.partition}"
+    return f"{options.marker_subject}.{MARKER}.{task.query}.{task.partition}"
 
 
 def _store_atomic(
-    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], origin: TaskId, options: WriteOptions
+    nc: Connection, js: JetStream, chunks: Iterable[Sequence[Row]], task: TaskId, options: WriteOptions
 ) -> Stored:
-    subject = marker_subject(options, origin)
+    subject = marker_subject(options, task)
     progress = retry_transient(nc, lambda: _read_progress(js, options.stream, subject))
     rows = sent = 0
     for chunk in _chunks(chunks, BATCH_ROWS):
         rows += len(chunk)
-        tries = TRIES
-        while not _is_done(progress, origin, rows):
-            missing = rows - _done(progress, origin)
+        retries = Retries(TRIES, Backoff(REFUSED_PAUSE, MAX_REFUSED_PAUSE))
+        while not _is_done(progress, task, rows):
+            missing = rows - _done(progress, task)
             if missing > len(chunk):
-                raise WriteError(f"rows of {origin}: the marker of row {rows - len(chunk)} on {subject} has gone")
+                raise WriteError(f"rows of {task}: the marker of row {rows - len(chunk)} on {subject} has gone")
             todo = chunk[len(chunk) - missing :]
-            marker = json.dumps({"batch": origin.batch, "rows": rows}).encode()
+            marker = json.dumps({"batch": task.batch, "rows": rows}).encode()
             condition = {EXPECTED: str(progress.marker)}
-            refusal = f"rows {rows - missing} to {rows - 1} of partition {origin.partition} were not stored"
+            refusal = f"rows {rows - missing} to {rows - 1} of partition {task.partition} were not stored"
             try:
                 ack = js.publish_batch([*todo, (subject, marker, condition)])
             except LocalProtocolError as error:  # one is too large with its headers, or two have the same message id
@@ -196,27 +197,26 @@ def _store_atomic(
                 wait_until_back(nc)
                 before, progress = progress, retry_transient(nc, lambda: _read_progress(js, options.stream, subject))
                 if progress == before:
-                    if not tries or (isinstance(refused, APIError) and not _passes(refused)):
+                    if not retries.left or (isinstance(refused, APIError) and not _is_transient_refusal(refused)):
                         raise WriteError(f"{refusal}: {error}") from error
-                    tries -= 1
-                    sleep(REFUSED_PAUSE * 2 ** (TRIES - tries))
+                    retries.pause()
             else:
                 sent += missing
-                progress = _Progress(origin.batch, rows, ack.seq)
+                progress = _Progress(task.batch, rows, ack.seq)
     return Stored(rows, sent)
 
 
-def _passes(refusal: APIError) -> bool:
+def _is_transient_refusal(refusal: APIError) -> bool:
     """Whether the same may be taken a little later."""
-    return refusal.code in BUSY or isinstance(refusal, _PASSING)
+    return refusal.code in BUSY or isinstance(refusal, _TRANSIENT_REFUSALS)
 
 
-def _done(progress: _Progress, origin: TaskId) -> int:
-    return progress.rows if progress.batch == origin.batch else 0
+def _done(progress: _Progress, task: TaskId) -> int:
+    return progress.rows if progress.batch == task.batch else 0
 
 
-def _is_done(progress: _Progress, origin: TaskId, rows: int) -> bool:
-    return progress.batch > origin.batch or _done(progress, origin) >= rows
+def _is_done(progress: _Progress, task: TaskId, rows: int) -> bool:
+    return progress.batch > task.batch or _done(progress, task) >= rows
 
 
 def _read_progress(js: JetStream, stream: str, subject: str) -> _Progress:

@@ -1,9 +1,10 @@
 """Rows of Arrow's, without headers, as messages to publish.
 
-Rules: Arrow joins its columns to the bytes that publish a block of rows, without an object of Python's for any of them.
-That is cheap only for thousands of rows at once, far more than a window admits. So a block is encoded for the sequence
-that its first row has in the batch, and what is sent is cut out of it. Where rows are wanted one by one (of a batch
-that broke off, with headers of their own, in atomic batches) objects are made of them.
+Rules:
+* Arrow joins its columns to the bytes that publish a block of rows, without a Python object for each row.
+* That is cheap only for thousands of rows at once, more than a window admits. So a block is encoded for the sequence of
+  its first row in the batch, and sent in slices.
+* Objects are made where rows are wanted one by one: after a batch broke off, with headers, in atomic batches.
 
 Not here: whether rows can be stored (``rows``), the same bytes from objects (``jsproto.wire.bulk_encoder``).
 """
@@ -29,22 +30,22 @@ BLOCK_BYTES: Final = 1024 * 1024  # of payloads, unless a row has more
 class RowMessages(MessageColumns):
     """Rows of a chunk. Slices are cheap and share the block that is being sent."""
 
-    __slots__ = ("_lot", "_rows")
+    __slots__ = ("_chunk", "_rows")
 
     def __init__(self, chunk: Chunk, rows: range) -> None:
-        self._lot = chunk
+        self._chunk = chunk
         self._rows = rows
 
     @property
     def subjects(self) -> Sequence[str]:
         """Where each row goes."""
-        subjects = self._lot.subjects
+        subjects = self._chunk.subjects
         return [subjects] * len(self._rows) if isinstance(subjects, str) else self._objects(subjects)
 
     @property
     def payloads(self) -> Sequence[bytes]:
         """The data of each row."""
-        return self._objects(self._lot.payloads)
+        return self._objects(self._chunk.payloads)
 
     def _objects(self, column: pa.ChunkedArray) -> list[Any]:
         found: list[Any] = column.slice(self._rows.start, len(self._rows)).to_pylist()
@@ -52,10 +53,10 @@ class RowMessages(MessageColumns):
 
     def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
         """The rows at the front as PUBs: none if a row of the chunk is too large."""
-        chunk, rows = self._lot, self._rows
+        chunk, rows = self._chunk, self._rows
         at, pieces = rows.start, []
         while at < rows.stop and most >= 0 and chunk.longest <= largest:
-            piece, at = chunk.cut(at, rows.stop, most, reply, first + at - rows.start)
+            piece, at = chunk.encoded(at, rows.stop, most, reply, first + at - rows.start)
             pieces.append(piece)
             most -= len(piece)
         return at - rows.start, b"".join(pieces)
@@ -64,7 +65,7 @@ class RowMessages(MessageColumns):
         return len(self._rows)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Few objects are made at first: who sends them one by one stops where there is no room, and comes again."""
+        """Few objects are made at first: a sender of single messages stops where there is no room, and comes again."""
         start, count = 0, 1
         while start < len(self):
             some = self[start : start + count]
@@ -79,16 +80,16 @@ class RowMessages(MessageColumns):
     def __getitem__(self, place: int | slice) -> tuple[str, bytes] | MessageColumns:
         rows = self._rows[place]
         if isinstance(rows, int):
-            (row,) = RowMessages(self._lot, range(rows, rows + 1))
+            (row,) = RowMessages(self._chunk, range(rows, rows + 1))
             return row
-        return RowMessages(self._lot, rows) if rows.step == 1 else super().__getitem__(place)
+        return RowMessages(self._chunk, rows) if rows.step == 1 else super().__getitem__(place)
 
 
 class Chunk:
     """The columns of rows that are sent together, and the block of them that is encoded.
 
-    ``subjects`` are strings that were checked, or the one that all have, ``payloads`` binary; neither has nulls.
-    ``longest``: bytes of a payload.
+    ``subjects`` are checked strings, or the one that all rows have. ``payloads`` are binary. Neither has nulls.
+    ``longest`` is the most bytes of a payload.
     """
 
     def __init__(self, subjects: pa.ChunkedArray | str, payloads: pa.ChunkedArray, longest: int) -> None:
@@ -104,10 +105,14 @@ class Chunk:
         """All rows."""
         return RowMessages(self, range(len(self.payloads)))
 
-    def cut(self, start: int, stop: int, most: int, reply: tuple[bytes, bytes], first: int) -> tuple[bytes, int]:
-        """The PUBs of rows from ``start`` on, and the row behind them: at most ``stop``.
+    def encoded(self, start: int, stop: int, most: int, reply: tuple[bytes, bytes], first: int) -> tuple[bytes, int]:
+        """The PUBs of rows from ``start`` on, and the row after them, which is at most ``stop``.
 
-        None begins behind ``most`` bytes. ``first`` is the sequence of ``start``; ``reply`` is around it.
+        No PUB begins after ``most`` bytes. ``first`` is the batch sequence of ``start``. ``reply`` is the reply subject
+        before and after the sequence.
+
+        A block of rows is encoded once, by Arrow, and the parts that a window admits are sliced from it. It is encoded
+        again for another reply subject or another sequence. The writes of ``python -m tests.bench.spark`` pay for it.
         """
         if start not in self._rows or self._key != (reply, first - start):
             self._encode(start, reply, first)

@@ -1,10 +1,11 @@
 """Offsets of a streaming read, as Spark keeps them in its checkpoints.
 
-Rules: an offset is, for each stream, the sequence to read next, and when the stream was created, so that a stream that
-was deleted and made again is told apart from the one the checkpoint knows. Spark compares offsets as JSON text: keys
-are in a fixed order, and values are integers and strings alone. With the end of a micro-batch goes how it is cut into
-tasks: sinks know a row by its task and its number there, so a micro-batch that is planned again, on another machine or
-with other options, has to be cut as it was.
+Rules:
+* An offset has two values for each stream: the sequence to read next, and when the stream was created. The second tells
+  a stream that was deleted and made again.
+* Spark compares offsets as JSON text: keys are in a fixed order, and values are integers and strings alone.
+* The end of a micro-batch holds how that is split into tasks. Sinks know a row by its task and its number there, so a
+  micro-batch that is planned again, on another machine or with other options, is split as it was.
 
 Not here: which sequences there are (``planning``).
 """
@@ -14,40 +15,44 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-from pyspark_jetstream.options import OptionError
+from pyspark_jetstream.option_fields import OptionError
 
 VERSION: Final = 1
 
 
 class Position(NamedTuple):
-    """In one stream: the sequence to read next; when the stream was created, nanoseconds since the epoch."""
+    """In one stream: the sequence to read next, and when the stream was created (nanoseconds since the epoch)."""
 
     created: int
     seq: int
 
 
 class SplitPlan(NamedTuple):
-    """Into how many tasks a stream's part of a micro-batch is cut, at least, and how many sequences one has at most."""
+    """How a stream's part of a micro-batch is split: into how many tasks at least, of how many sequences at most.
 
-    parts: int
-    most: int
+    In a checkpoint the two are ``parts`` and ``most``.
+    """
+
+    min_partitions: int
+    max_records_per_partition: int
 
 
-def encode_offset(positions: Mapping[str, Position], cut: SplitPlan | None = None) -> dict[str, Any]:
+def encode_offset(positions: Mapping[str, Position], plan: SplitPlan | None = None) -> dict[str, Any]:
     """As Spark is to keep it."""
     streams = {
         name: {"created": str(positions[name].created), "seq": positions[name].seq} for name in sorted(positions)
     }
-    return {"v": VERSION, **({} if cut is None else cut._asdict()), "streams": streams}
+    split = {} if plan is None else {"parts": plan.min_partitions, "most": plan.max_records_per_partition}
+    return {"v": VERSION, **split, "streams": streams}
 
 
-def decode_cut(offset: Mapping[str, Any]) -> SplitPlan | None:
-    """How a micro-batch that ends there is cut; None when the offset does not say."""
+def decode_split_plan(offset: Mapping[str, Any]) -> SplitPlan | None:
+    """How a micro-batch that ends there is split. None: the offset does not say."""
     try:
-        cut = SplitPlan(int(offset["parts"]), int(offset["most"]))
+        plan = SplitPlan(int(offset["parts"]), int(offset["most"]))
     except (KeyError, TypeError, ValueError):
         return None
-    return cut if min(cut) > 0 else None
+    return plan if min(plan) > 0 else None
 
 
 def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
@@ -66,7 +71,7 @@ def decode_offset(offset: Mapping[str, Any]) -> dict[str, Position]:
 
 
 def check_streams(positions: Mapping[str, Position], streams: Collection[str]) -> None:
-    """OptionError when the checkpoint has others; more streams than it has are new ones."""
+    """OptionError when the checkpoint has streams that are not read. Streams that it lacks are new ones."""
     gone = sorted(positions.keys() - set(streams))
     if gone:
         text = f"the checkpoint is of {', '.join(sorted(positions))}, but the query does not read {', '.join(gone)}"

@@ -1,9 +1,11 @@
-"""What a read covers, decided once in the driver: from which sequence to which, and how that is cut into tasks.
+"""What a read covers, decided once in the driver: from which sequence to which, and how that is split into tasks.
 
-Rules: both ends are frozen when the read is planned, so a task that runs twice reads the same twice. Ranges are half
-open: ``[lo, hi)``. What the stream no longer holds of a wanted range is data loss, and so is a stream that was made
-anew since the offset was taken; ``failOnDataLoss=false`` turns both into a warning. Messages deleted inside of a range
-leave no trace, and nobody can tell.
+Rules:
+* Both ends are fixed when the read is planned, so a task that runs twice reads the same twice.
+* Ranges are half open: ``[lo, hi)``.
+* What the stream has dropped from the front of a wanted range is data loss. So is a stream that was made anew since the
+  offset was taken. ``failOnDataLoss=false`` turns both into a warning.
+* Messages deleted inside of a range leave no trace, so they are not noticed.
 
 Not here: reading a range (``ranges``).
 """
@@ -11,20 +13,21 @@ Not here: reading a range (``ranges``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from jsproto.errors import APIError, MessageNotFoundError
+from jsproto.api_errors import StreamNotFoundError
+from jsproto.errors import MessageNotFoundError
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import format_timestamp
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.offsets import Position, SplitPlan
-from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import EARLIEST, LATEST, Offsets, ReadOptions
 
-STREAM_NOT_FOUND: Final = 10059
 FROM_EARLIEST: Final = -2
 FROM_LATEST: Final = -1
 RECOVERY_HINT: Final = "set failOnDataLoss to false to go on with what is there"
@@ -32,15 +35,15 @@ DENSE: Final = 0.1  # of the messages; from there on reading them all is cheaper
 
 
 class DataLossError(RuntimeError):
-    """Messages of a wanted range are gone, or the stream is another one of the same name; one line says which."""
+    """Messages of a wanted range are gone, or the stream is another one of the same name. One line says which."""
 
 
 @dataclass(frozen=True)
 class Range:
     """One task: the messages of ``stream`` with sequences ``lo`` to ``hi - 1``.
 
-    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it; the task
-    looks itself when it is ``local``, otherwise the server does.
+    ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it. The task
+    filters if the range is ``local``, otherwise the server does.
     """
 
     stream: str
@@ -55,17 +58,15 @@ def look_up(js: JetStream, stream: str) -> StreamInfo:
     """The stream, which must answer Direct Gets. OptionError with one line when it does not."""
     try:
         info = js.stream_info(stream)
-    except APIError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            raise OptionError(f"there is no stream {stream}") from None
-        raise
+    except StreamNotFoundError:
+        raise OptionError(f"there is no stream {stream}") from None
     if not (info.config.allow_direct or (info.config.mirror is not None and info.config.mirror_direct)):
         raise OptionError(f"stream {stream} does not answer Direct Gets: update it with allow_direct=True")
     return info
 
 
 def end_of(info: StreamInfo) -> int:
-    """The sequence behind the last message."""
+    """The sequence after the last message."""
     return info.state.last_seq + 1
 
 
@@ -79,12 +80,12 @@ def created(info: StreamInfo) -> int:
     return info.created or 0
 
 
-def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], time: int | None, default: str) -> int:
+def resolve(js: JetStream, info: StreamInfo, offsets: Offsets | None, time: int | None, default: str) -> int:
     """The sequence that offsets or a time stand for."""
     if time is not None:
         return first_at(js, info, time)
     stream = info.config.name
-    wanted = offsets.get(stream, default) if isinstance(offsets, Mapping) else offsets or default
+    wanted = offsets.get(stream, default) if isinstance(offsets, dict) else offsets or default
     if wanted in (EARLIEST, FROM_EARLIEST):
         return first_of(info)
     if wanted in (LATEST, FROM_LATEST):
@@ -94,9 +95,9 @@ def resolve(js: JetStream, info: StreamInfo, offsets: str | Mapping[str, int], t
 
 
 def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
-    """The sequence of the first message stored at ``time`` or later; the end when there is none.
+    """The sequence of the first message stored at ``time`` or later, or the end when there is none.
 
-    As the leader has it: a replica that lags behind would say that there is none yet.
+    The leader is asked, because a lagging replica may have none yet.
     """
     try:
         return js.get_msg(info.config.name, subject=">", next=True, start_time=time, level="leader").seq
@@ -128,19 +129,19 @@ def _lost(options: ReadOptions, what: str) -> None:
 
 
 def next_at_leader(js: JetStream, stream: str, subject: str | None, seq: int) -> StoredMsg | None:
-    """The next message from ``seq`` on that matches, as the leader has it; None: there is none."""
+    """The leader's next message from ``seq`` on that matches. None: there is none."""
     try:
         return js.get_msg(stream, seq, subject=subject or ">", next=True, level="leader")
     except MessageNotFoundError:
         return None
 
 
-def cut(whole: Range, how: SplitPlan) -> Sequence[Range]:
+def split(whole: Range, plan: SplitPlan) -> Sequence[Range]:
     """The range as tasks of about equal length, none of them empty."""
     span = whole.hi - whole.lo
     if span <= 0:
         return []
-    parts = min(max(how.parts, -(-span // how.most)), span)
+    parts = min(max(plan.min_partitions, -(-span // plan.max_records_per_partition)), span)
     edges = [whole.lo + span * number // parts for number in range(parts + 1)]
     return [replace(whole, lo=lo, hi=hi) for lo, hi in pairwise(edges)]
 
@@ -148,9 +149,9 @@ def cut(whole: Range, how: SplitPlan) -> Sequence[Range]:
 def filtered(js: JetStream, info: StreamInfo, subject: str | None, whole: Range) -> Range:
     """The range with the filter where it costs least.
 
-    A server looks for wildcards message by message, at several times the price of reading all, which is why a filter
-    that takes much is left to the task. It is not left out, whatever the stream's subjects are: they may have been
-    others once, and what comes from sources has subjects of its own.
+    A server looks for wildcards message by message, at several times the price of reading all. So a filter that takes
+    much is left to the task. It is not left out, whatever the stream's subjects are: they may have been others once,
+    and what comes from sources has subjects of its own.
     """
     if subject is None or subject == ">":
         return whole

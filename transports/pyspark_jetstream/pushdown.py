@@ -1,7 +1,9 @@
 """Filters that Spark pushes down: a read that covers less because of what the query asks for.
 
-Rules: a filter narrows the read and is left to Spark all the same, so a filter that is not understood, or understood
-too widely, costs time and changes nothing. Clocks of servers differ, so a time is pushed with a margin.
+Rules:
+* A filter narrows the read, and Spark applies it all the same. So a filter that is not understood, or understood too
+  widely, costs time and changes nothing.
+* Clocks of servers differ, so a time is pushed with a margin.
 
 Not here: filters as options (``planning``).
 """
@@ -9,9 +11,9 @@ Not here: filters as options (``planning``).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
+import attrs
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
@@ -34,7 +36,7 @@ from pyspark_jetstream.source import JetStreamReader
 MARGIN: Final = 60 * 10**9  # nanoseconds between the clocks of two leaders of a stream, at most
 
 
-class PushingReader(JetStreamReader):
+class PushdownReader(JetStreamReader):
     """A batch read that takes filters."""
 
     least = 1  # sequence
@@ -43,7 +45,7 @@ class PushingReader(JetStreamReader):
     until: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Note what narrows the read; Spark is to apply all of them itself."""
+        """Note what narrows the read, and leave all filters to Spark."""
         for each in filters:
             column = getattr(each, "attribute", ())
             if column == ("seq",):
@@ -93,11 +95,11 @@ class PushingReader(JetStreamReader):
             return
         known = self.options.subject
         if known is None or covers(known, pattern):
-            self.options = replace(self.options, subject=pattern)
+            self.options = attrs.evolve(self.options, subject=pattern)
 
 
 def _interval(pushed: Any) -> tuple[Any, Any]:
-    """The least and the greatest value that a filter may let through; None: any."""
+    """The least and the greatest value that a filter may let through. None: any."""
     if isinstance(pushed, EqualTo):
         return pushed.value, pushed.value
     if isinstance(pushed, In):
@@ -111,5 +113,5 @@ def _interval(pushed: Any) -> tuple[Any, Any]:
 
 
 def _nanoseconds(moment: Any) -> int:
-    """Of a datetime; one without a zone is in the zone of the process, as Spark has it."""
+    """Of a datetime. Without a zone it is in the zone of the process, as Spark has it."""
     return instant(moment if moment.tzinfo is not None else moment.astimezone())

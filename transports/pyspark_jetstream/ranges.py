@@ -1,10 +1,11 @@
 """Reading one range of a stream, in a task: pages of Direct Gets, as columns.
 
-Rules: a range is read to its end or the task fails. A read that breaks off is resumed behind the last message it gave,
-a few times in a row. A page may end early because a replica lags behind, so the end of the stream is believed only when
-its leader says the same; if it does not, it gives the next messages itself, and then the replicas are asked again. What
-has gone from the front of what is still to be read is data loss; what was deleted inside of
-it leaves no trace.
+Rules:
+* A range is read to its end, or the task fails.
+* A read that breaks off goes on after the last message it gave, a few times in a row.
+* A page may end early because a replica lags. So the end of the stream counts only when the leader says the same. If
+  not, the leader gives the next messages, and then the replicas are asked again.
+* What has gone from the front of what is still to be read is data loss. What was deleted inside of it leaves no trace.
 
 Not here: which ranges there are (``planning``), Arrow (``schema``).
 """
@@ -19,7 +20,7 @@ from jsproto.errors import APIError, IncompleteBatchError, MessagesDroppedError,
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.subjects import matches
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream.connecting import TRANSIENT, is_transient, retry_transient, wait_for
+from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient, retry_transient
 from pyspark_jetstream.options import MARKER, ReadOptions
 from pyspark_jetstream.planning import RECOVERY_HINT, DataLossError, Range, created, first_of, next_at_leader
 
@@ -30,12 +31,12 @@ OF_LEADER: Final = 100  # messages, until the replicas are asked again
 
 
 class ReadError(RuntimeError):
-    """A task could not read its range; the message says which one and why."""
+    """A task could not read its range. The message says which one and why."""
 
 
 def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOptions) -> Iterator[StoredColumns]:
     """The messages of a range, in order, in pieces of at most ``batchSize``. DataLossError, ReadError."""
-    tries = options.retries
+    retries = Retries(options.num_retries)
     if options.fail_on_data_loss:
         info = retry_transient(nc, lambda: js.stream_info(wanted.stream))
         if created(info) != wanted.created:
@@ -49,25 +50,26 @@ def read_range(nc: Connection, js: JetStream, wanted: Range, options: ReadOption
                     at = wanted.hi
                     yield inside
                     break
-                at, tries = columns.seqs[-1] + 1, options.retries
+                at = columns.seqs[-1] + 1
+                retries.reset()
                 yield columns
             if at >= wanted.hi:
                 return
             columns = _of_leader(js, wanted, at, options)
             if not columns.seqs:
                 return
-            at, tries = columns.seqs[-1] + 1, options.retries
+            at = columns.seqs[-1] + 1
+            retries.reset()
             yield columns
         except (*TRANSIENT, IncompleteBatchError, MirrorAnswerError, APIError) as error:
-            if not tries or (isinstance(error, APIError) and not is_transient(error)):
+            if not retries.left or (isinstance(error, APIError) and not is_transient(error)):
                 text = f"stream {wanted.stream}, sequences {at} to {wanted.hi - 1}: {error}"
                 raise ReadError(text) from error
         except (MessagesDroppedError, StreamRecreatedError) as error:
             raise DataLossError(f"stream {wanted.stream}: {error}; {RECOVERY_HINT}") from None
         else:
             continue
-        tries -= 1
-        wait_for(nc, tries)
+        retries.wait(nc)
 
 
 def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Iterator[StoredColumns]:
@@ -76,11 +78,11 @@ def _pages(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> Itera
         seq=at,
         subject=None if wanted.local else wanted.subject,
         batch=wanted.hi - at,
-        max_bytes=options.page_bytes,
+        max_bytes=options.max_bytes,
         if_dropped="error" if options.fail_on_data_loss else "skip",
     )
     with reader:
-        yield from reader.columns(options.rows)
+        yield from reader.columns(options.batch_size)
 
 
 def _of_leader(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> StoredColumns:

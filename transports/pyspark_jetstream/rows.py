@@ -1,8 +1,10 @@
 """Rows of a DataFrame as messages.
 
-Rules: what all rows of a chunk have in common is looked at once, and a chunk is several of Spark's Arrow batches,
-because each costs a batch of its own in the stream. A row that cannot be stored fails the task with its number, counted
-from 0 in its partition; before anything of its chunk is sent, unless it is its headers that make it too large.
+Rules:
+* A chunk is several of Spark's Arrow batches, because each chunk costs a batch in the stream. What all its rows have in
+  common is checked once.
+* A row that cannot be stored fails the task with its number, counted from 0 in its partition.
+* It fails before anything of its chunk is sent, unless its headers make it too large.
 
 Not here: sending (``delivery``), the types of columns (``schema``), messages without headers (``messages``).
 """
@@ -41,7 +43,7 @@ class Target:
 
 
 class RowError(RuntimeError):
-    """A row cannot be stored, ever; the message says which one of its partition and why."""
+    """A row cannot be stored. The message says which one of its partition and why."""
 
 
 class _Refused(Exception):
@@ -135,7 +137,7 @@ def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken:
 
 
 def _headers(chunk: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:
-    """The headers of each row; None when there are none."""
+    """The headers of each row. None: no row has any."""
     if _HEADERS.isdisjoint(names):
         return None
     found: list[list[tuple[str, str]]] = [[] for _ in range(chunk.num_rows)]

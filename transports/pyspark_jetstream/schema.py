@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.batch import BATCH_HEADERS
-from pyspark_jetstream.options import OptionError, ReadOptions, WriteOptions
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import Delivery, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from jsproto.grammar.columns import StoredColumns
@@ -99,15 +100,15 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
         raise OptionError("column data is missing, which is what is stored")
     if "subject" not in names and options.subject is None:
         raise OptionError("where to? Add a column subject, or set the option subject")
-    if "msg_id" in names and options.delivery != "fast":
+    if "msg_id" in names and options.delivery != Delivery.FAST:
         raise OptionError(f"with delivery {options.delivery} the message ids are made here: leave out column msg_id")
-    if "expected_last_subject_seq" in names and options.delivery != "atomic":
+    if "expected_last_subject_seq" in names and options.delivery != Delivery.ATOMIC:
         raise OptionError("column expected_last_subject_seq needs delivery atomic")
     return names
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark wants the batches; before 4.2 it takes no time zone."""
+    """The schema of batches for Spark, which before 4.2 takes no time zone."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:

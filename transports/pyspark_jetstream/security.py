@@ -18,10 +18,6 @@ from jsproto.errors import LocalProtocolError
 from jsproto_io._state.common import new_session
 
 MAX_FILE: Final = 1_048_576  # bytes
-FILES: Final = {"creds": "user_credentials", "tls.ca": "tls_ca", "tls.cert": "tls_cert", "tls.key": "tls_key"}
-"""Option behind "nats." -> keyword. It is a path in the driver; with ".content" behind it, what such a file holds."""
-SECRETS: Final = frozenset({"password", "token", "nkeys_seed_str", *FILES.values()})
-"""Keywords whose values are not shown."""
 
 
 def content_of(name: str, path: str) -> str:
@@ -44,7 +40,10 @@ def checked(servers: str, keywords: Mapping[str, Any]) -> None:
 
 
 def connect_keywords(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of ``connect``, with a TLS configuration in the place of certificates. ValueError as ``checked``."""
+    """The keywords of ``connect``, with a TLS configuration instead of certificates and keys (PEM texts).
+
+    Raises: ValueError, of one line: these cannot be used.
+    """
     made = {name: value for name, value in keywords.items() if name not in ("tls_ca", "tls_cert", "tls_key")}
     if "-BEGIN" not in made.get("user_credentials", "-BEGIN"):  # else it would pass for a path, and be shown
         raise ValueError("option nats.creds holds no credentials")

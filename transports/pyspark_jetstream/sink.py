@@ -1,9 +1,10 @@
 """Writing a DataFrame into a stream: what Spark calls.
 
-Rules: what cannot work fails in the driver, with one line, before a task starts. Spark runs a task again when it fails,
-and sometimes twice at once, and it tells nobody which of the runs counts; what then is stored is what ``delivery``
-promises. A task of a streaming write learns its micro-batch from the local properties of its task, because Spark gives
-it to nobody else.
+Rules:
+* What cannot work fails in the driver, with one line, before a task starts.
+* Spark runs a task again when it fails, and sometimes twice at once, and does not say which of the runs counts. What
+  then is stored is what ``delivery`` promises.
+* A task of a streaming write has the number of its micro-batch from its local properties. Spark has no other place.
 
 Not here: storing rows (``delivery``).
 """
@@ -20,12 +21,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jsproto.errors import APIError
+from jsproto.api_errors import StreamNotFoundError
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.delivery import TaskId, store
-from pyspark_jetstream.options import MARKER, OptionError, WriteOptions
-from pyspark_jetstream.planning import STREAM_NOT_FOUND, covers
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
+from pyspark_jetstream.planning import covers
 from pyspark_jetstream.rows import Target, chunks_of
 from pyspark_jetstream.schema import check_write_schema, written_names
 
@@ -52,22 +54,22 @@ class _Writes:
         self.options = options
         self.names = check_write_schema(schema, options)
         self.columns = written_names(schema.names)
-        with ReconnectingClient(options.connecting) as kept:
-            self.target = kept.ask(lambda js: checked_target(js, options, self.names))
+        with ReconnectingClient(options.connection) as client:
+            self.target = client.request(lambda js: checked_target(js, options, self.names))
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
         context = TaskContext.get()
-        origin = TaskId(query, batch, context.partitionId() if context is not None else 0)
+        task = TaskId(query, batch, context.partitionId() if context is not None else 0)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast
         # one that finds it lost is sent again anyway.
-        rows = f"partition {origin.partition} of the rows for stream {self.options.stream}"
-        with in_task(self.options.connecting, rows, reader_thread=self.options.delivery == "atomic") as (nc, js):
+        rows = f"partition {task.partition} of the rows for stream {self.options.stream}"
+        with in_task(self.options.connection, rows, reader_thread=self.options.delivery == Delivery.ATOMIC) as (nc, js):
             target = replace(self.target, max_size=min(self.target.max_size, nc.max_payload))
             named = (batch.rename_columns(self.columns) for batch in iterator)
-            chunks = chunks_of(named, self.names, self.options.subject, target, origin.partition)
-            stored = store(nc, js, chunks, origin, self.options)
-        return Written(origin.partition, stored.rows, stored.sent)
+            chunks = chunks_of(named, self.names, self.options.subject, target, task.partition)
+            stored = store(nc, js, chunks, task, self.options)
+        return Written(task.partition, stored.rows, stored.sent)
 
 
 class JetStreamWriter(_Writes, DataSourceArrowWriter):
@@ -91,7 +93,7 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_ID) if context is not None else None
         query = context.getLocalProperty(QUERY_ID) if context is not None else None
         if batch is None or query is None:
-            if self.options.delivery != "fast":
+            if self.options.delivery != Delivery.FAST:
                 raise OptionError(
                     f"delivery {self.options.delivery} needs to know its micro-batch, and Spark does not say"
                 )
@@ -104,10 +106,8 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
     stream = options.stream
     try:
         config = js.stream_info(stream).config
-    except APIError as error:
-        if error.err_code == STREAM_NOT_FOUND:
-            raise OptionError(f"there is no stream {stream}") from None
-        raise
+    except StreamNotFoundError:
+        raise OptionError(f"there is no stream {stream}") from None
     if config.mirror is not None:
         raise OptionError(f"stream {stream} is a mirror, which only copies its origin")
     if config.sealed:
@@ -117,7 +117,7 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
     subjects = config.subjects or [stream]
     if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
         raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
-    if options.delivery == "atomic":
+    if options.delivery == Delivery.ATOMIC:
         if not config.allow_atomic:
             raise OptionError(f"stream {stream} takes no atomic batches: update it with allow_atomic=True")
         if options.marker_subject is None:

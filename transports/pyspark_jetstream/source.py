@@ -1,8 +1,10 @@
 """Reading a stream into a DataFrame: once, or as an endless one.
 
-Rules: the driver plans, tasks read; nothing of a connection is kept in what Spark sends to tasks. An offset is exact:
-the same range gives the same rows, however often and wherever it is read, as long as the stream keeps it. Spark tells
-the end of a read neither reliably nor in time, so nothing depends on it.
+Rules:
+* The driver plans, and tasks read. What Spark sends to tasks holds no connection.
+* An offset is exact: the same range gives the same rows, however often and wherever it is read, as long as the stream
+  keeps it.
+* Spark reports the end of a read neither reliably nor in time, so nothing depends on it.
 
 Not here: options (``options``), which ranges (``planning``), the reading itself (``ranges``).
 """
@@ -25,19 +27,27 @@ from jsproto_io.sync import JetStream
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
-from pyspark_jetstream.offsets import Position, SplitPlan, check_streams, decode_cut, decode_offset, encode_offset
-from pyspark_jetstream.options import EARLIEST, LATEST, OptionError, ReadOptions
+from pyspark_jetstream.offsets import (
+    Position,
+    SplitPlan,
+    check_streams,
+    decode_offset,
+    decode_split_plan,
+    encode_offset,
+)
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
     check_loss,
     created,
-    cut,
     end_of,
     filtered,
     first_of,
     look_up,
     next_at_leader,
     resolve,
+    split,
 )
 from pyspark_jetstream.ranges import filter_rows, read_range
 from pyspark_jetstream.schema import BatchBuilder, check_columns, check_read_schema
@@ -48,7 +58,7 @@ except ImportError:  # before 4.2 Spark admits everything, and so it is limited 
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
-HOLD: Final = 60.0  # seconds for which an offset stands still when nothing new matches; then retention may pass it
+IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a match, or retention might pass it
 
 
 @dataclass
@@ -64,7 +74,7 @@ class _Reads:
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self.schema = schema
         self.options = options
-        if options.bucket is None:
+        if options.kv_bucket is None:
             check_read_schema(schema)
         else:
             check_columns(schema, BUCKET_COLUMNS)
@@ -73,25 +83,25 @@ class _Reads:
         """The rows of one range, as Arrow batches. DataLossError, ReadError, or the error of the connection."""
         assert isinstance(partition, RangePartition)
         wanted, options = partition.wanted, self.options
-        kind = BatchBuilder if options.bucket is None else BucketBuilder
+        kind = BatchBuilder if options.kv_bucket is None else BucketBuilder
         builder = kind(self.schema, wanted.stream, options)
         what = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
-        with in_task(options.connecting, what) as (nc, js):
+        with in_task(options.connection, what) as (nc, js):
             yield from batches(read_range(nc, js, wanted, options), wanted, builder, options)
 
     def tasks(
-        self, js: JetStream, info: StreamInfo, whole: Range, as_before: SplitPlan | None = None
+        self, js: JetStream, info: StreamInfo, whole: Range, recorded: SplitPlan | None = None
     ) -> Sequence[RangePartition]:
-        """The tasks of a range."""
+        """The tasks of a range, split as it was before (``recorded``) or else as the options say."""
         if whole.hi <= whole.lo:
             return []
         filtered_range = filtered(js, info, self.options.subject, whole)
-        return [RangePartition(wanted) for wanted in cut(filtered_range, as_before or self.how_to_cut)]
+        return [RangePartition(wanted) for wanted in split(filtered_range, recorded or self.split_plan)]
 
     @property
-    def how_to_cut(self) -> SplitPlan:
-        """How the options, and this machine, have it."""
-        return SplitPlan(self.options.min_partitions or os.cpu_count() or 1, self.options.max_per_partition)
+    def split_plan(self) -> SplitPlan:
+        """How ranges are split, as the options and this machine have it."""
+        return SplitPlan(self.options.min_partitions or os.cpu_count() or 1, self.options.max_records_per_partition)
 
 
 def batches(
@@ -102,7 +112,7 @@ def batches(
         seen = filter_rows(piece, wanted, options)
         if seen.seqs:
             builder.add(seen)
-        if builder.rows >= options.rows:
+        if builder.rows >= options.batch_size:
             yield builder.batch()
     if builder.rows:
         yield builder.batch()
@@ -113,8 +123,8 @@ class JetStreamReader(_Reads, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. OptionError, DataLossError in the driver."""
-        with ReconnectingClient(self.options.connecting) as kept:
-            found = kept.ask(self._planned)
+        with ReconnectingClient(self.options.connection) as client:
+            found = client.request(self._planned)
         return found or [RangePartition(Range(self.options.streams[0], 0, 1, 1))]  # Spark runs one task at least
 
     def _planned(self, js: JetStream) -> list[InputPartition]:
@@ -122,15 +132,15 @@ class JetStreamReader(_Reads, DataSourceReader):
         found: list[InputPartition] = []
         for stream in options.streams:
             info = look_up(js, stream)
-            lo = resolve(js, info, options.starting, options.starting_time, EARLIEST)
-            hi = min(resolve(js, info, options.ending, options.ending_time, LATEST), end_of(info))
+            lo = resolve(js, info, options.starting_offsets, options.starting_timestamp, EARLIEST)
+            hi = min(resolve(js, info, options.ending_offsets, options.ending_timestamp, LATEST), end_of(info))
             lo = check_loss(info, Position(created(info), lo), options).seq
             lo, hi = self.bounded(js, info, lo, hi)
             found += self.tasks(js, info, Range(stream, created(info), lo, hi))
         return found
 
     def bounded(self, js: JetStream, info: StreamInfo, lo: int, hi: int) -> tuple[int, int]:
-        """The range, as far as filters that Spark pushed down can be true; here there are none."""
+        """The range, as far as filters that Spark pushed down can be true. Here there are none."""
         return lo, hi
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -144,10 +154,12 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
-        ends = {options.ending} if isinstance(options.ending, str) else {*options.ending.values()}
-        if not ends <= {LATEST, -1} or options.ending_time is not None:
+        ends = (
+            {options.ending_offsets} if isinstance(options.ending_offsets, str) else {*options.ending_offsets.values()}
+        )
+        if not ends <= {LATEST, -1} or options.ending_timestamp is not None:
             raise OptionError("options endingOffsets and endingTimestamp are for read: readStream has no end")
-        self._kept = ReconnectingClient(options.connecting)
+        self._client = ReconnectingClient(options.connection)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
@@ -156,48 +168,48 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins."""
-        return self._encoded(self._kept.ask(self._initial))
+        return self._encoded(self._client.request(self._initial))
 
     def _initial(self, js: JetStream) -> dict[str, Position]:
         options = self.options
         positions = {}
         for stream in options.streams:
             info = look_up(js, stream)
-            lo = resolve(js, info, options.starting, options.starting_time, LATEST)
+            lo = resolve(js, info, options.starting_offsets, options.starting_timestamp, LATEST)
             positions[stream] = check_loss(info, Position(created(info), lo), options)
         return positions
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """Where the next micro-batch ends: the end of the streams, or as far as a limit allows.
 
-        Before 4.2 Spark gives neither argument. Then the limit is the option's, and begins with what the last
-        micro-batch ended with; as long as that is unknown there is none, because an offset must never go back.
+        Before 4.2 Spark gives neither argument. Then the limit is the option's, and counts from the end of the last
+        micro-batch. As long as that is unknown there is no limit, because an offset must never go back.
         """
-        self._look()
+        self._refresh_infos()
         latest = self._until or {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
         begin = self._begun if start is None else start
         if begin is None:
             return self._encoded(latest)
         since = decode_offset(begin)
         check_streams(since, self.options.streams)
-        most = self.options.max_per_trigger if start is None else getattr(limit, "max_rows", None)
+        most = self.options.max_offsets_per_trigger if start is None else getattr(limit, "max_rows", None)
         firsts = {name: first_of(info) for name, info in self._infos.items()}
-        if self._until is None and self._hold(since, latest):
+        if self._until is None and self._is_too_early(since, latest):
             return begin
         end = share(since, latest, firsts, most)
-        return begin if end == since else self._encoded(end)  # as it was cut, or Spark would take it for a new one
+        return begin if end == since else self._encoded(end)  # split as it was, or Spark would take it for a new one
 
     def _encoded(self, positions: Mapping[str, Position]) -> dict[str, Any]:
-        return encode_offset(positions, self.how_to_cut)
+        return encode_offset(positions, self.split_plan)
 
     def getDefaultReadLimit(self) -> Any:
         """``maxOffsetsPerTrigger`` as Spark has it."""
-        most = self.options.max_per_trigger
+        most = self.options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the streams end now."""
-        self._look()
+        self._refresh_infos()
         self._until = {name: Position(created(info), end_of(info)) for name, info in self._infos.items()}
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -212,10 +224,10 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         if since == until:  # a query that begins again, before 4.2
             return []
         self._moved_at = monotonic()
-        return self._kept.ask(lambda js: self._planned(js, since, until, decode_cut(end)))
+        return self._client.request(lambda js: self._planned(js, since, until, decode_split_plan(end)))
 
     def _planned(
-        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], how: SplitPlan | None
+        self, js: JetStream, since: Mapping[str, Position], until: Mapping[str, Position], recorded: SplitPlan | None
     ) -> list[Any]:
         found: list[InputPartition] = []
         for stream, end in until.items():
@@ -223,7 +235,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
             begin = check_loss(info, since.get(stream, Position(end.created, first_of(info))), self.options)
             if end.created != begin.created:  # planned before the stream was made anew: nothing of that is there
                 continue
-            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq), how)
+            found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq), recorded)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -234,15 +246,15 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
 
     def stop(self) -> None:
-        """End the connection; Spark does not always say when."""
-        self._kept.close()
+        """End the connection. Spark does not always call this."""
+        self._client.close()
 
-    def _look(self) -> None:
-        """Ask for the state of the streams. An idle query does so a hundred times a second: that is cheap."""
-        self._infos = self._kept.ask(lambda js: {name: look_up(js, name) for name in self.options.streams})
+    def _refresh_infos(self) -> None:
+        """Ask for the state of the streams. An idle query does so a hundred times a second, which is cheap."""
+        self._infos = self._client.request(lambda js: {name: look_up(js, name) for name in self.options.streams})
 
-    def _hold(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
-        """Whether a micro-batch is not worth its while yet."""
+    def _is_too_early(self, since: Mapping[str, Position], latest: Mapping[str, Position]) -> bool:
+        """Whether there is too little for a micro-batch, or nothing that matches."""
         waited = monotonic() - self._moved_at
         behind = {name: place for name, place in latest.items() if name not in since or place != since[name]}
         if any(name not in since or place.created != since[name].created for name, place in behind.items()):
@@ -250,11 +262,11 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         spans = [place.seq - since[name].seq for name, place in behind.items()]
         if not spans or min(spans) < 0:
             return False
-        least = self.options.min_per_trigger
+        least = self.options.min_offsets_per_trigger
         if least is not None and sum(spans) < least and waited < self.options.max_trigger_delay:
             return True
         subject = self.options.subject
-        if subject is None or waited >= HOLD:
+        if subject is None or waited >= IDLE_OFFSET_MOVES:
             return False
         return not any(self._has_match(name, subject, since[name], place) for name, place in behind.items())
 
@@ -262,7 +274,7 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         known = self._nothing_before.get(stream, since)
         at = max(known.seq, since.seq) if known.created == since.created else since.seq
         if at < until.seq:
-            found = self._kept.ask(lambda js: next_at_leader(js, stream, subject, at))
+            found = self._client.request(lambda js: next_at_leader(js, stream, subject, at))
             if found is not None and found.seq < until.seq:
                 return True
             self._nothing_before[stream] = until

@@ -9,7 +9,7 @@ What is compared, always in one run:
 ``tuples``  the yardstick: the same ranges and the same fast-ingest batches, but a tuple for each row, as a data source
             is written when one follows Spark's tutorial.
 
-How it measures: behind runs that warm Spark up, each contender runs once in every round, the order rotates, and the
+How it measures: after runs that warm Spark up, each contender runs once in every round, the order rotates, and the
 figures are medians. CPU is what ``/proc`` says of three groups of processes: Python (driver, workers, planners, all of
 them together), the JVM, and nats-server. What a job of one row costs is measured too: planning and starting tasks is
 paid once for each job, not for each row. Small jobs run several times in a row, because the system counts CPU in

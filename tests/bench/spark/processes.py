@@ -1,7 +1,7 @@
-"""CPU and memory of other processes, as Linux tells them in ``/proc``.
+"""CPU and memory of other processes, as Linux has them in ``/proc``.
 
-Rules: a process that ends gives its time to the parent that waits for it, so the time of a family is that of all who
-live and of all whom they have buried.
+Rules: a process that ends gives its time to the parent that waits for it. So the time of a family is that of its
+processes and of those that have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Process:
     pid: int
     parent: int
     own: float
-    buried: float
+    ended: float
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ def processes(proc: Path = PROC) -> dict[int, Process]:
 
 
 def parsed(stat: str) -> Process:
-    """Of the text of ``/proc/PID/stat``; the name in it may hold anything, even blanks and parentheses."""
+    """Of the text of ``/proc/PID/stat``. The name in it may hold anything, even blanks and parentheses."""
     head, _, tail = stat.rpartition(")")
     fields = tail.split()
-    user, system, buried_user, buried_system = (int(field) / TICKS for field in fields[11:15])
-    return Process(int(head.split(" ", 1)[0]), int(fields[1]), user + system, buried_user + buried_system)
+    user, system, ended_user, ended_system = (int(field) / TICKS for field in fields[11:15])
+    return Process(int(head.split(" ", 1)[0]), int(fields[1]), user + system, ended_user + ended_system)
 
 
 def descendants(of: int, among: Mapping[int, Process]) -> Iterator[Process]:
@@ -66,9 +66,9 @@ def descendants(of: int, among: Mapping[int, Process]) -> Iterator[Process]:
 
 
 def spent(driver: int, jvm: int, server: int, among: Mapping[int, Process]) -> Spent:
-    """So far: the JVM's family is Python, whoever of it still lives, and so is the driver without its own children."""
-    workers = sum(process.own + process.buried for process in descendants(jvm, among))
-    return Spent(among[driver].own + among[jvm].buried + workers, among[jvm].own, among[server].own)
+    """So far. The JVM's family is Python, with its ended processes, and so is the driver without its own children."""
+    workers = sum(process.own + process.ended for process in descendants(jvm, among))
+    return Spent(among[driver].own + among[jvm].ended + workers, among[jvm].own, among[server].own)
 
 
 def cpu_of(pid: int, proc: Path = PROC) -> float:
@@ -77,7 +77,7 @@ def cpu_of(pid: int, proc: Path = PROC) -> float:
 
 
 def peak(pids: Iterable[int], proc: Path = PROC) -> float:
-    """The most memory that one of them had since ``forget_peak``, in MB (10**6 bytes); 0 when none lives."""
+    """The most memory that one of them had since ``forget_peak``, in MB (10**6 bytes). 0 when none lives."""
     most = 0
     for pid in pids:
         with suppress(FileNotFoundError, ProcessLookupError):

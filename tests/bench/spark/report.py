@@ -49,7 +49,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was promised, and what was reached; None when it was not measured."""
+    """What was promised, and what was reached. None when it was not measured."""
 
     text: str
     limit: float
@@ -72,7 +72,7 @@ Found = Mapping[tuple[str, str, int], Measured]
 
 
 def medians(runs: Sequence[Measured]) -> dict[tuple[str, str, int], Measured]:
-    """The runs of one job by one contender with as many rows, as one; of memory the most."""
+    """The runs of one job by one contender with as many rows, as one. Of memory it has the most."""
     same: dict[tuple[str, str, int], list[Measured]] = {}
     for run in runs:
         same.setdefault((run.job, run.contender, run.rows), []).append(run)

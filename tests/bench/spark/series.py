@@ -135,7 +135,7 @@ class _Bench:
                 batch.commit()
 
     def measured(self, job: str, name: str, rows: int, times: int = 1) -> Measured:
-        """One run, checked; ``times`` so many, one behind the other, and what each of them took on average."""
+        """One run, checked. With ``times``, so many in a row, and what each of them took on average."""
         stream = STORED if job == "read" else "DATA"
         if job == "write":
             self._create(stream)

@@ -1,7 +1,7 @@
 """The yardstick: a data source that reads and writes row by row.
 
 It plans the same ranges, asks the same connection for the same messages and fills the same fast-ingest batches as the
-one of this library; only what Spark gets, and gives, is a tuple for each row instead of Arrow batches.
+one of this library. What Spark gets, and gives, is a tuple for each row instead of Arrow batches.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class TuplesReader(JetStreamReader):
         assert isinstance(partition, RangePartition)
         wanted = partition.wanted
         if wanted.hi > wanted.lo:
-            with in_task(self.options.connecting, wanted.stream) as (_, js):
+            with in_task(self.options.connection, wanted.stream) as (_, js):
                 yield from self._tuples(js, wanted.stream, wanted.lo, wanted.hi - wanted.lo)
 
     def _tuples(self, js: JetStream, stream: str, first: int, count: int) -> Iterator[tuple[Any, ...]]:
-        for message in js.get_batch(stream, seq=first, batch=count, max_bytes=self.options.page_bytes):
+        for message in js.get_batch(stream, seq=first, batch=count, max_bytes=self.options.max_bytes):
             stored_at = _EPOCH + timedelta(microseconds=message.timestamp // 1_000)
             yield message.subject, message.data, stream, message.seq, stored_at
 
@@ -62,7 +62,7 @@ class TuplesWriter(DataSourceWriter):
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         options = self.options
-        with in_task(options.connecting, options.stream, reader_thread=True) as (_, js):
+        with in_task(options.connection, options.stream, reader_thread=True) as (_, js):
             batch = js.fast_publisher(flow=options.flow, max_outstanding_acks=options.max_outstanding_acks)
             batch.publish_many((row.subject, bytes(row.data)) for row in iterator)
             if batch.sequence:

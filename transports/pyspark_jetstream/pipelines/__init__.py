@@ -3,10 +3,14 @@
     python -m pyspark_jetstream.pipelines.ingest --help
     spark-submit .../pyspark_jetstream/pipelines/ingest.py --help
 
-``ingest`` (files into a stream), ``export`` (a stream or a bucket to files), ``mirror`` (a stream to another one, by a
-query of yours), ``replay`` (a stretch of time once more), ``audit`` (what is in a stream, and what is missing). Each
-says in its own module, and by ``--help``, what it promises. On this machine the first form is enough; the second is
-for clusters.
+* ``ingest``: files into a stream.
+* ``export``: a stream or a bucket to files.
+* ``mirror``: a stream to another one, by a query of yours.
+* ``replay``: a stretch of time once more.
+* ``audit``: what is in a stream, and what is missing.
+
+Each says in its own module, and by ``--help``, what it promises. On this machine the first form is enough. The second
+one is for clusters.
 
 Rules: these modules only start what is in ``jobs``, after a look at whether the packages for it are here.
 """
@@ -19,12 +23,12 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from typing import Final
 
-NEEDED: Final = ("pyspark", "pyarrow", "typer", "rich")
+NEEDED: Final = ("pyspark", "pyarrow", "attrs", "typer", "rich")
 FOR_PLOTS: Final = ("matplotlib",)
 
 
 def main(name: str) -> None:
-    """Run one of the programs with the arguments of this process; ends it with an exit code."""
+    """Run one of the programs with the arguments of this process, and end the process with an exit code."""
     needed = (*NEEDED, *FOR_PLOTS) if name == "audit" else NEEDED
     missing = [package for package in needed if find_spec(package) is None]
     if missing:

@@ -2,12 +2,12 @@
 
     python -m pyspark_jetstream.pipelines.audit ORDERS orders.html
 
-It reads every message once, and writes one HTML file with everything in it: sequences that are missing, message ids
-that were stored more than once (and how far apart), how many messages and bytes each subject has, at which rate they
-came, and plots of all that. A stream that is written to meanwhile is audited as it was at the beginning.
+It reads every message once, and writes one HTML file. That has missing sequences, message ids that were stored more
+than once (and how far apart), messages, bytes and rates of each subject, and plots of them. A stream that is written to
+meanwhile is audited as it was at the beginning.
 
-A missing sequence is a message that was deleted, expired by its own TTL, or replaced by ``max_msgs_per_subject``;
-messages dropped from the front by the stream's limits are told apart. With ``--subject`` gaps mean nothing, and are
+A missing sequence is a message that was deleted, expired by its own TTL, or replaced by ``max_msgs_per_subject``.
+Messages dropped from the front by the stream's limits count apart. With ``--subject`` gaps mean nothing, and are
 not looked for. ``--strict`` makes gaps and duplicates a failure (exit code 1), for use in a schedule.
 """
 

@@ -5,10 +5,10 @@
 
 The end is decided when the run begins: what is stored later is not in it. Each message of the range is in the files
 once, and tasks that run again do not change that. Files appear when all of them are complete. What the stream has
-dropped before it was read ends the run with an error; messages that were deleted inside the range leave no trace.
+dropped before it was read ends the run with an error. Messages that were deleted inside the range leave no trace.
 
-Of a bucket there is one row for each key, all as of one sequence. A bucket that keeps one value of a key has no past:
-it is read as of now, and when keys are overwritten faster than they can be read the run fails rather than mix moments.
+Of a bucket there is one row for each key, all at one sequence. A bucket that keeps one value of a key has no past:
+it is read as it is now. When keys are overwritten faster than they can be read, the run fails rather than mix moments.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 The message is the row as a JSON object, or one column of it. What a stream that was made here needs to give the table
 back, the names and types of its columns, is in its metadata: ``export --data columns`` reads it.
 
-What is stored when Spark runs a task again, which it does when one fails or is slow:
+What is stored when Spark runs a task again, because it failed or is slow:
 
 ``fast``       the rows of that task once more. At least once.
 ``fastDedup``  nothing more, if it happens within the stream's duplicate window (2 minutes unless the stream says
@@ -14,8 +14,8 @@ What is stored when Spark runs a task again, which it does when one fails or is 
                all), and each running task has one: beyond 50 tasks at once some are refused and try again.
 
 ``--msg-id COLUMN`` (with ``fast``) has the stream drop what comes with an id that it has seen within its duplicate
-window. With ``--checkpoint`` a run takes the files that are new since the last one; ``fastDedup`` and ``atomic`` then
-hold across runs as well, because what is repeated is repeated with the same numbers.
+window. With ``--checkpoint`` a run takes the files that are new since the last one. Then ``fastDedup`` and ``atomic``
+hold across runs as well, because what is repeated has the same numbers.
 """
 
 from __future__ import annotations

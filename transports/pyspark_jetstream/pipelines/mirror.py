@@ -4,14 +4,18 @@
         --sql "SELECT concat('paid.', seq) subject, data FROM messages WHERE subject LIKE 'orders.%.paid'"
 
 Without ``--checkpoint`` it copies what there is now, once. With it each run goes on where the last one ended, and
-``--follow`` does not end by itself. A range that is read again is the same again, so what is stored depends on how it
-is written: with ``fast`` the rows of a task or a micro-batch that is repeated are stored again; with ``fastDedup``
-they are not, if they come within the duplicate window of the target; with ``atomic`` they are not, however late they
-come. The last two number the rows, so a query has to give them in the same order each time: one without shuffles
+``--follow`` does not end by itself. A range that is read again is the same again. What is stored when a task or a
+micro-batch is repeated:
+
+``fast``       its rows once more.
+``fastDedup``  nothing more, if it happens within the duplicate window of the target.
+``atomic``     nothing more, however late.
+
+The last two number the rows, so a query has to give them in the same order each time. A query without shuffles
 (no GROUP BY, ORDER BY, JOIN of two streams) does.
 
-Headers go along, except those that mean something to the server (``Nats-...``); of these ``Nats-Msg-Id`` goes along
-with ``fast``. The order of messages is kept within a task, not between tasks.
+Headers go along, except those that mean something to the server (``Nats-...``). ``Nats-Msg-Id`` goes along with
+``fast``. The order of messages is kept within a task, not between tasks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""The options that several of the programs have, and what stands in them.
+"""The arguments that several of the programs have, as attrs classes that hold checked values.
 
-Rules: text becomes a checked value here, or BadUsage with one line that names the option.
+Rules: a field made by ``option``, ``switch`` or ``positional`` is one argument of the command line. Its text becomes a
+checked value, or BadUsage with one line that names the option. ``running.new_program`` makes a command of
+these classes.
+
+Not here: arguments of one program alone, which stand with it.
 """
 
 from __future__ import annotations
@@ -8,27 +12,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Final, Self
 
+import attrs
 import typer
+from attrs import NOTHING
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 from jsproto_io.cli.records import BadUsage
+from pyspark_jetstream.options import Delivery
 
 EPILOG: Final = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
-
-
-class Delivery(StrEnum):
-    """What a sink promises."""
-
-    FAST = "fast"
-    FAST_DEDUP = "fastDedup"
-    ATOMIC = "atomic"
 
 
 PROMISES: Final = {
@@ -37,117 +35,62 @@ PROMISES: Final = {
     Delivery.ATOMIC: "once, however late a task runs again",
 }
 
-Servers = Annotated[
-    str | None,
-    typer.Option(help="NATS URLs, comma-separated. Default: what NATS_URL says.", metavar="URL", show_default=False),
-]
-Store = Annotated[
-    str | None,
-    typer.Option(
-        help="No server: start one for this run, which keeps its streams in this folder.",
-        metavar="FOLDER",
-        show_default=False,
-    ),
-]
-User = Annotated[str | None, typer.Option(envvar="NATS_USER", help="User name.", metavar="NAME")]
-Password = Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="Password.", metavar="TEXT")]
-Token = Annotated[str | None, typer.Option(envvar="NATS_TOKEN", help="Token.", metavar="TEXT")]
-Nats = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--nats",
-        help="Any other option nats.NAME of the connection, as README has them. Repeat it for more.",
-        metavar="NAME=VALUE",
-        show_default=False,
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark logs.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-Deliver = Annotated[
-    Delivery,
-    typer.Option(
-        help="What is stored when Spark runs a task twice. fast: its rows twice. fastDedup: once within the stream's "
-        "duplicate window. atomic: once."
-    ),
-]
-Marker = Annotated[
-    str | None,
-    typer.Option(
-        help="With atomic: its markers go to SUBJECT.$spark.*.*, which the stream must take. Default: what fits.",
-        metavar="SUBJECT",
-        show_default=False,
-    ),
-]
-Checkpoint = Annotated[
-    str | None,
-    typer.Option(
-        help="Remember in this folder what is done: each run takes what is new, then ends.",
-        metavar="FOLDER",
-        show_default=False,
-    ),
-]
-Follow = Annotated[bool, typer.Option("--follow", help="With --checkpoint: go on until Ctrl-C.")]
-From = Annotated[
-    str | None,
-    typer.Option("--from", help="Sequence or UTC time to begin with.", metavar="SEQ|TIME", show_default=False),
-]
-Until = Annotated[
-    str | None,
-    typer.Option(help="Sequence or UTC time to end before.", metavar="SEQ|TIME", show_default=False),
-]
-Subject = Annotated[
-    str | None, typer.Option(help="Only what matches; wildcards are allowed.", metavar="SUBJECT", show_default=False)
-]
-Source = Annotated[str, typer.Argument(help="The stream to read.", metavar="STREAM")]
-Target = Annotated[str, typer.Argument(help="The stream to write to.", metavar="TARGET")]
-Create = Annotated[bool, typer.Option("--create-stream", help="Make the stream if it is not there.")]
-ToServers = Annotated[
-    str | None,
-    typer.Option(help="The servers of TARGET, if they are others.", metavar="URL", show_default=False),
-]
-Prefix = Annotated[
-    str | None,
-    typer.Option(help="Put this before each subject, such as 'copies.'.", metavar="TEXT", show_default=False),
-]
+_ARGUMENT: Final = "argument"
 
 
-@dataclass(frozen=True)
-class Access:
-    """How to reach the servers: as the data source's options have it; or a server of one's own, with a store."""
-
-    servers: str | None
-    store: str | None
-    options: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        servers: str | None,
-        store: str | None,
-        user: str | None,
-        password: str | None,
-        token: str | None,
-        nats: Sequence[str] | None,
-    ) -> Self:
-        """Of what was given; without servers and store NATS_URL counts. BadUsage."""
-        if servers is not None and store is not None:
-            raise BadUsage("--servers and --store exclude each other")
-        if servers is None and store is None:
-            servers = os.environ.get("NATS_URL") or None
-        named = {"user": user, "password": password, "token": token, **pairs(nats, "--nats")}
-        return cls(servers, store, {f"nats.{name}": value for name, value in named.items() if value is not None})
-
-    def required(self) -> Self:
-        """The same; BadUsage when there can be nothing to read."""
-        if self.servers is None and self.store is None:
-            raise BadUsage("where from? --servers URL, or --store FOLDER of what an earlier run has kept there")
-        return self
+def positional(
+    text: str, metavar: str, default: Any = NOTHING, *, kind: Any = str, parse: Callable[[Any], Any] | None = None
+) -> Any:
+    """A field that is an argument by its place. See ``option``."""
+    shown = typer.Argument(help=text, metavar=metavar, show_default=False)
+    return _field(kind, shown, default, parse)
 
 
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """NAME=VALUE, several times. BadUsage."""
+def option(
+    text: str,
+    metavar: str | None = None,
+    default: Any = None,
+    *,
+    kind: Any = str,
+    name: str | None = None,
+    parse: Callable[[Any], Any] | None = None,
+    check: Any = None,
+    **more: Any,
+) -> Any:
+    """A field that is an option of the command line.
+
+    ``text`` is its help, ``kind`` what typer gives unless that is None, ``name`` its name if that is not the field's.
+    ``parse`` makes the field's value of that, ``check`` is a validator, and ``more`` is for typer.
+    """
+    names = [] if name is None else [name]
+    shown = typer.Option(*names, help=text, metavar=metavar, show_default=default is not None, **more)
+    return _field(kind, shown, default, parse, check)
+
+
+def switch(name: str, text: str) -> Any:
+    """A field that is False unless its option is given."""
+    return option(text, default=False, kind=bool, name=name)
+
+
+def _field(kind: Any, shown: Any, default: Any, parse: Callable[[Any], Any] | None, check: Any = None) -> Any:
+    annotated: Any = Annotated
+    converter = None if parse is None else attrs.converters.optional(parse)
+    metadata = {_ARGUMENT: annotated[kind | None if default is None else kind, shown]}
+    return attrs.field(default=default, converter=converter, validator=check, metadata=metadata)
+
+
+def arguments_of(kind: type) -> Iterator[tuple[str, Any, Any]]:
+    """The names of a class's arguments, their types for typer, and their defaults (``NOTHING`` for none)."""
+    for field in attrs.fields(kind):
+        yield field.name, field.metadata[_ARGUMENT], field.default
+
+
+def pairs(given: Sequence[str] | dict[str, str], option: str) -> dict[str, str]:
+    """NAME=VALUE, several times, or what came of it. BadUsage."""
+    if isinstance(given, dict):
+        return given
     found = {}
-    for text in given or ():
+    for text in given:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise BadUsage(f"{option} takes NAME=VALUE, not {text!r}")
@@ -159,7 +102,7 @@ _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?Z?")
 
 
-@dataclass(frozen=True)
+@attrs.frozen
 class Bound:
     """A place in a stream: a sequence, or a time in nanoseconds since the epoch."""
 
@@ -167,10 +110,10 @@ class Bound:
     time: int | None = None
 
     @classmethod
-    def of(cls, text: str | None, option: str) -> Self | None:
+    def of(cls, text: str | Self, option: str) -> Self:
         """``42``, ``2026-11-21``, ``2026-11-21T08:00``, or RFC 3339. BadUsage."""
-        if text is None:
-            return None
+        if not isinstance(text, str):
+            return text
         if text.isascii() and text.isdigit() and int(text) > 0:
             return cls(seq=int(text))
         whole = f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text
@@ -184,7 +127,7 @@ class Bound:
 
 
 def bounds(stream: str, begin: Bound | None, end: Bound | None) -> dict[str, str]:
-    """The data source's options for a stretch of a stream; all of it without bounds."""
+    """The data source's options for a stretch of a stream. Without bounds it is all of it."""
     options = {}
     for name, bound in (("starting", begin), ("ending", end)):
         if bound is None:
@@ -196,13 +139,6 @@ def bounds(stream: str, begin: Bound | None, end: Bound | None) -> dict[str, str
     return options
 
 
-def stretch(stream: str, subject: str | None, begin: str | None, until: str | None) -> dict[str, str]:
-    """The data source's options for what --subject, --from and --until choose of a stream. BadUsage."""
-    options = {"stream": stream, **bounds(stream, Bound.of(begin, "--from"), Bound.of(until, "--until"))}
-    wanted = wanted_subject(subject, "--subject", wildcards=True)
-    return options if wanted is None else {**options, "subject": wanted}
-
-
 def stream_name(text: str) -> str:
     """A stream's name. BadUsage."""
     try:
@@ -211,16 +147,126 @@ def stream_name(text: str) -> str:
         raise BadUsage(str(error)) from None
 
 
-def wanted_subject(text: str | None, option: str, *, wildcards: bool) -> str | None:
-    """A subject. BadUsage."""
+def checked_subject(text: str, option: str) -> str:
+    """A subject without wildcards. BadUsage."""
+    return _subject(text, option, wildcards=False)
+
+
+def checked_filter(text: str, option: str) -> str:
+    """A subject that may have wildcards. BadUsage."""
+    return _subject(text, option, wildcards=True)
+
+
+def _subject(text: str, option: str, *, wildcards: bool) -> str:
     try:
-        if text is not None:
-            check_subject(text, wildcards=wildcards)
+        check_subject(text, wildcards=wildcards)
     except LocalProtocolError as error:
         raise BadUsage(f"{option}: {error}") from None
     return text
 
 
-def new_app(**options: Any) -> typer.Typer:
-    """A program of one command."""
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, **options)
+# -- groups of arguments -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Output:
+    """How a program reports."""
+
+    as_json: bool = switch("--json", "Print one JSON object instead of a table.")
+    verbose: bool = switch("--verbose", "Show what Spark logs.")
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """How to reach the servers, or the folder for a server of one's own."""
+
+    servers: str | None = option("NATS URLs, comma-separated. Default: what NATS_URL says.", "URL")
+    store: str | None = option("No server: start one for this run, which keeps its streams in this folder.", "FOLDER")
+    user: str | None = option("User name.", "NAME", envvar="NATS_USER")
+    password: str | None = option("Password.", "TEXT", envvar="NATS_PASSWORD")
+    token: str | None = option("Token.", "TEXT", envvar="NATS_TOKEN")
+    nats: dict[str, str] | None = option(
+        "Any other option nats.NAME of the connection: see the README of pyspark_jetstream. Repeat it for more.",
+        "NAME=VALUE", kind=list[str], name="--nats", parse=partial(pairs, option="--nats"),
+    )  # fmt: skip
+
+    def __attrs_post_init__(self) -> None:
+        if self.servers is not None and self.store is not None:
+            raise BadUsage("--servers and --store exclude each other")
+
+    @property
+    def urls(self) -> str | None:
+        """The servers: without --servers and --store those of NATS_URL."""
+        return os.environ.get("NATS_URL") or None if self.servers is None and self.store is None else self.servers
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The data source's options of the connection."""
+        named = {"user": self.user, "password": self.password, "token": self.token, **(self.nats or {})}
+        return {f"nats.{name}": value for name, value in named.items() if value is not None}
+
+
+@attrs.frozen(kw_only=True)
+class SourceAccess(Access):
+    """The same for a program that reads, for which an empty server has nothing."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if self.urls is None and self.store is None:
+            raise BadUsage("where from? --servers URL, or --store FOLDER of what an earlier run has kept there")
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Which messages of a stream are read."""
+
+    subject: str | None = option(
+        "Only what matches. Wildcards are allowed.", "SUBJECT", parse=partial(checked_filter, option="--subject")
+    )
+    begin: Bound | None = option(
+        "Sequence or UTC time to begin with.", "SEQ|TIME", name="--from", parse=partial(Bound.of, option="--from")
+    )
+    until: Bound | None = option(
+        "Sequence or UTC time to end before.", "SEQ|TIME", parse=partial(Bound.of, option="--until")
+    )
+
+    def of(self, stream: str) -> dict[str, str]:
+        """The data source's options for these messages of ``stream``."""
+        options = {"stream": stream, **bounds(stream, self.begin, self.until)}
+        return options if self.subject is None else {**options, "subject": self.subject}
+
+
+@attrs.frozen(kw_only=True)
+class Source(Selection):
+    """A stream, and which of its messages are read."""
+
+    source: str = positional("The stream to read.", "STREAM", parse=stream_name)
+
+
+@attrs.frozen(kw_only=True, slots=False)  # with slots it could not be a second base class
+class Destination:
+    """How rows are stored in a stream."""
+
+    create_stream: bool = switch("--create-stream", "Make the stream if it is not there.")
+    delivery: Delivery = option(
+        "What is stored when Spark runs a task twice. fast: its rows twice. fastDedup: once within the stream's "
+        "duplicate window. atomic: once.", default=Delivery.FAST, kind=Delivery,
+    )  # fmt: skip
+    marker: str | None = option(
+        "With atomic: its markers go to SUBJECT.$spark.*.*, which the stream must take. Default: what fits.",
+        "SUBJECT", parse=partial(checked_subject, option="--marker"),
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Continuation:
+    """Whether a run goes on where the last one ended."""
+
+    checkpoint: str | None = option(
+        "Remember in this folder what is done: each run takes what is new, then ends.", "FOLDER"
+    )
+    follow: bool = switch("--follow", "With --checkpoint: go on until Ctrl-C.")
+
+    def __attrs_post_init__(self) -> None:
+        if self.follow and self.checkpoint is None:
+            raise BadUsage("--follow needs --checkpoint, or the next run would begin anew")

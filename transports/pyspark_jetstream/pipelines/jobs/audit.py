@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import attrs
 import typer
 from pyspark import StorageLevel
 
 from jsproto_io.cli.records import BadInput, BadUsage
-from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, bounds, new_app
+from pyspark_jetstream.pipelines.jobs.arguments import Bound, Source, SourceAccess, option, positional, switch
 from pyspark_jetstream.pipelines.jobs.findings import find, prepared
 from pyspark_jetstream.pipelines.jobs.page import page, time_text
-from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, started
+from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run, new_program
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from pyspark_jetstream.planning import end_of, first_at, first_of
 
@@ -22,76 +22,57 @@ if TYPE_CHECKING:
     from jsproto.grammar.config import StreamInfo
     from pyspark_jetstream.pipelines.jobs.findings import Findings
 
-app = new_app()
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What is looked at, and where it is written."""
+
+    report: Path | None = positional("The file to write. Default: STREAM.html.", "REPORT", None, parse=Path)
+    tokens: int | None = option("Take subjects together by their first N tokens.", "N", kind=int, min=1)
+    top: int = option("How many subjects to show.", "N", 50, kind=int, min=1, max=1_000)
+    strict: bool = switch("--strict", "Exit code 1 if there are gaps or duplicates.")
 
 
-@app.command(epilog="Example: audit ORDERS orders.html --strict. " + args.EPILOG, no_args_is_help=True)
-def audit(
-    source: args.Source,
-    report: Annotated[
-        str | None,
-        typer.Argument(help="The file to write. Default: STREAM.html.", metavar="REPORT", show_default=False),
-    ] = None,
-    servers: args.Servers = None,
-    store: args.Store = None,
-    subject: args.Subject = None,
-    begin: args.From = None,
-    until: args.Until = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Take subjects together by their first N tokens.", metavar="N", show_default=False),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, max=1_000, help="How many subjects to show.", metavar="N")] = 50,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 if there are gaps or duplicates.")] = False,
-    user: args.User = None,
-    password: args.Password = None,
-    token: args.Token = None,
-    nats: args.Nats = None,
-    as_json: args.Json = False,
-    verbose: args.Verbose = False,
-) -> None:
+def audit(run: Run, summary: Summary, source: Source, report: Report, access: SourceAccess) -> None:
     """Look for gaps and for duplicates by message id in a stream, and see sizes and rates of its subjects.
 
-    Reads every message once, as of now, and writes one HTML file with tables and plots.
+    Reads every message that is there now once, and writes one HTML file with tables and plots.
     """
-    summary = Summary("audit")
-    with started(summary, as_json=as_json, verbose=verbose) as run:
-        access = Access.of(servers, store, user, password, token, nats).required()
-        name = args.stream_name(source)
-        target = Path(report or f"{name}.html")
-        if not target.parent.is_dir() or target.is_dir():
-            raise BadUsage(f"cannot write {target}: give a file in a folder that is there")
-        wanted = args.wanted_subject(subject, "--subject", wildcards=True)
-        place = run.reach(access)
-        info = place.info(name)
-        lo, hi = _range(place, info, Bound.of(begin, "--from"), Bound.of(until, "--until"))
-        options = {"stream": name, "includeHeaders": "true", "includeBookkeeping": "true"}
-        options |= bounds(name, Bound(seq=lo), Bound(seq=hi))
-        if wanted is not None:
-            options["subject"] = wanted
-        spark = run.spark()
-        summary.begin()
-        rows = prepared(spark.read.format(FORMAT).options(**place.options, **options).load(), tokens)
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
-            found = run.do(f"reading {name}", lambda: find(rows, lo, hi, top, gaps=wanted is None))
-        finally:
-            rows.unpersist()
-        _tell(summary, name, place, info, found, lo, hi)
-        text = page(f"Audit of stream {name}", summary.lines, found)
-        try:
-            target.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise BadInput(f"cannot write {target}: {error.strerror}") from None
-        summary.add("report", os.fspath(target))
-        summary.add_rate(found.messages + found.markers)
-        run.tell(summary)
-        if strict and (found.missing or found.repeated):
-            raise typer.Exit(1)
+    name = source.source
+    target = report.report or Path(f"{name}.html")
+    if not target.parent.is_dir() or target.is_dir():
+        raise BadUsage(f"cannot write {target}: give a file in a folder that is there")
+    place = run.reach(access)
+    info = place.info(name)
+    lo, hi = _range(place, info, source.begin, source.until)
+    whole = attrs.evolve(source, begin=Bound(seq=lo), until=Bound(seq=hi))
+    options = {**place.options, **whole.of(name), "includeHeaders": "true", "includeBookkeeping": "true"}
+    spark = run.spark()
+    summary.begin()
+    rows = prepared(spark.read.format(FORMAT).options(**options).load(), report.tokens)
+    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        found = run.do(f"reading {name}", lambda: find(rows, lo, hi, report.top, gaps=source.subject is None))
+    finally:
+        rows.unpersist()
+    _tell(summary, name, place, info, found, lo, hi)
+    text = page(f"Audit of stream {name}", summary.lines, found)
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {target}: {error.strerror}") from None
+    summary.add("report", os.fspath(target))
+    summary.add_rate(found.messages + found.markers)
+    run.tell(summary)
+    if report.strict and (found.missing or found.repeated):
+        raise typer.Exit(1)
+
+
+app = new_program(audit, "audit ORDERS orders.html --strict")
 
 
 def _range(place: Place, info: StreamInfo, begin: Bound | None, until: Bound | None) -> tuple[int, int]:
-    """From which sequence to before which, as of now."""
+    """From which sequence to before which, by what is there now."""
     first, end = first_of(info), end_of(info)
 
     def resolved(bound: Bound | None, default: int) -> int:

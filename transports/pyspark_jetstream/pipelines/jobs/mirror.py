@@ -4,133 +4,23 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import attrs
 from pyspark.sql import DataFrame
 
 from jsproto_io.cli.records import BadInput, BadUsage
+from pyspark_jetstream.options import EARLIEST
 from pyspark_jetstream.pipelines.jobs import arguments as args
-from pyspark_jetstream.pipelines.jobs.arguments import Access, Delivery, new_app
+from pyspark_jetstream.pipelines.jobs.arguments import Continuation, SourceAccess, option
 from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
-from pyspark_jetstream.pipelines.jobs.running import FORMAT, started
+from pyspark_jetstream.pipelines.jobs.running import FORMAT, Run, new_program
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-app = new_app()
-
 VIEW: Final = "messages"
-
-
-@app.command(
-    epilog="Example: mirror ORDERS COPIES --prefix copies. --create-stream --checkpoint state. " + args.EPILOG,
-    no_args_is_help=True,
-)
-def mirror(
-    source: args.Source,
-    target: args.Target,
-    servers: args.Servers = None,
-    store: args.Store = None,
-    to_servers: args.ToServers = None,
-    subject: args.Subject = None,
-    begin: args.From = None,
-    until: args.Until = None,
-    prefix: args.Prefix = None,
-    sql: Annotated[
-        str | None,
-        typer.Option(
-            help="A query over the view 'messages' (subject, data, stream, seq, timestamp, headers), which gives "
-            "subject and data, and if you like headers and msg_id.",
-            metavar="QUERY",
-            show_default=False,
-        ),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            help="Or: a Python file and the function in it that makes one DataFrame of the other.",
-            metavar="FILE:NAME",
-            show_default=False,
-        ),
-    ] = None,
-    create_stream: args.Create = False,
-    subjects: Annotated[
-        str | None,
-        typer.Option(
-            help="With --create-stream: what TARGET takes, comma-separated. Default: what the source takes.",
-            metavar="LIST",
-            show_default=False,
-        ),
-    ] = None,
-    delivery: args.Deliver = Delivery.FAST,
-    marker: args.Marker = None,
-    checkpoint: args.Checkpoint = None,
-    follow: args.Follow = False,
-    user: args.User = None,
-    password: args.Password = None,
-    token: args.Token = None,
-    nats: args.Nats = None,
-    as_json: args.Json = False,
-    verbose: args.Verbose = False,
-) -> None:
-    """Copy a stream into another one, as it is or by a query of yours.
-
-    Once, up to now; or, with --checkpoint, what is new since the last run; or, with --follow, until Ctrl-C.
-
-    What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again,
-    fastDedup stores nothing more within the duplicate window of TARGET, and atomic stores nothing more at all; for the
-    last two a query must not shuffle.
-    """
-    summary = Summary("mirror")
-    with started(summary, as_json=as_json, verbose=verbose) as run:
-        access = Access.of(servers, store, user, password, token, nats).required()
-        if sum(each is not None for each in (sql, python, prefix)) > 1:
-            raise BadUsage("--sql, --python and --prefix exclude each other")
-        if follow and checkpoint is None:
-            raise BadUsage("--follow needs --checkpoint, or the next run would begin anew")
-        if checkpoint is not None and until is not None:
-            raise BadUsage("--checkpoint and --until exclude each other")
-        transform = _function(python) if python is not None else None
-        copy = Copy(
-            source=source, subject=subject, begin=begin, until=until, target=target, prefix=prefix, subjects=subjects,
-            delivery=delivery, marker=marker, create=create_stream,
-        )  # fmt: skip
-        options, sink = copy.prepared(run, access, to_servers, summary)
-        spark = run.spark()
-        if checkpoint is None:
-            rows = spark.read.format(FORMAT).options(**options).load()
-        else:
-            options = {**options} if begin is not None else {**options, "startingOffsets": "earliest"}
-            rows = spark.readStream.format(FORMAT).options(**options).load()
-        messages = _transformed(spark, rows, sql, transform, prefix, delivery)
-        summary.begin()
-        if checkpoint is None:
-            count = sink.write(run, messages, summary)
-        else:
-            count = sink.follow(run, messages, checkpoint, summary, follow=follow, as_many=False)
-        summary.add_rate(count)
-        run.tell(summary)
-
-
-def _transformed(
-    spark: SparkSession,
-    rows: DataFrame,
-    sql: str | None,
-    transform: Callable[[DataFrame], Any] | None,
-    prefix: str | None,
-    delivery: Delivery,
-) -> DataFrame:
-    if sql is not None:
-        rows.createOrReplaceTempView(VIEW)
-        return spark.sql(sql)
-    if transform is not None:
-        made = transform(rows)
-        if not isinstance(made, DataFrame):
-            raise BadInput(f"--python: the function gave {type(made).__name__}, not a DataFrame")
-        return made
-    return as_messages(rows, prefix, delivery).drop("timestamp")
 
 
 def _function(text: str) -> Callable[[DataFrame], Any]:
@@ -144,3 +34,72 @@ def _function(text: str) -> Callable[[DataFrame], Any]:
     if not callable(found):
         raise BadUsage(f"--python {path}: there is no function {name!r}")
     return found
+
+
+def _subjects(text: str) -> list[str]:
+    return [args.checked_filter(each.strip(), "--subjects") for each in text.split(",")]
+
+
+@attrs.frozen(kw_only=True)
+class Query:
+    """What becomes of the messages, and which subjects these then have."""
+
+    sql: str | None = option(
+        "A query over the view 'messages' (subject, data, stream, seq, timestamp, headers), which gives subject and "
+        "data, and if you like headers and msg_id.", "QUERY",
+    )  # fmt: skip
+    python: Callable[[DataFrame], Any] | None = option(
+        "Or: a Python file and the function in it that makes one DataFrame of the other.", "FILE:NAME", parse=_function
+    )
+    subjects: list[str] | None = option(
+        "With --create-stream: what TARGET takes, comma-separated. Default: what the source takes.", "LIST",
+        parse=_subjects,
+    )  # fmt: skip
+
+    def of(self, spark: SparkSession, rows: DataFrame, copy: Copy) -> DataFrame:
+        """The rows to write. BadInput."""
+        if self.sql is not None:
+            rows.createOrReplaceTempView(VIEW)
+            return spark.sql(self.sql)
+        if self.python is None:
+            return as_messages(rows, copy.prefix, copy.delivery).drop("timestamp")
+        made = self.python(rows)
+        if not isinstance(made, DataFrame):
+            raise BadInput(f"--python: the function gave {type(made).__name__}, not a DataFrame")
+        return made
+
+
+def mirror(
+    run: Run, summary: Summary, copy: Copy, query: Query, continuation: Continuation, access: SourceAccess
+) -> None:
+    """Copy a stream into another one, as it is or by a query of yours.
+
+    Once, up to now. With --checkpoint, what is new since the last run. With --follow, until Ctrl-C.
+
+    What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again.
+    By fastDedup nothing more is stored within the duplicate window of TARGET. By atomic nothing more is stored at all.
+    For the last two a query must not shuffle.
+    """
+    if sum(each is not None for each in (query.sql, query.python, copy.prefix)) > 1:
+        raise BadUsage("--sql, --python and --prefix exclude each other")
+    checkpoint = continuation.checkpoint
+    if checkpoint is not None and copy.until is not None:
+        raise BadUsage("--checkpoint and --until exclude each other")
+    options, sink = copy.prepared(run, access, summary, query.subjects)
+    spark = run.spark()
+    if checkpoint is None:
+        rows = spark.read.format(FORMAT).options(**options).load()
+    else:
+        options = options if copy.begin is not None else {**options, "startingOffsets": EARLIEST}
+        rows = spark.readStream.format(FORMAT).options(**options).load()
+    messages = query.of(spark, rows, copy)
+    summary.begin()
+    if checkpoint is None:
+        count = sink.write(run, messages, summary)
+    else:
+        count = sink.follow(run, messages, checkpoint, summary, follow=continuation.follow, as_many=False)
+    summary.add_rate(count)
+    run.tell(summary)
+
+
+app = new_program(mirror, "mirror ORDERS COPIES --prefix copies. --create-stream --checkpoint state")

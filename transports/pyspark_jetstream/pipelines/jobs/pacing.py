@@ -1,8 +1,10 @@
 """Publishing rows at the pace at which they were stored once, or a multiple of it: the one task of a paced replay.
 
-Rules: a row is due when as much time has passed since the first one as it was then, divided by the speed. What is due
-leaves together; rows due within a few milliseconds wait for each other, so that a dense stretch is not published one by
-one. Time is monotonic.
+Rules:
+* A row is due when as much time has passed since the first row as it was then, divided by the speed.
+* What is due leaves together. Rows due within a few milliseconds wait for each other, so that a dense stretch is not
+  published one by one.
+* Time is monotonic.
 
 Not here: how rows are stored (``sink``).
 """

@@ -187,7 +187,7 @@ def _over_time(axes: Axes, found: Findings, which: int, title: str) -> None:
 
 
 def _highest(rates: Sequence[float]) -> float | None:
-    """Where an axis ends of which a few outliers would squeeze all the rest; None when it may show everything."""
+    """Where an axis ends if a few outliers would squeeze the rest. None: it shows everything."""
     busy = sorted(rate for rate in rates if rate)
     usual = busy[len(busy) * 9 // 10] if busy else 0.0
     return 1.2 * usual if busy and busy[-1] > OUTLIER * usual else None

@@ -1,7 +1,7 @@
 """Rows of a table as messages, and messages as rows of that table again.
 
-Rules: a table that goes in and comes out by ``as_json`` and ``from_messages`` is equal, value by value and type by
-type; times keep their microseconds. What cannot be a message fails with the row's own reason.
+Rules: a table that goes in by ``data_of`` and comes out by ``from_messages`` is equal, value by value and type by type.
+Times keep their microseconds. What cannot be a message fails with the row's own reason.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from jsproto_io.cli.records import BadInput, BadUsage, Unsafe
+from pyspark_jetstream.schema import HEADERS_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,6 @@ TIMES: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-HEADERS: Final = "array<struct<key:string,value:binary>>"
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _NO_TOKEN: Final = r"[\x00-\x20\x7f.*>]"
 
@@ -90,7 +90,7 @@ def headers_of(rows: DataFrame, whole: str | None, named: Mapping[str, str]) -> 
         check_column(rows, name, "--header")
         value = column(name).cast("string").cast("binary")
         pairs.append(F.struct(F.lit(header).alias("key"), value.alias("value")))
-    return F.filter(F.array(*pairs), lambda pair: pair["value"].isNotNull()).cast(HEADERS)
+    return F.filter(F.array(*pairs), lambda pair: pair["value"].isNotNull()).cast(HEADERS_TYPE)
 
 
 def schema_in(metadata: Mapping[str, str] | None) -> StructType | None:
@@ -105,7 +105,7 @@ def schema_in(metadata: Mapping[str, str] | None) -> StructType | None:
 
 
 def from_messages(rows: DataFrame, schema: StructType, keep: Sequence[str]) -> DataFrame:
-    """The columns of the table that went in, behind those of ``keep``."""
+    """The columns of the table that went in, after those of ``keep``."""
     options = {**TIMES, "mode": "FAILFAST"}
     parsed = rows.select(*keep, F.from_json(F.col("data").cast("string"), schema, options).alias("row"))
     return parsed.select(*keep, "row.*")

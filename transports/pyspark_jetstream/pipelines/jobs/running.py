@@ -1,13 +1,17 @@
 """How a program runs: its server, its Spark, its progress, its end.
 
-Rules: what cannot work is told before Spark is started, where that can be known. Everything that Spark raises becomes
-one line. A server that is started for the run ends with it. Ctrl-C ends what Spark is doing before it ends the program.
+Rules:
+* What cannot work fails before Spark is started, where that can be known.
+* Everything that Spark raises becomes one line.
+* A server that is started for the run ends with it.
+* Ctrl-C ends what Spark is doing before it ends the program.
 
 Not here: options (``arguments``), how things are said (``jsproto_io.cli.terminal``).
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import re
@@ -17,10 +21,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from inspect import Parameter
 from pathlib import Path
 from time import sleep
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
+import typer
+from attrs import NOTHING
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -34,10 +41,11 @@ from jsproto_io.cli.records import BadInput, BadUsage
 from jsproto_io.cli.terminal import Screen, Stop, running
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream
-from pyspark_jetstream import register
+from pyspark_jetstream import JetStreamDataSource, register
 from pyspark_jetstream.connecting import jetstream_of, opened
-from pyspark_jetstream.options import OptionError, write_options
-from pyspark_jetstream.pipelines.jobs.arguments import Access
+from pyspark_jetstream.option_fields import OptionError
+from pyspark_jetstream.options import write_options
+from pyspark_jetstream.pipelines.jobs.arguments import EPILOG, Access, Output, arguments_of
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from pyspark_jetstream.planning import DataLossError
 
@@ -49,7 +57,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_EVERY: Final = 0.25  # seconds between two looks at how far it is
-FORMAT: Final = "jetstream"
+FORMAT: Final = JetStreamDataSource.name()
 _OURS: Final = re.compile(r"^(?:pyspark_jetstream|jsproto|jsproto_io)\.[\w.]+: (.+)$", re.MULTILINE)
 _RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _PYTHON: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)$", re.MULTILINE)
@@ -75,7 +83,7 @@ class Place:
             raise BadInput(f"there is no stream {stream}") from None
 
     def end(self, stream: str) -> int:
-        """The sequence behind its last message."""
+        """The sequence after its last message. BadInput when there is no stream."""
         return self.info(stream).state.last_seq + 1
 
     @property
@@ -99,21 +107,21 @@ class Run:
 
     # -- servers -------------------------------------------------------------------------------------------------------
 
-    def reach(self, access: Access) -> Place:
-        """Connect; without servers, to one that is started now and ends with this run."""
-        servers, how = access.servers, ""
+    def reach(self, access: Access, servers: str | None = None) -> Place:
+        """Connect to ``servers``, or else as ``access`` says: without servers, to one that ends with this run."""
+        servers, how = servers or access.urls, ""
         if servers is None:
             if access.store is not None:
                 self._stack.enter_context(_alone(access.store))
             with self.stop.held():  # half a start would leave a process behind
                 servers = self._stack.enter_context(NatsServer(store=access.store)).url
             self._embedded = True
-            kept = "nothing of it is kept" if access.store is None else f"its store is {access.store}"
-            how = f"started for this run; {kept}"
+            streams = "its streams end with the run" if access.store is None else f"its store is {access.store}"
+            how = f"started for this run; {streams}"
         options = {"servers": servers, **access.options}
-        connecting = write_options({**options, "stream": "ANY"}).connecting
-        nc = self._stack.enter_context(opened(connecting, reader_thread=True))
-        return Place(nc, jetstream_of(nc, connecting), options, how or str(nc.connected_url))
+        connection = write_options({**options, "stream": "ANY"}).connection
+        nc = self._stack.enter_context(opened(connection, reader_thread=True))
+        return Place(nc, jetstream_of(nc, connection), options, how or str(nc.connected_url))
 
     # -- Spark ---------------------------------------------------------------------------------------------------------
 
@@ -162,7 +170,10 @@ class Run:
                     looking.join()
 
     def stream(self, label: str, query: StreamingQuery, done: Callable[[], int], *, follow: bool) -> int:
-        """Wait for the end of a streaming query, which with ``follow`` is Ctrl-C; how many rows it has read."""
+        """Wait for the end of a streaming query, which with ``follow`` is Ctrl-C.
+
+        Returns: how many rows it has read.
+        """
         rows: dict[int, int] = {}
         with self.screen.progress(TextColumn("{task.fields[far]}")) as progress:
             bar = progress.add_task(label, total=None, far="")
@@ -200,6 +211,43 @@ class Run:
         else:
             self.screen.out.print(Text(f"{self.name}: done"))
             self.screen.out.print(summary.table())
+
+
+def new_program(work: Callable[..., None], example: str) -> typer.Typer:
+    """A program of one command, which is called like ``work`` and described by its docstring.
+
+    ``work`` takes the run, its summary, and instances of classes of arguments. The fields of these classes, and of
+    ``Output``, are the arguments of the command. The instances are made inside of the run, so that an argument that
+    cannot be ends the program like any other failure.
+    """
+    _, _, *parameters = inspect.signature(work, eval_str=True).parameters.values()
+    groups = {each.name: each.annotation for each in parameters} | {"output": Output}
+    arguments = {name: (shown, default) for kind in groups.values() for name, shown, default in arguments_of(kind)}
+
+    def command(**given: Any) -> None:
+        def made(kind: type[T]) -> T:
+            return kind(**{name: given[name] for name, _, _ in arguments_of(kind)})
+
+        summary, output = Summary(work.__name__), made(Output)
+        with started(summary, as_json=output.as_json, verbose=output.verbose) as run:
+            work(run, summary, **{name: made(kind) for name, kind in groups.items() if kind is not Output})
+
+    command.__doc__ = work.__doc__
+    command.__annotations__ = {name: shown for name, (shown, _) in arguments.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what typer looks at
+        [
+            Parameter(
+                name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if default is NOTHING else default,
+                annotation=shown,
+            )
+            for name, (shown, default) in arguments.items()
+        ]
+    )
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(work.__name__, epilog=f"Example: {example}. {EPILOG}", no_args_is_help=True)(command)
+    return app
 
 
 @contextmanager
@@ -305,11 +353,11 @@ def _hushed(builder: SparkSession.Builder) -> SparkSession:
 @contextmanager
 def _stderr_into(log: IO[bytes]) -> Iterator[None]:
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,8 +1,9 @@
 """Writing a DataFrame into a stream, and counting what became of its rows.
 
-Rules: rows are counted where they go into the sink, without reading anything twice. What is stored is what the stream
-has grown by, as its leader says, without the sink's markers; it is only right as long as nobody else writes into the
-stream meanwhile, and the stream drops none of the markers.
+Rules:
+* Rows are counted where they go into the sink, without reading anything twice.
+* What is stored is what the stream has grown by, as its leader says, without the sink's markers.
+* That is only right as long as nobody else writes into the stream meanwhile, and it drops no markers.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.subjects import overlaps
 from jsproto_io.cli.records import BadUsage
-from pyspark_jetstream.options import MARKER
-from pyspark_jetstream.pipelines.jobs.arguments import PROMISES, Delivery
+from pyspark_jetstream.options import MARKER, Delivery
+from pyspark_jetstream.pipelines.jobs.arguments import PROMISES
 from pyspark_jetstream.pipelines.jobs.running import FORMAT, Place, Run
 from pyspark_jetstream.pipelines.jobs.summary import Summary
 from pyspark_jetstream.planning import covers
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def markers(marker: str | None) -> str:
-    """The subjects of the markers behind ``marker``."""
+    """The subjects of the markers that begin with ``marker``."""
     return f"{marker}.{MARKER}.*.*"
 
 
@@ -85,7 +86,7 @@ class Sink:
         )
 
     def _choose_marker(self, subjects: Sequence[str], fits: Callable[[str], bool]) -> None:
-        """Unless it was given: the first token of the subjects, if markers can be behind it."""
+        """Unless it was given: the first token of the subjects, if markers can follow it."""
         if self.marker is None:
             first = subjects[0].partition(".")[0]
             own = f"{self.stream}_markers"
@@ -113,7 +114,7 @@ class Sink:
         form: str = FORMAT,
         more: dict[str, str] | None = None,
     ) -> int:
-        """Store all rows, and say what became of them; how many there were."""
+        """Store all rows, and add what became of them to ``summary``. Returns how many there were."""
         before = self.place.end(self.stream) - 1
         seen = Observation()
         watched = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(F.length("data")).alias("bytes"))
@@ -134,9 +135,9 @@ class Sink:
     def follow(
         self, run: Run, rows: DataFrame, checkpoint: str, summary: Summary, *, follow: bool, as_many: bool
     ) -> int:
-        """Store the rows of an endless DataFrame, or what there is of it now, and say so; how many it has read.
+        """Store the rows of an endless DataFrame, or what there is of it now. Returns how many it has read.
 
-        ``as_many``: that many come out, so that what is missing, or too much, can be told.
+        ``as_many``: each row that was read is written, so ``summary`` gets what is missing or too much.
         """
         before = self.place.end(self.stream) - 1
         writer = rows.writeStream.format(FORMAT).options(**self.options()).option("checkpointLocation", checkpoint)
@@ -172,9 +173,9 @@ class Sink:
         summary.add("delivery", self.delivery.value, f"{self.delivery.value}: {promise}")
 
     def _stored(self, before: int, last: int) -> int:
-        """How many messages are behind ``before``, up to ``last``, without markers.
+        """How many messages are after ``before``, up to ``last``, without markers.
 
-        Markers are counted wherever they are: a replica may not have the last of them yet.
+        The read of the markers is consistent: a replica may not have the last of them yet.
         """
         if self.delivery is not Delivery.ATOMIC or last <= before:
             return last - before

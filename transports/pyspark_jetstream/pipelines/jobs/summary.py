@@ -14,7 +14,7 @@ from rich.table import Table
 
 
 class Summary:
-    """Pairs of what and how much; under ``data`` the same for a program. The clock starts with ``begin``."""
+    """Pairs of what and how much, and under ``data`` the same for a program. The clock starts with ``begin``."""
 
     def __init__(self, program: str) -> None:
         self.program = program
