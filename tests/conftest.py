@@ -25,7 +25,13 @@ settings.load_profile("default")
 SPARK = "tests/spark/"
 SERVERS = frozenset({"cluster", "own_server", "server", "server_for"})
 """Fixtures that start one."""
-REAL = ("tests/integration/", "tests/test_nats_server.py")
+REAL = (
+    "tests/bench/",
+    "tests/cli/test_end_to_end.py",
+    "tests/integration/",
+    "tests/spark/",
+    "tests/test_nats_server.py",
+)
 """Where each test runs one."""
 _start = NatsServer.start
 SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")

@@ -17,7 +17,7 @@ from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, read_all, rows
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from jsproto_io.nats_server import NatsServer
 from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream, rows
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
 USERS = """
 authorization {

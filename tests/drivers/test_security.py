@@ -35,7 +35,7 @@ from tests.authority import Key, Operator, is_signed, tls_config
 from tests.drivers.conftest import Connect as Connecting
 from tests.drivers.fake import FakeServer, Peer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
 PATIENT = 30.0  # seconds for a handshake on a machine that is busy
 PASSWORD = "pa$$-w0rd"

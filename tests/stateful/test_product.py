@@ -395,7 +395,7 @@ def pull_state(consumer: Any) -> str:
         return "ended"
     if consumer._fetches:
         return "fetching"
-    return "streaming" if consumer._refill is not None else "idle"
+    return "streaming" if consumer._stream.prefetch is not None else "idle"
 
 
 PULL: Final = Machine(

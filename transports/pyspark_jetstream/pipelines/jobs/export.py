@@ -113,7 +113,7 @@ class Exported:
 
 
 @attrs.frozen(kw_only=True)
-class Wanted(Selection):
+class ExportArguments(Selection):
     """What to export."""
 
     names: list[str] = positional(
@@ -211,7 +211,7 @@ class Plan:
     columns: StructType | None = None
 
     @classmethod
-    def of(cls, wanted: Wanted, layout: Layout) -> Self:
+    def of(cls, wanted: ExportArguments, layout: Layout) -> Self:
         """The plan of what the arguments say. BadUsage."""
         exported, kind, folder = wanted.exported(), layout.kind, wanted.folder
         data = layout.data or (Data.BINARY if kind is Format.PARQUET else Data.TEXT)
@@ -266,7 +266,7 @@ def _mode(mode: Mode, folder: str, target: str) -> Mode:
 # -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def export(run: Run, summary: Summary, wanted: Wanted, layout: Layout, access: SourceAccess) -> None:
+def export(run: Run, summary: Summary, wanted: ExportArguments, layout: Layout, access: SourceAccess) -> None:
     """Write a stream, or a bucket as it was at a moment, to Parquet, JSON or CSV files.
 
     What is stored after the run began is not in it. Every message of the range is in the files once, whatever tasks
