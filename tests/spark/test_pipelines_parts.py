@@ -20,7 +20,7 @@ from jsproto_io.sync import connect
 from pyspark_jetstream import pipelines
 from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Bound, SourceAccess, bounds, pairs
-from pyspark_jetstream.pipelines.jobs.export import Data, Format, Layout, Mode, Plan, Wanted
+from pyspark_jetstream.pipelines.jobs.export import Data, ExportArguments, Format, Layout, Mode, Plan
 from pyspark_jetstream.pipelines.jobs.findings import OTHERS, Findings, Gap, Share
 from pyspark_jetstream.pipelines.jobs.pacing import paced
 from pyspark_jetstream.pipelines.jobs.page import _over_time, page
@@ -113,9 +113,9 @@ def test_how_to_reach_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pairs(["a=b=c"], "--option") == {"a": "b=c"}
 
 
-def wanted(*names: str, **given: Any) -> Wanted:
+def wanted(*names: str, **given: Any) -> ExportArguments:
     """As the command line has it."""
-    return Wanted(names=[*names], **given)
+    return ExportArguments(names=[*names], **given)
 
 
 def test_a_plan_of_an_export(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_a_plan_of_an_export(tmp_path: Path) -> None:
     plan = Plan.of(wanted(str(tmp_path), bucket="B", keys="a.>", at="9"), Layout(tokens=2))
     assert (plan.exported.stream, plan.mode, plan.data, plan.by) == ("KV_B", Mode.OVERWRITE, "binary", ["subject"])
     assert plan.exported.options == {"kvBucket": "B", "kvKeys": "a.>", "endingOffsets": '{"KV_B": 9}'}
-    assert Plan.of(Wanted(names=["s3://x"], bucket="B"), Layout()).target == "s3://x"
+    assert Plan.of(ExportArguments(names=["s3://x"], bucket="B"), Layout()).target == "s3://x"
     few = StreamInfo(StreamConfig(name="S"), state=StreamState(num_subjects=2_000))
     many = StreamInfo(StreamConfig(name="S"), state=StreamState(num_subjects=2_001))
-    plan = Plan.of(Wanted(names=["S", "out"]), Layout())
+    plan = Plan.of(ExportArguments(names=["S", "out"]), Layout())
     assert plan.for_stream(few) is plan
     with pytest.raises(BadUsage, match="S has 2,001 subjects, and each would be a folder: add --tokens N or --by day"):
         plan.for_stream(many)
@@ -153,7 +153,7 @@ def test_a_plan_of_an_export(tmp_path: Path) -> None:
 )
 def test_an_export_that_cannot_be(given: dict[str, Any], layout: dict[str, Any], message: str) -> None:
     with pytest.raises(BadUsage, match=message):
-        Plan.of(Wanted(**given), Layout(**layout))
+        Plan.of(ExportArguments(**given), Layout(**layout))
 
 
 @pytest.mark.parametrize(
