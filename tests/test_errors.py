@@ -215,3 +215,11 @@ def test_what_can_be_switched_on_is_named_behind_the_text_of_the_server(err_code
     error = APIError.from_fields(400, err_code, text)
     assert error.description == text
     assert str(error).startswith(f"{text} (code 400, err_code {err_code}); switch it on with {field}=True ")
+
+
+def test_an_error_of_the_application_stands_for_no_code() -> None:
+    class OwnError(APIError):
+        """Without a code of the server."""
+
+    assert type(APIError.from_fields(400, 0, "no")) is APIError
+    assert OwnError(400, 0, "no").description == "no"
