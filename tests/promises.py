@@ -286,7 +286,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SYNC + "ctrl_c_strikes_when_the_state_is_whole",
             DRIVERS_SYNC + "what_a_signal_s_handler_raises_while_bytes_leave_loses_none",
             DRIVERS_SYNC + "what_a_signal_s_handler_raises_while_bytes_come_loses_none",
-            DRIVERS_SYNC + "ctrl_c_ends_a_wait_that_was_the_pump_until_the_link_was_lost",
+            DRIVERS_SYNC + "ctrl_c_ends_a_wait_that_was_the_leader_until_the_link_was_lost",
         ),
         promise(
             "If Ctrl-C interrupts a change of state, the connection ends with an error.",
