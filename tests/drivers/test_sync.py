@@ -29,7 +29,7 @@ from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
 
-# Python swallows a signal's exception that strikes in the callback of a weak reference, of some thread that has ended say.
+# Python swallows the exception of a signal that strikes in the callback of a weak reference, say of a thread that ended.
 SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no-reader"])
 
