@@ -29,7 +29,7 @@ from jsproto_io.sync import Connection, connect
 from tests.drivers import threaded
 from tests.drivers.fake import FakeServer, Peer
 
-# Python swallows the exception of a signal that strikes in the callback of a weak reference, say of a thread that ended.
+# Python swallows a signal that strikes in the callback of a weak reference, say of a thread that has ended.
 SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 MODES = pytest.mark.parametrize("reader_thread", [True, False], ids=["reader", "no-reader"])
 
