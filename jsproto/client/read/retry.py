@@ -2,7 +2,7 @@
 
 Rules:
 
-* A read of pages gives up after ``timeout`` seconds in which only mirrors answered, or replicas that lag behind the leader.
+* A read of pages gives up after ``timeout`` seconds in which only mirrors, or replicas that lag, answered.
 * Chance chooses which server answers. So the first two answers of a mirror are asked for again at once.
 * A replica usually catches up within milliseconds. So the first answer of one that lags is asked for again at once.
 * Each further one is followed by a pause, which doubles (``jsproto.backoff``).
