@@ -1,8 +1,8 @@
 """How plainly the docstrings and READMEs are written: ``python -m tests.tools.words [FILE OR FOLDER ...]``.
 
 For each file it prints how many sentences there are, how many semicolons in 100 of them, each sentence of more than
-``LONG`` words, and each "behind" that may stand for "after". A replica may lag behind, and a text may ask how far behind
-it is. A table's row, an item and a signature count as sentences.
+``LONG`` words, and each "behind" that may stand for "after". A table's row, an item and a signature count as sentences.
+A replica may lag behind, and a text may say how far behind.
 
 Not here: how much of it is allowed (``tests/test_words.py``).
 """
