@@ -197,7 +197,8 @@ class Reads:
     ) -> Ticket[Snapshot]:
         """Read the last message of any number of subjects, at one sequence or time. The ticket takes the ``Snapshot``.
 
-        ``max_bytes``: of one page. ``timeout``: seconds for each step.
+        ``at``: a sequence (an int), or a datetime with a time zone. ``max_bytes``: of one page. ``timeout``: seconds
+        for each step.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
