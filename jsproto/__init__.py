@@ -18,6 +18,7 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       bulk_decoder, bulk_encoder  the same by the thousand
                       frames, limits              one class for each verb, and what is too long
     rules/          tables and counters of the protocol, the same for both roles
+                      table                            how a table of phases is written
                       link, fast_batch, atomic_batch   phases, steps and what follows
                       window, sequence_gaps, status    flow control, lost deliveries, statuses of consumers
     client/         the client role
@@ -25,15 +26,17 @@ Map of the house. A room imports only from those above it, and the two roles nev
       connection/     session (the one that hosts conversations), link, server_pool, requests, subscription
       publish/        fast (fast ingest), atomic (batches), pipelined (an ack for each), advisories
       consume/        pull, push, ordered, subscribe, message (acks), heartbeats, prefetch, priority
-      read/           direct, single, multi, snapshot, consistency (which answers can be believed)
+      read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),
+                      consistency (which answers can be believed), consistent_batch (many messages)
     server/         the server role, checked against transcripts of nats-server
                       server, session, inlet
       store/ publish/ consume/ read/ replication/ api/
     testing/        both roles in one process, with one seed: Pair, Network
 
 Where to look. Ordering and loss: ``rules.sequence_gaps``, ``client.consume.ordered``. Retry: ``backoff``,
-``client.connection.server_pool``. Flow control: ``rules.window``, ``client.consume.prefetch``. Acknowledgement:
-``client.consume.message``, ``client.publish.fast``. Time: ``timers``.
+``client.connection.server_pool``. Flow control: ``rules.window``, ``client.consume.prefetch``,
+``client.consume.flow_control``. Acknowledgement: ``client.consume.message``, ``client.publish.fast``. Time: ``timers``.
+Each room of a role has a map of its own.
 
 Glossary::
 

@@ -113,7 +113,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_PAIR + "a_lost_link_is_dialled_again",
         ),
         promise(
-            "**sessions** that read their own writes and never read backwards, with any replica or mirror answering",
+            "**consistent sessions** that read their own writes and never read backwards, with any replica or mirror "
+            "answering",
             "stateful/test_consistency_stateful.py::TestSessions",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
@@ -241,7 +242,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_FACADE + "a_bad_message_is_refused_and_changes_nothing",
         ),
         promise(
-            "the same rows, but those deleted meanwhile",
+            "the same rows, except those deleted meanwhile",
             SPARK_STREAMING + "restarts_at_random_moments",
             SPARK_TASKS + "a_read_that_breaks_off_goes_on",
             SPARK_TASKS + "a_micro_batch_is_cut_as_it_was",
@@ -671,4 +672,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Guarantees": ("quotes the guarantees of these pages",),
     "Reading": ("The same holds for a stream that keeps more messages",),
+    "Stability": ("A release that renames something keeps no alias for the old name.",),
+    "Which verb": ("`get_data` (payload only)",),
 }

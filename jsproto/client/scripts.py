@@ -3,7 +3,7 @@
 Rules: a script is for question, answer, next question. Anything with concurrent input is a machine. ``now`` is the
 time of the call: the flows below arm timers only through the requests they make.
 
-Not here: the subscribe workflow and the consumer reset.
+Not here: the subscribe workflow (``consume.subscribe``).
 """
 
 from __future__ import annotations

@@ -96,10 +96,6 @@ class ApiSubjects:
         size = len(asked.encode("utf-8", "surrogateescape")) + 1 + len(check_subject(filter_subject, wildcards=True))
         return asked if size > MAX_SUBJECT else f"{asked}.{filter_subject}"
 
-    def consumer_create_legacy(self, stream: str, durable: str) -> str:
-        """Create a durable consumer as before nats-server 2.9. Later ones still take it."""
-        return self._consumer("CONSUMER.DURABLE.CREATE", stream, durable)
-
     def consumer_info(self, stream: str, consumer: str) -> str:
         """Configuration and state of a consumer."""
         return self._consumer("CONSUMER.INFO", stream, consumer)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
@@ -43,6 +43,7 @@ from jsproto.grammar.fields import (
     record_of,
     taken,
     unknown_fields,
+    word_of,
     write_fields,
 )
 from jsproto.grammar.times import Duration, nanoseconds
@@ -177,27 +178,42 @@ _WRITERS: Final[Mapping[str, Writer]] = {
 }
 
 
+Retention: TypeAlias = Literal["limits", "interest", "workqueue"]
+Discard: TypeAlias = Literal["old", "new"]
+Storage: TypeAlias = Literal["file", "memory"]
+Compression: TypeAlias = Literal["none", "s2"]
+PersistMode: TypeAlias = Literal["default", "async"]
+
+_WORDS: Final[Mapping[str, Writer]] = {
+    "retention": word_of(get_args(Retention)),
+    "discard": word_of(get_args(Discard)),
+    "storage": word_of(get_args(Storage)),
+    "compression": word_of(get_args(Compression)),
+    "persist_mode": word_of(get_args(PersistMode)),
+}
+
+
 class StreamOptions(TypedDict, total=False):
     """The fields of StreamConfig as keyword arguments: durations in seconds, or as timedelta. None unsets a field."""
 
     description: str | None
     subjects: Sequence[str] | None
-    retention: Literal["limits", "interest", "workqueue"] | None
+    retention: Retention | None
     max_consumers: int | None
     max_msgs: int | None
     max_bytes: int | None
     max_age: Duration | None
     max_msgs_per_subject: int | None
     max_msg_size: int | None
-    discard: Literal["old", "new"] | None
-    storage: Literal["file", "memory"] | None
+    discard: Discard | None
+    storage: Storage | None
     num_replicas: int | None
     no_ack: bool | None
     duplicate_window: Duration | None
     placement: Placement | None
     mirror: StreamSource | None
     sources: Sequence[StreamSource] | None
-    compression: Literal["none", "s2"] | None
+    compression: Compression | None
     first_seq: int | None
     subject_transform: SubjectTransform | None
     republish: Republish | None
@@ -214,7 +230,7 @@ class StreamOptions(TypedDict, total=False):
     allow_msg_counter: bool | None
     allow_atomic: bool | None
     allow_msg_schedules: bool | None
-    persist_mode: Literal["default", "async"] | None
+    persist_mode: PersistMode | None
     allow_batched: bool | None
     metadata: Mapping[str, str] | None
     extra: Mapping[str, Any]
@@ -226,9 +242,18 @@ class StreamConfig:
     """The configuration of a stream, every field of nats-server 2.15. None is unset, and the server's default.
 
     ``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl`` and the ``inactive_threshold`` of
-    ``consumer_limits`` are seconds: a number or a timedelta may be given, ``Seconds`` is what they are then, which is a
-    float. What was read is written back to the nanosecond. LocalProtocolError, with the name of the field, for a
-    duration that is none, negative, not finite, or longer than 292 years.
+    ``consumer_limits`` are seconds: a number or a timedelta may be given. They read back as ``Seconds``, a float. What
+    was read is written back to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is
+    none, negative, not finite, or longer than 292 years.
+
+    Fields with a few values, the server's default first. ``from_options`` and ``updated`` refuse others, ``from_json``
+    takes what a newer server says:
+
+    * ``retention``: ``"limits"``, ``"interest"`` or ``"workqueue"``.
+    * ``discard``: ``"old"`` or ``"new"``.
+    * ``storage``: ``"file"`` or ``"memory"``.
+    * ``compression``: ``"none"`` or ``"s2"``.
+    * ``persist_mode``: ``"default"`` or ``"async"``.
 
     ``persist_mode`` ``"async"`` acknowledges a message before it is on disk: what was acknowledged can be
     lost. For servers an unset ``persist_mode`` and ``"default"`` are the same. They never say ``"default"``
@@ -299,8 +324,9 @@ class StreamConfig:
     def updated(self, **options: Unpack[StreamOptions]) -> StreamConfig:
         """This configuration with some fields changed. ``extra`` is merged.
 
-        LocalProtocolError for an unknown or mistyped field, a duration that is negative or not finite, and as of
-        ``check``.
+        Raises:
+            LocalProtocolError: a field is unknown or mistyped, a value is not among those listed above, a duration is
+                negative or not finite, or ``check`` refuses the whole.
         """
         values: dict[str, Any] = {**options}
         extra = values.pop("extra", {})
@@ -357,6 +383,7 @@ def _option(name: str, value: Any) -> Any:
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _STREAM_CONFIG, _WRITERS)
+    reader = _WORDS.get(name, reader)
     return None if value is None else reader(value, name)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
@@ -34,6 +34,7 @@ from jsproto.grammar.fields import (
     read_fields,
     taken,
     unknown_fields,
+    word_of,
     write_fields,
 )
 from jsproto.grammar.times import Duration, format_timestamp, nanoseconds
@@ -95,24 +96,38 @@ _UNLIMITED: Final = frozenset({"max_ack_pending", "max_deliver"})  # any negativ
 _OWN_METADATA: Final = "_nats."  # keys that servers add
 
 
+DeliverPolicy: TypeAlias = Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"]
+AckPolicy: TypeAlias = Literal["none", "all", "explicit", "flow_control"]
+ReplayPolicy: TypeAlias = Literal["instant", "original"]
+PriorityPolicy: TypeAlias = Literal["none", "overflow", "pinned_client", "prioritized"]
+
+POLICIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "deliver_policy": get_args(DeliverPolicy),
+    "ack_policy": get_args(AckPolicy),
+    "replay_policy": get_args(ReplayPolicy),
+    "priority_policy": get_args(PriorityPolicy),
+}
+"""The values of each policy."""
+
+_WORDS: Final[Mapping[str, Writer]] = {name: word_of(allowed) for name, allowed in POLICIES.items()}
+
+
 class ConsumerOptions(TypedDict, total=False):
     """The fields of ConsumerConfig as keyword arguments: durations in seconds, or as timedelta. None unsets a field."""
 
     durable_name: str | None
     name: str | None
     description: str | None
-    deliver_policy: (
-        Literal["all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"] | None
-    )  # fmt: skip
+    deliver_policy: DeliverPolicy | None
     opt_start_seq: int | None
     opt_start_time: int | None
-    ack_policy: Literal["none", "all", "explicit", "flow_control"] | None
+    ack_policy: AckPolicy | None
     ack_wait: Duration | None
     max_deliver: int | None
     backoff: Sequence[Duration] | None
     filter_subject: str | None
     filter_subjects: Sequence[str] | None
-    replay_policy: Literal["instant", "original"] | None
+    replay_policy: ReplayPolicy | None
     rate_limit_bps: int | None
     sample_freq: str | None
     max_waiting: int | None
@@ -132,7 +147,7 @@ class ConsumerOptions(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     pause_until: int | None
     priority_groups: Sequence[str] | None
-    priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] | None
+    priority_policy: PriorityPolicy | None
     priority_timeout: Duration | None
     extra: Mapping[str, Any]
     """Fields that this library does not know, as the server names them."""
@@ -146,9 +161,18 @@ class ConsumerConfig:
     ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch.
 
     ``ack_wait``, ``backoff``, ``idle_heartbeat``, ``inactive_threshold``, ``max_expires`` and ``priority_timeout`` are
-    seconds: a number or a timedelta may be given, ``Seconds`` is what they are then, which is a float. What was read is
-    written back to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is none,
-    negative, not finite, or longer than 292 years.
+    seconds: a number or a timedelta may be given. They read back as ``Seconds``, a float. What was read is written back
+    to the nanosecond. LocalProtocolError, with the name of the field, for a duration that is none, negative, not
+    finite, or longer than 292 years.
+
+    Fields with a few values. ``from_options`` and ``updated`` refuse others, ``from_json`` takes what a newer server
+    says:
+
+    * ``deliver_policy``: ``"all"`` (the default), ``"last"``, ``"new"``, ``"by_start_sequence"``, ``"by_start_time"``
+      or ``"last_per_subject"``.
+    * ``ack_policy``: ``"explicit"``, ``"all"``, ``"none"`` or ``"flow_control"``.
+    * ``replay_policy``: ``"instant"`` (the default) or ``"original"``.
+    * ``priority_policy``: ``"none"`` (the default), ``"overflow"``, ``"pinned_client"`` or ``"prioritized"``.
     """
 
     durable_name: str | None = None
@@ -218,8 +242,9 @@ class ConsumerConfig:
     def updated(self, **options: Unpack[ConsumerOptions]) -> ConsumerConfig:
         """This configuration with some fields changed. ``extra`` is merged.
 
-        LocalProtocolError for an unknown or mistyped field, a moment outside the years 0 to 9999, a duration that is
-        negative or not finite.
+        Raises:
+            LocalProtocolError: a field is unknown or mistyped, a value is not among those listed above, a moment is
+                outside the years 0 to 9999, a duration is negative or not finite.
         """
         values: dict[str, Any] = {**options}
         extra = values.pop("extra", {})
@@ -282,6 +307,7 @@ def _option(name: str, value: Any) -> Any:
         raise ValueError(f"{name} is unknown (a field that only a newer server knows goes into extra)")
     if name in _WRITERS:
         return taken(name, value, _CONSUMER_CONFIG, _WRITERS)
+    reader = _WORDS.get(name, reader)
     return None if value is None else reader(value, name)
 
 

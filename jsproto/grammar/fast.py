@@ -106,14 +106,6 @@ def fast_reply_prefix(prefix: str, batch_id: str, flow: int, gap: GapMode) -> by
     return b"%b.%b.%d.%b." % (check_subject(prefix), check_batch_id(batch_id), flow, gap.encode())
 
 
-def build_fast_reply(reply: FastReply) -> bytes:
-    """The subject that says ``reply``. LocalProtocolError when a server would refuse it."""
-    head = fast_reply_prefix(reply.prefix, reply.batch_id, reply.flow, reply.gap)
-    if not _fits(reply.sequence, reply.operation):
-        raise LocalProtocolError(f"{reply.operation.name} cannot be message {reply.sequence} of a batch")
-    return b"%b%d.%d%b" % (head, reply.sequence, reply.operation, _SUFFIX)
-
-
 def parse_fast_reply(reply: bytes) -> FastReply | FastProblem | None:
     """Read a reply subject as servers do. None: not fast ingest, an ordinary reply. FastProblem: to be refused."""
     if not reply.endswith(_SUFFIX) or reply == _SUFFIX:

@@ -9,7 +9,7 @@ Not here: the documents themselves (``config``, ``consumer``), text to JSON (``b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
@@ -169,6 +169,18 @@ def taken(name: str, value: Any, fields: Mapping[str, Reader], writers: Mapping[
         return None if value is None else fields[name](writers[name](value, name), name)
     except ValueError as error:
         raise LocalProtocolError(str(error)) from None
+
+
+def word_of(allowed: Sequence[str]) -> Writer:
+    """A field whose values are ``allowed``. It is for what callers give: a newer server may say another one."""
+
+    def take(value: Any, path: str) -> str:
+        if value not in allowed:
+            *others, last = map(repr, allowed)
+            raise ValueError(f"{path} is {', '.join(others)} or {last}, not {shown(value)}")
+        return as_text(value, path)
+
+    return take
 
 
 def as_seconds(value: Any, path: str) -> Seconds:

@@ -19,6 +19,11 @@ from typing import Any, Final, TypeAlias
 
 from jsproto.errors import BadHeaderError, RemoteProtocolError
 
+LINE_END: Final = b"\r\n"
+
+STATUS_START: Final = b"NATS/1.0 "
+"""How a header block with a status begins. One without has its first line end before the blank."""
+
 _PLAIN: Final = b"NATS/1.0\r\n"
 _STATUS: Final = re.compile(rb"NATS/1\.0[ \t]++([0-9]{3})(?:[ \t]++([^\r\n\0]*+))?\r\n")
 _RAW_NAME: Final = re.compile(rb"[!-9;-~]++")

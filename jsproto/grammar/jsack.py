@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from jsproto._event import event
 from jsproto.errors import NotJSMessageError
+from jsproto.grammar.bodies import MAX_UINT64
 from jsproto.grammar.decimals import MAX_DIGITS
 
 ACK_PREFIX: Final = b"$JS.ACK."
@@ -26,7 +27,6 @@ ACK_PREFIX: Final = b"$JS.ACK."
 
 # What version 2 writes where there is no domain; no domain can have this name.
 _NO_DOMAIN: Final = "_"
-_MAX_UINT64: Final = 2**64 - 1
 _MAX_TIMESTAMP: Final = 2**63 - 1
 
 
@@ -70,7 +70,7 @@ def parse_jsack(reply: bytes) -> JSAck:
     if not (all(names) and all(numbers) and digits.isdigit() and len(digits) <= 5 * MAX_DIGITS):
         _refuse(reply)
     values = int(delivered), int(stream_seq), int(consumer_seq), int(timestamp), int(pending)
-    if max(values) > _MAX_UINT64 or values[3] > _MAX_TIMESTAMP:
+    if max(values) > MAX_UINT64 or values[3] > _MAX_TIMESTAMP:
         _refuse(reply)
     counts = values[0], Sequences(values[1], values[2]), values[3], values[4]
     try:
@@ -108,7 +108,7 @@ def jsack_sequences(reply: bytes) -> tuple[int, int]:
     ):
         _refuse(reply)
     stream_seq, consumer_seq = int(stream), int(consumer)
-    if stream_seq > _MAX_UINT64 or consumer_seq > _MAX_UINT64:
+    if stream_seq > MAX_UINT64 or consumer_seq > MAX_UINT64:
         _refuse(reply)
     return stream_seq, consumer_seq
 

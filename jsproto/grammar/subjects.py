@@ -27,7 +27,6 @@ _TEXT: Final = r"[^\0\t-\r .]++"
 _LITERAL_TOKEN: Final = rf"(?![*>](?:\.|\Z)){_TEXT}"
 _LITERAL: Final = re.compile(rf"{_LITERAL_TOKEN}(?:\.{_LITERAL_TOKEN})*+")
 _PATTERN: Final = re.compile(rf"(?:(?!>\.){_TEXT}\.)*+{_TEXT}")
-_QUEUE: Final = re.compile(r"[^\0\t-\r ]++")
 _NAME: Final = re.compile(r"[^\0\t-\r .*>/\\]++")
 _SEPARATOR: Final = re.compile(r"[\0\t-\r ]")
 

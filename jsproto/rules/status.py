@@ -6,8 +6,8 @@
 * A code without words of its own stands for every text that has no entry.
 * Servers before 2.12 send some statuses with other words. Those that are known are here too.
 
-Not here: statuses of Direct Get, what a heartbeat or flow control leads to (``sequence_gaps``,
-``client.consume.push_buffer``).
+Not here: statuses of Direct Get, what a heartbeat or flow control leads to
+(``client.consume.heartbeats``, ``client.consume.flow_control``).
 """
 
 from __future__ import annotations

@@ -12,13 +12,12 @@ Not here: single messages (``encoder``), the numbers (``grammar.consecutive``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from jsproto.grammar.consecutive import by_thousands
+from jsproto.grammar.headers import LINE_END
 
 Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
-
-_END: Final = b"\r\n"
 
 
 def pub_head(subject: bytes) -> bytes:
@@ -79,7 +78,7 @@ def _part(column: Column, run: slice) -> Column:
 
 def _interleave(count: int, columns: Sequence[Column]) -> bytes:
     """Of each of ``count`` messages what it has in every column and the end, one message after the other."""
-    merged: list[Column] = [_END]  # of the message before
+    merged: list[Column] = [LINE_END]  # of the message before
     for column in columns:
         if isinstance(column, bytes) and isinstance(merged[-1], bytes):
             merged[-1] += column
@@ -90,6 +89,6 @@ def _interleave(count: int, columns: Sequence[Column]) -> bytes:
     for place, column in enumerate(merged):
         if not isinstance(column, bytes):
             pieces[place::width] = column
-    pieces[0] = pieces[0].removeprefix(_END)
-    pieces.append(_END)
+    pieces[0] = pieces[0].removeprefix(LINE_END)
+    pieces.append(LINE_END)
     return b"".join(pieces)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from jsproto.client.read.consistency import DIRECT_TRIES
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.consistent_session import ConsistentSession
 from jsproto.client.read.multi import MAX_SUBJECTS
+from jsproto.client.read.retry import DIRECT_TRIES
 from jsproto.errors import (
     BadTokenError,
     ConnectionClosedError,

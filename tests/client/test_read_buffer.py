@@ -54,16 +54,6 @@ def test_what_comes_is_what_is_taken(came: list[tuple[int, bool]], taken: list[t
         assert len(backlog) == len(left)
 
 
-def test_the_last_one() -> None:
-    backlog = ReadBuffer()
-    backlog.add(some(1, 2, True))
-    backlog.add(some(3, 1, False))
-    for number in (3, 2):
-        assert backlog.last_header == parts(number, 1)[0][0]
-        backlog.drop_last()
-    assert [message.seq for message in backlog.pop_messages(9)] == [1]
-
-
 def test_all_are_dropped() -> None:
     backlog = ReadBuffer()
     backlog.add(some(1, 3, True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jsproto.client.read.retry import Retries
+from jsproto.client.read.retry import Retries, consistent_backoff
 
 
 def test_mirrors_are_asked_again_at_once_and_then_after_pauses_that_double() -> None:
@@ -33,3 +33,8 @@ def test_the_time_starts_anew_with_a_page_that_follows_no_failure() -> None:
     assert retries.replica_lagged(8.0) is None
     retries.extend(8.0)
     assert retries.replica_lagged(8.0) is not None
+
+
+def test_a_consistent_read_asks_again_after_pauses_that_double() -> None:
+    backoff = consistent_backoff()
+    assert [backoff.failed(1.0) for _ in range(8)] == [0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25, 0.25]

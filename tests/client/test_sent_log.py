@@ -19,6 +19,11 @@ def sequences(log: SentLog, first: int = 1) -> list[int]:
     return [sequence for sequence, _ in found]
 
 
+def kept(log: SentLog) -> int:
+    """How many messages are kept, settled ones among them."""
+    return sum(len(run) for _, run in log._runs)
+
+
 def log_of(*lasts: int, settled: frozenset[int] = frozenset()) -> SentLog:
     """A log of runs that end at these sequences."""
     log, before = SentLog(settled.__contains__), 0
@@ -32,7 +37,7 @@ def test_an_empty_log() -> None:
     log = log_of()
     log.forget(9)
     log.compact(9)
-    assert (sequences(log), len(log)) == ([], 0)
+    assert (sequences(log), kept(log)) == ([], 0)
 
 
 def test_messages_come_back_in_order_with_their_sequences() -> None:
@@ -51,24 +56,24 @@ def test_headers_are_kept() -> None:
 def test_an_empty_run_is_no_message() -> None:
     log = log_of(2)
     log.add((2, []))
-    assert (sequences(log), len(log)) == ([1, 2], 2)
+    assert (sequences(log), kept(log)) == ([1, 2], 2)
     log.forget(2)
-    assert len(log) == 0
+    assert kept(log) == 0
 
 
 def test_an_acknowledgement_drops_whole_runs() -> None:
     log = log_of(2, 4, 6)
     log.forget(3)
-    assert (sequences(log), len(log)) == ([3, 4, 5, 6], 4)
+    assert (sequences(log), kept(log)) == ([3, 4, 5, 6], 4)
     log.forget(4)
-    assert (sequences(log), len(log)) == ([5, 6], 2)
+    assert (sequences(log), kept(log)) == ([5, 6], 2)
 
 
 def test_what_is_settled_is_left_out_and_kept_until_the_log_is_compacted() -> None:
     log = log_of(3, 6, settled=frozenset({2, 5}))
-    assert (sequences(log), len(log)) == ([1, 3, 4, 6], 6)
+    assert (sequences(log), kept(log)) == ([1, 3, 4, 6], 6)
     log.compact(0)
-    assert (sequences(log), len(log)) == ([1, 3, 4, 6], 4)
+    assert (sequences(log), kept(log)) == ([1, 3, 4, 6], 4)
     log.add((7, messages(7, 7)))
     assert sequences(log) == [1, 3, 4, 6, 7]
 
@@ -76,7 +81,7 @@ def test_what_is_settled_is_left_out_and_kept_until_the_log_is_compacted() -> No
 def test_a_compacted_log_has_nothing_that_is_acknowledged() -> None:
     log = log_of(3, 6)
     log.compact(2)
-    assert (sequences(log), len(log)) == ([3, 4, 5, 6], 4)
+    assert (sequences(log), kept(log)) == ([3, 4, 5, 6], 4)
     log.forget(3)
     assert sequences(log) == [4, 5, 6]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -273,6 +274,15 @@ async def test_what_cannot_be_an_option_is_named(server: Any, connect: Connect) 
         ):
             with pytest.raises(LocalProtocolError, match=option.removeprefix("publish_async_")):
                 verb(**{option: value})
+        for ask, option in (
+            (partial(js.create_stream, name), "retention"),
+            (partial(js.update_stream, name), "storage"),
+            (partial(js.create_consumer, name), "deliver_policy"),
+            (partial(js.subscribe, f"{name}.a"), "ack_policy"),
+            (partial(js.pull_subscribe, f"{name}.a", "C"), "replay_policy"),
+        ):
+            with pytest.raises(LocalProtocolError, match=f"{option} is '.*', not 'bogus'"):
+                await ask(**{option: "bogus"})
         for call in (js.publish, nc.request):
             with pytest.raises(LocalProtocolError, match="timeout is a number of seconds"):
                 await call(f"{name}.a", b"", timeout="5")

@@ -37,7 +37,6 @@ API = ApiSubjects()
         (API.consumer_create("S", "C", "a.>"), "$JS.API.CONSUMER.CREATE.S.C.a.>"),
         (API.consumer_info("S", "C"), "$JS.API.CONSUMER.INFO.S.C"),
         (API.consumer_delete("S", "C"), "$JS.API.CONSUMER.DELETE.S.C"),
-        (API.consumer_create_legacy("S", "C"), "$JS.API.CONSUMER.DURABLE.CREATE.S.C"),
         (API.consumer_names("S"), "$JS.API.CONSUMER.NAMES.S"),
         (API.consumer_list("S"), "$JS.API.CONSUMER.LIST.S"),
         (API.consumer_next("S", "C"), "$JS.API.CONSUMER.MSG.NEXT.S.C"),

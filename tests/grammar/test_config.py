@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -326,6 +327,39 @@ def test_a_refusal_says_what_and_keeps_the_bytes() -> None:
 
 
 # -- INFO and accounts -------------------------------------------------------------------------------------------------
+
+
+WORDS: Final = {
+    "retention": ("limits", "interest", "workqueue"),
+    "discard": ("old", "new"),
+    "storage": ("file", "memory"),
+    "compression": ("none", "s2"),
+    "persist_mode": ("default", "async"),
+}
+
+
+@pytest.mark.parametrize("field", WORDS)
+def test_a_value_that_no_server_knows_is_refused_with_those_that_there_are(field: str) -> None:
+    *others, last = map(repr, WORDS[field])
+    for bad in ("bogus", "", WORDS[field][0].upper(), 5):
+        options: Any = {field: bad}
+        for refuse in (StreamConfig("S").updated, partial(StreamConfig.from_options, "S")):
+            with pytest.raises(LocalProtocolError) as caught:
+                refuse(**options)
+            assert str(caught.value) == f"stream option {field} is {', '.join(others)} or {last}, not {bad!r}"
+    for good in (*WORDS[field], None):
+        given_option: Any = {field: good}
+        assert getattr(StreamConfig.from_options("S", **given_option), field) == good
+
+
+@pytest.mark.parametrize("field", WORDS)
+def test_a_value_of_a_newer_server_passes_and_stays(field: str) -> None:
+    body = {"name": "S", field: "newer"}
+    config = StreamConfig.from_json(body)
+    assert getattr(config, field) == "newer"
+    assert config.updated(description="d").to_json() == {**body, "description": "d"}
+    info = StreamInfo.from_json({"config": body, "created": "2026-01-01T00:00:00Z", "state": {}})
+    assert info.config == config
 
 
 def test_info() -> None:

@@ -227,6 +227,37 @@ def test_drift(wanted: dict[str, Any], found: dict[str, Any], fields: list[str])
     assert differences(ConsumerConfig(**{"ack_policy": None, **wanted}), ConsumerConfig(**found)) == fields
 
 
+WORDS: Final = {
+    "deliver_policy": ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
+    "ack_policy": ("none", "all", "explicit", "flow_control"),
+    "replay_policy": ("instant", "original"),
+    "priority_policy": ("none", "overflow", "pinned_client", "prioritized"),
+}
+
+
+@pytest.mark.parametrize("field", WORDS)
+def test_a_policy_that_no_server_knows_is_refused_with_those_that_there_are(field: str) -> None:
+    *others, last = map(repr, WORDS[field])
+    for bad in ("bogus", "", WORDS[field][0].upper(), 5):
+        options: Any = {field: bad}
+        for refuse in (ConsumerConfig().updated, ConsumerConfig.from_options):
+            with pytest.raises(LocalProtocolError) as caught:
+                refuse(**options)
+            assert str(caught.value) == f"consumer option {field} is {', '.join(others)} or {last}, not {bad!r}"
+    for good in (*WORDS[field], None):
+        given_option: Any = {field: good}
+        assert getattr(ConsumerConfig.from_options(**given_option), field) == good
+
+
+@pytest.mark.parametrize("field", WORDS)
+def test_a_policy_of_a_newer_server_passes_and_stays(field: str) -> None:
+    body = {field: "newer"}
+    config = ConsumerConfig.from_json(body)
+    assert getattr(config, field) == "newer"
+    assert config.updated(description="d").to_json() == {**body, "description": "d"}
+    assert ConsumerInfo.from_json({"stream_name": "S", "name": "C", "config": body}).config == config
+
+
 def test_a_consumer_does_not_differ_from_itself() -> None:
     for answer in consumer_answers():
         config = ConsumerInfo.from_json(answer).config

@@ -80,7 +80,7 @@ def connect(
         event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
             soon: see EventsDropped.
         reader_thread: False for no reader thread. See the module's text.
-        options: those of ``jsproto_io.ConnectKeywords``.
+        options: see ``jsproto.ConnectOptions``. For files of credentials: ``jsproto_io.ConnectKeywords``.
 
     Raises:
         LocalProtocolError: an option is impossible.

@@ -68,7 +68,7 @@ def connect(
         servers: a URL, several URLs separated by commas, or a sequence of URLs.
         event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
             soon: see EventsDropped.
-        options: those of ``jsproto_io.ConnectKeywords``.
+        options: see ``jsproto.ConnectOptions``. For files of credentials: ``jsproto_io.ConnectKeywords``.
 
     Raises:
         LocalProtocolError: an option is impossible.

@@ -53,7 +53,7 @@ class Api:
     ) -> Ticket[T]:
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
-            decode=lambda message: build(decode_response(message.payload)), no_responders=_not_available,
+            decode=lambda message: build(decode_response(message.payload)), no_responders=not_available,
             wildcards=wildcards,
         )  # fmt: skip
 
@@ -63,5 +63,6 @@ def succeeded(body: dict[str, Any]) -> bool:
     return body.get("success") is True
 
 
-def _not_available(subject: str) -> Error:
+def not_available(subject: str) -> Error:
+    """The error where no API answers."""
     return JetStreamNotAvailableError(subject)

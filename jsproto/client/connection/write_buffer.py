@@ -27,13 +27,13 @@ from jsproto.errors import (
 )
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.subjects import check_subject
 from jsproto.ticket import Ticket
 from jsproto.timers import Timer, Timers
 from jsproto.wire.bulk_encoder import encode_numbered, encode_run
+from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
-MAX_DIGITS: Final = 20  # of a number in a header block
-DEFAULT_MAX_PAYLOAD: Final = 1_048_576  # bytes; nats-server's default, in force until INFO says otherwise
 _NOTHING: Final = -1  # bytes that a closed buffer takes
 
 
@@ -57,7 +57,7 @@ class WriteBuffer:
         ``completed`` is called with each ticket of ``sendable`` that is completed.
         """
         self.size = 0
-        self.max_payload = DEFAULT_MAX_PAYLOAD
+        self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
         self._pending_size = self._limit = options.pending_size
         self._flush_at = options.flush_at
         self._linger = options.linger

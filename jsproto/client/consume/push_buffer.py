@@ -15,7 +15,7 @@ Not here: what a gap, a silence or a full buffer leads to (``push``, ``ordered``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from jsproto.client.connection.message_buffer import MessageBuffer, size_of
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS, Drainable
@@ -25,7 +25,7 @@ from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.errors import Error, RemoteProtocolError
 from jsproto.events import SlowConsumer, UnexpectedMessage
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.headers import last_value, status_line
+from jsproto.grammar.headers import STATUS_START, last_value, status_line
 from jsproto.grammar.jsack import ACK_PREFIX
 from jsproto.outbox import Outbox, bulk
 from jsproto.rules.sequence_gaps import DeliverySequence, SequenceGap
@@ -35,8 +35,6 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
-
-_STATUS: Final = b"NATS/1.0 "  # a header block without status has its first line end before the blank
 
 
 class PushBuffer(Drainable, Generic[D]):
@@ -142,7 +140,7 @@ class PushBuffer(Drainable, Generic[D]):
         self._watch.heard_at = now
         size = len(message.payload)
         if header is not None:
-            if header.startswith(_STATUS) and not self._raw:
+            if header.startswith(STATUS_START) and not self._raw:
                 self._receive_status(message, header, now)
                 return
             size += len(header)

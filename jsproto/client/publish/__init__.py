@@ -1,1 +1,10 @@
-"""Publishing to streams: many messages under way, fast-ingest batches, atomic batches."""
+"""Publishing to streams: many messages under way, fast-ingest batches, atomic batches.
+
+Where to look:
+
+* Fast-ingest batches: ``fast``. Its window is ``rules.window``. ``sent_log`` keeps what is not acknowledged.
+* Atomic batches: ``atomic``. What both kinds of batch share: ``batch``.
+* One acknowledgement for each message: ``pipelined``. One message: ``client.jetstream``.
+* Batches that the server gave up: ``advisories``.
+* What counts as a message: ``message``.
+"""

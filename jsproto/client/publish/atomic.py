@@ -25,11 +25,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from jsproto.api_errors import (
+    AtomicPublishIncompleteBatchError,
+    AtomicPublishInvalidBatchCommitError,
+    StreamMessageExceedsMaximumError,
+)
+from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.fast import SERVER_IDLE_LIMIT
 from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
-    APIError,
-    BatchClosedError,
     BatchError,
     BatchExpiredError,
     BatchFullError,
@@ -48,7 +52,6 @@ from jsproto.errors import (
     StatusError,
     UnsupportedByServerError,
 )
-from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import (
     BATCH_HEADERS,
@@ -62,9 +65,9 @@ from jsproto.grammar.batch import (
     batch_head,
     behind,
 )
-from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, status_line
+from jsproto.grammar.headers import LINE_END, Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox, bulk
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep
 from jsproto.rules.status import NO_RESPONDERS
 from jsproto.ticket import Readable, Ticket
@@ -72,22 +75,20 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg
 
 MAX_MESSAGES: Final = 1_000  # in one batch, unless the server is configured otherwise (FACTS.md F1.7)
-TOO_LARGE_MESSAGE: Final = 10054  # larger than the stream's max_msg_size: the batch never came to know of the message
-BAD_COMMIT: Final = 10200
-INCOMPLETE: Final = 10176  # mostly a message before the one that is answered never reached its stream
 MOST_NAMED: Final = 5  # subjects in a note to an error
 MANY: Final = 1_000  # messages offered to the outbox at once
 FEW: Final = 32  # the same when it has not taken all of the last ones: what it looks at in vain is looked at again
 _NO_LIMIT: Final = 2**64
-_END: Final = b"\r\n"
 
-ATOMIC_SINCE: Final = (2, 12, 0)
-MSG_IDS_SINCE: Final = (2, 12, 1)
-EOB_SINCE: Final = (2, 14, 0)
-EOB_UNCOUNTED_SINCE: Final = (2, 14, 3)  # before, the marker that commits counts as a message
+ATOMIC_SINCE: Final = "2.12"
+MSG_IDS_SINCE: Final = "2.12.1"
+EOB_SINCE: Final = "2.14"
+EOB_UNCOUNTED_SINCE: Final = "2.14.3"  # before, the marker that commits counts as a message
+# Errors of a message that the batch never came to know of. The last one: it is larger than the stream's max_msg_size.
+NOT_REACHED: Final = (NoRespondersError, PermissionsViolationError, StreamMessageExceedsMaximumError)
 
 
-class AtomicBatch(Conversation):
+class AtomicBatch(Batch):
     """One atomic batch.
 
     Attributes:
@@ -99,11 +100,13 @@ class AtomicBatch(Conversation):
     """
 
     __slots__ = (
-        "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit", "_commit_sequence",
-        "_draw", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids", "_outbox",
-        "_ready", "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
+        "_ack", "_ack_every", "_ack_first", "_ack_timeout", "_answers", "_awaited", "_commit_sequence",
+        "_draw", "_head", "_idle_limit", "_inbox", "_limit", "_max_messages", "_most", "_msg_ids",
+        "_sent_at", "_sent_before", "_sid", "_subject", "_subjects", "_timers",
         "_unanswered", "acked", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
+
+    phase: AtomicPhase
 
     def __init__(
         self,
@@ -222,7 +225,7 @@ class AtomicBatch(Conversation):
         if headers is None:
             self._outbox.publish(subject, payload, None, b"%b%d\r\n\r\n" % (self._head, sequence))
         else:
-            block, msg_id = self._block(subject, headers, sequence, _END)
+            block, msg_id = self._block(subject, headers, sequence, LINE_END)
             self._outbox.publish(subject, payload, None, block)
             if msg_id is not None:
                 self._msg_ids.add(msg_id)
@@ -296,7 +299,7 @@ class AtomicBatch(Conversation):
         if not self.sequence:
             raise LocalProtocolError("nothing was added: an empty batch cannot be committed")
         if self._is_before(EOB_SINCE):
-            raise self._unsupported("a commit without a message", "2.14", "let the last message commit")
+            raise self._unsupported("a commit without a message", EOB_SINCE, "let the last message commit")
         block = b"%b%d%b\r\n" % (self._head, self.sequence + 1, COMMIT_EOB)
         return self._send_commit(self._subject, b"", block, None, now)
 
@@ -393,7 +396,7 @@ class AtomicBatch(Conversation):
         if closed is not None:
             raise closed
         if self._is_before(ATOMIC_SINCE):
-            raise self._unsupported("an atomic batch", "2.12")
+            raise self._unsupported("an atomic batch", ATOMIC_SINCE)
 
     def _add_slowly(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int:
         """Add the first message, one that asks for an answer, or none: say why."""
@@ -403,7 +406,7 @@ class AtomicBatch(Conversation):
         if sequence > most:
             assert self._max_messages is not None  # else there is no most
             raise BatchFullError(self._max_messages, "" if most == self._max_messages else _LAST_COMMITS)
-        block, msg_id = self._block(subject, headers, sequence, _END)
+        block, msg_id = self._block(subject, headers, sequence, LINE_END)
         asks = (sequence == 1 and self._ack_first) or (self._ack_every > 0 and sequence % self._ack_every == 0)
         reply = self._open_inbox(subject) if asks or sequence == 1 else b""
         self._outbox.publish(subject, payload, reply if asks else None, block)
@@ -474,7 +477,7 @@ class AtomicBatch(Conversation):
         if msg_id is not None and msg_id in self._msg_ids:
             raise LocalProtocolError(f"{MSG_ID} {msg_id!r} is in the batch already")
         if msg_id is not None and self._is_before(MSG_IDS_SINCE):
-            raise self._unsupported(f"{MSG_ID} in an atomic batch", "2.12.1")
+            raise self._unsupported(f"{MSG_ID} in an atomic batch", MSG_IDS_SINCE)
         return msg_id
 
     def _most_messages(self) -> int:
@@ -524,18 +527,17 @@ class AtomicBatch(Conversation):
 
     def _receive_error(self, error: Error) -> None:
         in_batch = self._commit_sequence != 1 and self.phase is not AtomicPhase.STARTING
-        if in_batch and (
-            isinstance(error, NoRespondersError | PermissionsViolationError) or _code(error) == TOO_LARGE_MESSAGE
-        ):
+        if in_batch and isinstance(error, NOT_REACHED):
             self._give_back(error)
             return
-        if self._commit_sequence > self.sequence and _code(error) == BAD_COMMIT:
-            unsupported = self._unsupported("a commit without a message", "2.14", "nothing is stored")
+        if self._commit_sequence > self.sequence and isinstance(error, AtomicPublishInvalidBatchCommitError):
+            unsupported = self._unsupported("a commit without a message", EOB_SINCE, "nothing is stored")
             unsupported.__cause__ = error
             error = unsupported
         answered = self._unanswered[0]  # whose stream it is that says so
-        if _code(error) == INCOMPLETE and (others := sorted(self._subjects - {answered})):
-            # Nobody says which message is missing.
+        others = sorted(self._subjects - {answered})
+        if others and isinstance(error, AtomicPublishIncompleteBatchError):
+            # A message never reached its stream, mostly one before the one that is answered. No server says which.
             named = ", ".join(others[:MOST_NAMED]) + (", ..." if len(others) > MOST_NAMED else "")
             error.add_note(f"does the stream of {answered} take all subjects of the batch? The others are {named}")
         self._fail(error)
@@ -564,7 +566,7 @@ class AtomicBatch(Conversation):
         assert count is not None  # every acknowledgement of a batch says so
         if marker and count == self._commit_sequence:
             note = f"the marker was stored as a message, {ack.seq}"
-            self._fail(self._unsupported("a commit without a message", "2.14", note))
+            self._fail(self._unsupported("a commit without a message", EOB_SINCE, note))
         elif count < self.sequence:
             text = f"{count} of {self.sequence} messages were stored by the commit"
             self._fail(BatchTruncatedError(text, **self._facts()))
@@ -634,17 +636,7 @@ class AtomicBatch(Conversation):
             self._outbox.unsubscribe_later(self._sid)
         self._outbox.rearm(self)
 
-    def _fail_waiters(self, error: Error) -> None:
-        self._ready.fail(error)
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            commit.fail(error)
-            self._outbox.completed(commit)
-
     # -- helpers -------------------------------------------------------------------------------------------------------
-
-    def _closed(self) -> BatchClosedError:
-        return BatchClosedError(f"the batch is {self.phase.name.lower()}: start a new one")
 
     def _facts(self) -> dict[str, Any]:
         return {"batch_id": self.batch_id, "sequence": self.sequence, "acked": self.acked, "ack": self._ack}
@@ -652,21 +644,14 @@ class AtomicBatch(Conversation):
     def _step(self, step: AtomicStep) -> None:
         self.phase = ATOMIC[self.phase, step] or self.phase
 
-    def _is_before(self, version: tuple[int, int, int]) -> bool:
+    def _is_before(self, version: str) -> bool:
         """The server is known to be older than ``version``."""
         server = self._outbox.server
-        return server is not None and (0, 0, 0) < server.version_tuple < version
+        return server is not None and server.is_before(version)
 
     def _unsupported(self, feature: str, needed: str, note: str = "") -> UnsupportedByServerError:
         server = self._outbox.server
         return UnsupportedByServerError(feature, needed, None if server is None else server.version, note)
 
-    def _ignore(self, message: Msg, reason: str) -> None:
-        self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))
-
 
 _LAST_COMMITS: Final = "this server counts the marker that commits too, so let the last message commit"
-
-
-def _code(error: Error) -> int | None:
-    return error.err_code if isinstance(error, APIError) else None

@@ -33,12 +33,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from jsproto.api_errors import BatchPublishUnknownBatchIDError
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.publish.batch import Batch
 from jsproto.client.publish.message import Message, parts
 from jsproto.client.publish.sent_log import SentLog
 from jsproto.errors import (
     APIError,
-    BatchClosedError,
     BatchError,
     BatchExpiredError,
     BatchGapError,
@@ -56,14 +57,14 @@ from jsproto.errors import (
     RemoteProtocolError,
     UnsupportedByServerError,
 )
-from jsproto.events import FlowRateChanged, GapReported, MessageRefused, UnexpectedMessage
+from jsproto.events import FlowRateChanged, GapReported, MessageRefused
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox, bulk
+from jsproto.outbox import Outbox, bulk
 from jsproto.rules.fast_batch import ENDED, FAST, FastPhase, FastStep
 from jsproto.rules.window import AckWindow
 from jsproto.ticket import Readable, Ticket
@@ -75,13 +76,13 @@ DEFAULT_FLOW: Final = 500  # servers grant no more
 SERVER_IDLE_LIMIT: Final = 10.0  # seconds without traffic after which nats-server forgets a batch
 ACK_TIMEOUT: Final = 10.0  # seconds: longer than a cluster takes to elect a leader (measured: 4 to 8)
 PINGS_PER_TIMEOUT: Final = 10
-UNKNOWN_BATCH: Final = 10208
 COMMITS_ANSWERED_SINCE: Final = "2.14.3"  # before, not if the message of the commit was refused or is a duplicate
-# Answers that end a batch whatever message they answer; any other error refuses one message (FACTS.md F2.13).
-ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, UNKNOWN_BATCH, 10211, 10185})
+# Answers that end a batch whatever message they answer. Any other error refuses one message (FACTS.md F2.13).
+# BatchPublish*Error, APIRequiredApiLevelError (10185), and two codes of the draft (10203, 10204).
+ENDING_CODES: Final = frozenset({10203, 10204, 10205, 10206, 10207, 10208, 10211, 10185})
 
 
-class FastPublisher(Conversation):
+class FastPublisher(Batch):
     """One fast-ingest batch.
 
     Attributes:
@@ -93,11 +94,13 @@ class FastPublisher(Conversation):
     """
 
     __slots__ = (
-        "_ack_timeout", "_cause", "_commit", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_limit", "_link_error", "_outbox", "_ping_every", "_ready", "_reply",
+        "_ack_timeout", "_cause", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
+        "_inbox", "_limit", "_link_error", "_ping_every", "_reply",
         "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
+
+    phase: FastPhase
 
     def __init__(
         self,
@@ -518,9 +521,6 @@ class FastPublisher(Conversation):
             self._expire(now)
         raise self.error.with_traceback(None) if self.error is not None else self._closed()
 
-    def _closed(self) -> BatchClosedError:
-        return BatchClosedError(f"the batch is {self.phase.name.lower()}: start a new one")
-
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def _receive_ack(self, message: Msg, ack: FlowAck, now: float) -> None:
@@ -613,7 +613,8 @@ class FastPublisher(Conversation):
         starts = self.phase is FastPhase.STARTING or self._commit_sequence == 1
         if sequence is None:
             self._ignore(message, "an error on a subject that is not a reply of this batch")
-        elif error.err_code == UNKNOWN_BATCH:  # to a ping, too, while the answer to the first message is awaited
+        elif isinstance(error, BatchPublishUnknownBatchIDError):
+            # To a ping, too, while the answer to the first message is awaited.
             unknown = BatchUnknownError("the server does not know the batch any more", **self._facts())
             unknown.__cause__ = error
             self._fail(self._cause or unknown)
@@ -749,13 +750,6 @@ class FastPublisher(Conversation):
             self._outbox.unsubscribe(self._sid)
         self._outbox.rearm(self)
 
-    def _fail_waiters(self, error: Error) -> None:
-        self._ready.fail(error)
-        commit, self._commit = self._commit, None
-        if commit is not None:
-            commit.fail(error)
-            self._outbox.completed(commit)
-
     def _forget_settled(self) -> None:
         """What was reported as refused or lost need not be kept either."""
         self._sent.compact(self.acked)
@@ -789,6 +783,3 @@ class FastPublisher(Conversation):
             return None
         sequence = int(token)
         return sequence if 1 <= sequence <= max(self.sequence, self._commit_sequence) else None
-
-    def _ignore(self, message: Msg, reason: str) -> None:
-        self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), reason))

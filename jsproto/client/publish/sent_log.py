@@ -30,10 +30,6 @@ class SentLog:
         self._runs: deque[tuple[int, Sequence[Message]]] = deque()
         self.add: Callable[[tuple[int, Sequence[Message]]], None] = self._runs.append
 
-    def __len__(self) -> int:
-        """How many messages are kept, settled ones among them."""
-        return sum(len(run) for _, run in self._runs)
-
     def since(self, first: int) -> Iterator[tuple[int, Message]]:
         """The messages from sequence ``first`` on that are not settled, each with its sequence."""
         is_settled = self._is_settled

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
+from jsproto.client.connection.api import not_available
 from jsproto.client.connection.session import Session
 from jsproto.client.read.direct import DirectBatch, IfDropped
 from jsproto.client.read.multi import LastMessages, checked_few
@@ -23,7 +24,7 @@ from jsproto.client.read.single import (
     selection,
 )
 from jsproto.client.read.snapshot import Snapshot
-from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
+from jsproto.errors import LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
@@ -196,7 +197,8 @@ class Reads:
     ) -> Ticket[Snapshot]:
         """Read the last message of any number of subjects, at one sequence or time. The ticket takes the ``Snapshot``.
 
-        ``max_bytes``: of one page. ``timeout``: seconds for each step.
+        ``at``: a sequence (an int), or a datetime with a time zone. ``max_bytes``: of one page. ``timeout``: seconds
+        for each step.
 
         Raises:
             UnsupportedByServerError: the server is older than 2.11.
@@ -238,8 +240,3 @@ class Reads:
 
 def _long_info(message: Msg) -> StreamInfo:
     return StreamInfo.from_json(decode_response(message.payload, HARD_MAX_PAYLOAD))
-
-
-def not_available(subject: str) -> Error:
-    """The error where no API answers."""
-    return JetStreamNotAvailableError(subject)

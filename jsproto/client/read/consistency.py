@@ -23,7 +23,7 @@ One gap remains. During a change of leaders two servers may both take themselves
 last sequence, and the other may answer the read.
 
 Not here: the verbs and what the levels promise (``consistent_session``), many messages (``consistent_batch``), the
-token itself (``grammar.position``).
+pauses (``retry``), the token itself (``grammar.position``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from jsproto.backoff import Backoff
 from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.read.retry import DIRECT_TRIES, TRY_FOR, consistent_backoff
 from jsproto.client.read.single import UNAVAILABLE, direct_message, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
@@ -64,12 +64,6 @@ from jsproto.wire.frames import Msg
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream
 
-DIRECT_TRIES: Final = 3  # answers of replicas that prove too little, before the leader is asked
-TRY_FOR: Final = 0.25  # of a read's time: a server that has not answered by then is passed over
-FIRST_PAUSE: Final = 0.004  # seconds, since replicas usually lag by milliseconds
-LONGEST_PAUSE: Final = 0.25
-
-
 _FIRST: Final = {ReadPhase.DIRECT: ReadStep.ASK_REPLICA, ReadPhase.STATE: ReadStep.ASK_LEADER}
 
 
@@ -97,7 +91,7 @@ class _Read:
         self.phase = first
         self.token = b""
         self.tries = 0
-        self.backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self.backoff = consistent_backoff()
         self.confirmed = 0  # the leader's last sequence, after it was asked
         self.is_stale = False  # an answer proved too little
         self.found: int | None = None  # the highest sequence that such an answer showed

@@ -33,13 +33,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
+from jsproto.api_errors import NoMessageFoundError, StreamNotFoundError, StreamOfflineError
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.buffered_read import BufferedRead
 from jsproto.client.read.page import PAGE_BYTES, PAGE_MESSAGES, Page
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
 from jsproto.client.read.single import (
-    NO_MESSAGE_FOUND,
     UNAVAILABLE,
     check_seq,
     is_younger,
@@ -68,7 +68,7 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo
-from jsproto.grammar.headers import status_line
+from jsproto.grammar.headers import STATUS_START, status_line
 from jsproto.grammar.stored import StoredMsg, answerer, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
@@ -82,9 +82,6 @@ IfDropped: TypeAlias = Literal["skip", "error"]
 
 LAGS_ALLOWED: Final = 3  # answers in a row without a message of the leader: then its copy is taken
 HOLDS_MESSAGES_BACK: Final = "2.12"  # the first server whose limits drop nothing of a page while it is sent
-_STREAM_NOT_FOUND: Final = 10059
-_STREAM_OFFLINE: Final = 10118
-_STATUS: Final = b"NATS/1.0 "
 
 
 class DirectBatch(BufferedRead):
@@ -248,7 +245,7 @@ class DirectBatch(BufferedRead):
         if row.subject == self._reply and self._page.is_open:
             self._last_heard = now
             headers, payloads, fields = row.headers, row.payloads, row.fields
-            stop = len(headers) - headers[-1].startswith(_STATUS)  # the end of the page continues nothing
+            stop = len(headers) - headers[-1].startswith(STATUS_START)  # the end of the page continues nothing
             if start or stop < len(headers):
                 headers, payloads = headers[start:stop], payloads[start:stop]
             if start and fields is not None:  # then it does not end here
@@ -630,11 +627,11 @@ class DirectBatch(BufferedRead):
                 self._receive_from_leader(decode_response(message.payload), message, now)
         except APIError as error:
             self._drop_page()
-            if error.err_code == NO_MESSAGE_FOUND:
+            if isinstance(error, NoMessageFoundError):
                 self._receive_no_next(now)
-            elif error.code == UNAVAILABLE or error.err_code == _STREAM_OFFLINE:  # no leader just now
+            elif error.code == UNAVAILABLE or isinstance(error, StreamOfflineError):  # no leader just now
                 self._retry_later(str(error), now)
-            elif self._is_unanswered and error.err_code == _STREAM_NOT_FOUND:
+            elif self._is_unanswered and isinstance(error, StreamNotFoundError):
                 self._fail(self._no_direct_get())
             else:
                 self._fail(error)

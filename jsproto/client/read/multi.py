@@ -95,7 +95,7 @@ class LastMessages(DirectBatch):
         * ``seq``: only last messages from this sequence on.
         * ``batch``: at most so many messages in all.
         * ``up_to_seq``: the messages are the last ones up to that sequence.
-        * ``up_to_time``: they are the last ones before that time.
+        * ``up_to_time``: they are the last ones before that time: nanoseconds since the epoch, or a datetime.
 
         The others are those of ``DirectBatch``.
 

@@ -49,18 +49,6 @@ class ReadBuffer:
         """The header blocks, of which none was taken."""
         return chain.from_iterable(block.raw_headers for block in self._blocks)
 
-    @property
-    def last_header(self) -> bytes:
-        """The header block of the last one."""
-        return self._blocks[-1].raw_headers[-1]
-
-    def drop_last(self) -> None:
-        """Drop the last one."""
-        block = self._blocks.pop()
-        self._count -= 1
-        if len(block.seqs) > 1:
-            self._blocks.append(block.first(len(block.seqs) - 1))
-
     def clear(self) -> None:
         """Drop them all."""
         self._blocks.clear()

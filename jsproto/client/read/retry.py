@@ -1,14 +1,15 @@
-"""Retry: when a read of pages asks again, and when it gives up.
+"""Retry: when a read asks again, and when it gives up.
 
 Rules:
 
-* A read gives up after ``timeout`` seconds in which only mirrors answered, or replicas that lag behind the leader.
+* A read of pages gives up after ``timeout`` seconds in which only mirrors, or replicas that lag, answered.
 * Chance chooses which server answers. So the first two answers of a mirror are asked for again at once.
 * A replica usually catches up within milliseconds. So the first answer of one that lags is asked for again at once.
 * Each further one is followed by a pause, which doubles (``jsproto.backoff``).
 * A page of which nothing came is asked for again once, not twice in a row.
+* A single read of a consistent session asks replicas ``DIRECT_TRIES`` times, with pauses that double, then the leader.
 
-Not here: what is asked (``direct``), the retries of single reads of a consistent session (``consistency``).
+Not here: what is asked (``direct``), which answers of a consistent read prove enough (``consistency``).
 """
 
 from __future__ import annotations
@@ -18,15 +19,24 @@ from typing import Final
 from jsproto.backoff import Backoff
 
 ASK_AGAIN: Final = 0.02  # seconds until a request is repeated that found no room, or a replica that lags
-LONGEST_PAUSE: Final = 0.5  # seconds between two requests to replicas that lag
+LONGEST_LAG_PAUSE: Final = 0.5  # seconds between two requests to replicas that lag
 MIRROR_PAUSE: Final = 0.001  # seconds after the third answer of a mirror in a row
 LONGEST_MIRROR_PAUSE: Final = 0.05  # seconds
+DIRECT_TRIES: Final = 3  # answers to a consistent read that prove too little, before the leader is asked
+TRY_FOR: Final = 0.25  # of a consistent read's time: a server that has not answered by then is passed over
+CONSISTENT_PAUSE: Final = 0.004  # seconds, since replicas usually lag by milliseconds
+LONGEST_CONSISTENT_PAUSE: Final = 0.25  # seconds
 _MIRRORS_AT_ONCE: Final = 2
 _LAGS_AT_ONCE: Final = 1
 
 
+def consistent_backoff() -> Backoff:
+    """The pauses of one single read of a consistent session."""
+    return Backoff(CONSISTENT_PAUSE, LONGEST_CONSISTENT_PAUSE)
+
+
 class Retries:
-    """How often a read failed in a row, and how long it may go on.
+    """How often a read of pages failed in a row, and how long it may go on.
 
     Attributes:
 
@@ -42,7 +52,7 @@ class Retries:
         """``timeout``: seconds without an answer that is believed."""
         self._timeout = timeout
         self._mirror_backoff = Backoff(MIRROR_PAUSE, LONGEST_MIRROR_PAUSE)
-        self._lag_backoff = Backoff(ASK_AGAIN, LONGEST_PAUSE)
+        self._lag_backoff = Backoff(ASK_AGAIN, LONGEST_LAG_PAUSE)
         self.mirrors = self.lags = 0
         self.until = now + timeout
         self.page_was_empty = False

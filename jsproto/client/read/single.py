@@ -14,6 +14,7 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any, Final, Literal, TypeAlias
 
+from jsproto.api_errors import NoMessageFoundError
 from jsproto.errors import (
     APIError,
     LocalProtocolError,
@@ -34,7 +35,6 @@ from jsproto.wire.frames import Msg
 ReadLevel: TypeAlias = Literal["direct", "leader"]
 """Who answers a read. "direct": any replica or mirror, at once and perhaps behind. "leader": the stream's leader."""
 
-NO_MESSAGE_FOUND: Final = 10037  # err_code of the leader's answer
 UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
 _PLAIN: Final = b"NATS/1.0\r\n\r\n"
 
@@ -137,7 +137,7 @@ def leader_message(message: Msg, stream: str) -> StoredMsg:
     try:
         body = decode_response(message.payload).get("message")
     except APIError as error:
-        if error.err_code == NO_MESSAGE_FOUND:
+        if isinstance(error, NoMessageFoundError):
             raise MessageNotFoundError(error.code, error.description) from error
         raise
     if not isinstance(body, dict):

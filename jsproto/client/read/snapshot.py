@@ -111,7 +111,8 @@ class Snapshot:
     ) -> None:
         """Read the last message of each of ``subjects`` (wildcards allowed).
 
-        * ``at``: up to that sequence, or before that time. None: up to the leader's last sequence now, or later.
+        * ``at``: up to that sequence (an int), or before that time (a datetime). None: up to the leader's last sequence
+          now, or later.
         * ``most``: at most so many messages, the first in the order of the stream.
         * ``at_once``: what the server that answers has, without a question to the leader.
         * ``least``: a sequence that the answer must have reached.

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import loads
+from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.durations import parse_duration
 from jsproto.grammar.fields import as_integer
 from jsproto.grammar.headers import first_value
 
 _ACKS: Final = (b"", b"+ACK", b"+OK")
 _TOKENS_OF_VERSION_1: Final = 9
-_DIGITS: Final = 20
 _NUMBERS: Final = 2**63
 
 
@@ -97,7 +97,7 @@ def _header_number(header: bytes | None, name: bytes) -> int:
 
 
 def _number(token: str) -> int:
-    if not (len(token) <= _DIGITS and token.isdigit() and token.isascii()):
+    if not (len(token) <= MAX_DIGITS and token.isdigit() and token.isascii()):
         return -1
     number = int(token)
     return number if number < _NUMBERS else -1

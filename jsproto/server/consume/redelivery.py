@@ -7,7 +7,7 @@ Rules:
 * It keeps the consumer sequence of its first delivery.
 * After ``max_deliver`` deliveries it is given up, and is no longer outstanding.
 
-Not here: acknowledgements and floors (``consumer``).
+Not here: reading acknowledgements (``acks``), applying them, and the ack floor (``delivery_state``).
 """
 
 from __future__ import annotations

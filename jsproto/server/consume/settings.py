@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
-from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.consumer import POLICIES, ConsumerConfig
 from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -41,12 +41,6 @@ _PERCENT: Final = re.compile(r"[0-9]{1,9}%?")
 _MIN_HEARTBEAT: Final = 0.1
 _MIN_MAX_EXPIRES: Final = 0.001
 _FLOW_HEARTBEAT: Final = 1.0
-_POLICIES: Final = {
-    "deliver_policy": ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
-    "ack_policy": ("none", "all", "explicit", "flow_control"),
-    "replay_policy": ("instant", "original"),
-    "priority_policy": ("none", "overflow", "pinned_client", "prioritized"),
-}
 _NAMES: Final = {
     "all": "all", "last": "last", "new": "new", "last_per_subject": "last per subject",
     "by_start_sequence": "by start sequence", "by_start_time": "by start time",
@@ -148,7 +142,7 @@ def _positive(number: float | None) -> float | None:
 
 
 def _check_words(config: ConsumerConfig) -> None:
-    for name, words in _POLICIES.items():
+    for name, words in POLICIES.items():
         value = getattr(config, name)
         if value is not None and value not in words:
             unknown = f'unknown priority policy: "{value}"' if name == "priority_policy" else ""

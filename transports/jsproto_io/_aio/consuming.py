@@ -192,7 +192,9 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
             ConflictError: the server ended the request. Subclasses are ConsumerDeletedError, PullLimitError and
                 MessageSizeError.
             BadPullError: the server does not understand the request.
-            NoRespondersError: there is no such consumer.
+            NoRespondersError: nobody answers the request: the consumer does not exist, or has no leader.
+            ConsumerNotFoundError: a request was repeated, nobody answered it, and the consumer does not exist any more.
+            StreamNotFoundError: the same, and its stream does not exist any more.
             ConsumerSilentError: heartbeats stayed away.
             TimeoutError: the server does not answer.
             ConnectionLostError: the connection is lost, or was lost and was not back within ``timeout``.
@@ -357,7 +359,7 @@ class Consuming:
             stream: the stream's name.
             config: the configuration. None: that of ``options`` alone. Without a name the server chooses one, and
                 deletes the consumer when nobody uses it.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of ConsumerConfig. Durations are seconds or timedeltas.
 
         Raises:
@@ -383,7 +385,7 @@ class Consuming:
             stream: the stream's name.
             config: the whole new configuration. Or the consumer's name: the present configuration is fetched then, and
                 ``options`` change it.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of ConsumerConfig. Durations are seconds or timedeltas.
 
         Raises:
@@ -452,7 +454,7 @@ class Consuming:
             stream: the stream's name.
             consumer: the consumer's name.
             pause_until: when the deliveries continue, in nanoseconds since the epoch.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
             ConsumerNotFoundError: there is no such consumer.
@@ -480,7 +482,7 @@ class Consuming:
             stream: the stream's name.
             consumer: the consumer's name.
             group: one of the consumer's priority groups.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
             ConsumerNotFoundError: there is no such consumer.

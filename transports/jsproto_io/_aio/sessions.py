@@ -45,7 +45,7 @@ class Sessions:
             token: how far another session got, perhaps in another process: a SessionToken, or its bytes.
             level: "direct", "leader" or "mirror": where reads are sent first. The stream's leader is the last resort.
             mirrors: for the level "mirror", the name of the mirror for each stream.
-            timeout: of each read, in seconds or as a timedelta.
+            timeout: of each read, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
             BadTokenError: the bytes are no token.
@@ -164,9 +164,9 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         Args:
             stream: the stream's name.
             subjects: one or more. Wildcards are allowed.
-            max_bytes: bytes to request at once.
+            max_bytes: bytes to request at once. None: 8 MiB.
             level: "direct". None: the session's, which must be that.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``consistent_session()``.
 
         The iteration raises:
             TooManyResultsError: more than 1,024 subjects match.

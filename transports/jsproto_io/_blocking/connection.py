@@ -367,7 +367,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
 
         Args:
             config: the whole configuration, or the stream's name.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of StreamConfig. Durations are seconds or timedeltas.
 
         Raises:
@@ -385,7 +385,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         Args:
             config: the whole new configuration. Or the stream's name: the present configuration is fetched then, and
                 ``options`` change it.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of StreamConfig. Durations are seconds or timedeltas.
 
         Raises:
@@ -440,7 +440,7 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             expected_stream: the name of the stream that must store it.
             expected_last_seq: the stream's last sequence, or else it is refused.
             expected_last_subject_seq: the last sequence of ``subject``, or else it is refused. 0: there is none.
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
             WrongLastSequenceError: an expected sequence is another one. Other checks have errors of their own.
@@ -550,7 +550,10 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
             flow: the most messages for each acknowledgement, 1 to 65535. The server may choose fewer.
             max_outstanding_acks: acknowledgements that may be missing before publishing waits, 1 to 3.
             batch_id: up to 64 characters without dots. None: one is made up.
-            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
+            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing. None: 10 s.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range. The verbs raise what ``FastPublisher`` lists.
         """
         limit = seconds(ack_timeout, "ack_timeout")
         core = self._connection._call(
@@ -566,10 +569,15 @@ class JetStream(Reads, Sessions, Consuming, Subscribes):
         Args:
             batch_id: up to 64 characters without dots. None: one is made up.
             max_messages: what the server takes, 1000 unless it is configured otherwise. None: the server alone checks.
-            ack_first: wait until the server has accepted the first message. Without it an error shows at the commit.
-            ack_every: wait for an answer after so many messages. 0: for no further answers.
+            ack_first: wait until the server has accepted the first message (the default). False: an error shows at the
+                commit.
+            ack_every: wait for an answer after so many messages. 0 (the default): for no further answers.
             required_api_level: the API level that the server must have, or refuse the batch.
-            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing.
+            ack_timeout: seconds, or a timedelta, after which an answer that is due counts as missing. None: the
+                ``timeout`` of ``jetstream()``.
+
+        Raises:
+            LocalProtocolError: an argument is out of its range. The verbs raise what ``AtomicBatch`` lists.
         """
         wanted = atomic_options(options)
         core = self._connection._call(lambda now: self._core.atomic_batch(**wanted))

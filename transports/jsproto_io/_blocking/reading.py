@@ -57,7 +57,7 @@ class Reads:
             start_time: the first message stored at this time or later: nanoseconds since the epoch, or a datetime with
                 a time zone. It needs nats-server 2.11.
             level: "direct" or "leader".
-            timeout: seconds, or a timedelta.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
             MessageNotFoundError: there is no such message. With "direct" it says nothing about other replicas.
@@ -118,13 +118,13 @@ class Reads:
                 time zone.
             subject: only messages that match it. Wildcards are allowed.
             batch: the most messages to read. None: all.
-            max_bytes: bytes to request at once. About twice as many are buffered.
+            max_bytes: bytes to request at once. About twice as many are buffered. None: 8 MiB.
             if_dropped: "error" raises MessagesDroppedError when limits or a purge removed the next messages. "skip"
                 continues with the rest.
-            timeout: seconds, or a timedelta. After so long a silence the missing messages are requested again, after
-                another one the read fails.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``. After so long a silence the missing
+                messages are requested again, after another one the read fails.
 
-        The iteration raises:
+        The iteration raises these errors, and those of ``BatchReader``:
             MessagesDroppedError: see ``if_dropped``.
             MirrorAnswerError: only mirrors answered.
             StreamRecreatedError: the stream was deleted and created again between two pages.
@@ -166,9 +166,10 @@ class Reads:
             batch: the most messages to read. None: all.
             up_to_seq: read the state at this sequence, as far as the replica has reached it and still has its messages.
                 ``snapshot`` proves both.
-            up_to_time: the same for the moment just before this time.
-            max_bytes: bytes to request at once.
-            timeout: seconds, or a timedelta.
+            up_to_time: the same for the moment just before this time: nanoseconds since the epoch, or a datetime with a
+                time zone.
+            max_bytes: bytes to request at once. None: 8 MiB.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         The iteration raises:
             TooManyResultsError: more than 1,024 subjects match.
@@ -206,10 +207,11 @@ class Reads:
         Args:
             stream: the stream's name.
             subjects: one or more. Wildcards are allowed.
-            at: the state at this sequence, or just before this time (a datetime with a time zone). Exactly so, of what
-                the stream still held when the read began: what had been purged, deleted or dropped by then is left out.
-            max_bytes: bytes to request at once.
-            timeout: of each step, in seconds or as a timedelta.
+            at: the state at this sequence (an int), or just before this time (a datetime with a time zone). Exactly so,
+                of what the stream still held when the read began: what had been purged, deleted or dropped by then is
+                left out.
+            max_bytes: bytes to request at once. None: 8 MiB.
+            timeout: of each step, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises, here or in the iteration:
             SnapshotError: a million messages were written meanwhile, or a subject is not UTF-8. With ``at``: a subject
