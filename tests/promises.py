@@ -201,7 +201,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_CONSISTENCY + "an_old_leader_is_not_believed",
         ),
         promise(
-            "reads show what the session has written, and nothing older than it has read",
+            "a last message, a next message and the end of a batch are never older than what the session has written "
+            "or read",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             "stateful/test_consistency_stateful.py::TestSessions",
             INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
@@ -613,7 +614,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_CONSISTENCY + "the_end_of_a_mirror_proves_nothing",
         ),
         promise(
-            "reads show what the session has written, and nothing older than it has read",
+            "a last message, a next message and the end of a batch are never older than what the session has written "
+            "or read",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
             "stateful/test_consistency_stateful.py::TestSessions",
             INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",

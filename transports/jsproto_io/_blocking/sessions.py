@@ -60,10 +60,10 @@ class Sessions:
 class ConsistentSession(ConsistentSessionBase, Managed):
     """Reads and writes of one session. Made by ``JetStream.consistent_session()``.
 
-    A read shows its stream as it was at ``token`` or later: all that this session has written, and nothing older than
-    it has read. An answer that could be older is requested again, in the end from the leader. The session covers what
-    it knows of, not the newest value anywhere. Purges and deletions are not covered. As a context manager it closes at
-    the end.
+    A last message, a next message and the end of a batch show the stream as it was at ``token`` or later. An answer
+    that could be older is requested again, in the end from the leader. A message that is read by its sequence, or
+    inside a batch, may be one that a later write has replaced. The session covers what it knows of, not the newest
+    value anywhere. Purges and deletions are not covered. As a context manager it closes at the end.
 
     Its reads raise:
         StaleReadError: no answer was new enough in time.
