@@ -207,7 +207,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "stateful/test_consistency_stateful.py::TestSessions",
             INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
             INTEGRATION_STALE_READS + "batches_of_a_session_do_not_end_early",
-            DRIVERS_SHARING + "many_publish_by_one_publisher",
+            CLIENT_CONSISTENCY + "the_next_message_may_have_been_replaced",
+            READING_ATTACKED + "a_session_is_not_shown_what_it_has_replaced",
         ),
         promise(
             "every message at least once, until it is acknowledged or `max_deliver` is reached",
@@ -620,7 +621,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "stateful/test_consistency_stateful.py::TestSessions",
             INTEGRATION_STALE_READS + "a_session_reads_what_it_wrote_through_a_replica_that_lags",
             INTEGRATION_STALE_READS + "batches_of_a_session_do_not_end_early",
-            DRIVERS_SHARING + "many_publish_by_one_publisher",
+            CLIENT_CONSISTENCY + "the_next_message_may_have_been_replaced",
+            READING_ATTACKED + "a_session_is_not_shown_what_it_has_replaced",
         ),
         promise(
             "An answer that may be too old is asked for again, then asked of the leader. If no answer is recent "

@@ -9,12 +9,13 @@ What the levels of reading promise by themselves, strongest first:
   reads the second may be the older one. A mirror may hold a part of the stream.
 * ``mirror``: a mirror answers. It may lag by any distance while the way to its origin is cut.
 
-What a session adds. Its token holds the highest sequence that it wrote and read of each stream. A read shows the stream
-at that sequence or later, or it fails with StaleReadError: it is never silently older.
+What a session adds. Its token holds the highest sequence that it wrote and read of each stream. A last message, a next
+message and the end of a batch show the stream at that sequence or later, or the read fails with StaleReadError.
 
 What a session does not promise:
 
 * No linearizable reads: a session knows what it has seen itself, and the tokens that were merged into it.
+* A message that is read by its sequence, or inside a batch, may be one that a later write has replaced.
 * Purges and deletions, also by limits, have no sequence. A session may read a deleted message until the replica that
   answers has deleted it too. A message that says "deleted" is covered.
 * Consumers deliver in order but may start late. ``observe`` adds a message that a consumer delivered to the token.
