@@ -15,8 +15,8 @@ from jsproto.wire.frames import Pub
 from tests.harness import Harness
 
 FEW: Final = 200
-MANY: Final = 1_700
-ROOM: Final = 40_000  # bytes for 1,500 frames more: one for each, of whatever kind, takes more
+MANY: Final = 900
+ROOM: Final = 18_000  # bytes for 700 frames more: one for each, of whatever kind, takes more
 CHUNK: Final = 100
 
 
