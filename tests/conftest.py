@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -58,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = item.nodeid.partition("::")[0]
         if SERVERS.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
             item.add_marker("server")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay for the whole run: no garbage collection looks through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
