@@ -17,9 +17,10 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       decoder, encoder            any frame, in both roles
                       bulk_decoder, bulk_encoder  the same by the thousand
                       frames, limits              one class for each verb, and what is too long
-    rules/          tables and counters of the protocol, the same for both roles
+    rules/          tables and counters of the protocol
                       table                            how a table of phases is written
                       link, fast_batch, atomic_batch   phases, steps and what follows
+                      ordered, consistent_read         the same for two readers of the client
                       window, sequence_gaps, status    flow control, lost deliveries, statuses of consumers
     client/         the client role
                       jetstream, scripts   the API, and requests that take several steps

@@ -10,7 +10,7 @@ Rules
 How it works, from the quickest way to the slowest:
 
 1. ``_take_equal``: messages of a consumer with one subject and equal lengths are cut by their places. It is tried where
-   the first two are such. Pays: 550 instead of 850 ns of CPU for a message (``core-deliver``, ``ordered-push``).
+   the first two are such. Pays: 550 instead of 850 ns of CPU for a message (``core-deliver``).
 2. ``_take_consumer_run``: one regular expression splits small messages of consumers into columns. Each check is made
    for a whole column. Pays: 650 instead of 1,500 ns of CPU for a message of mixed size (``core-deliver``).
 3. ``_take_page``: the same for replies to Direct Gets, with the server's header fields as columns of their own, for

@@ -263,7 +263,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pyte
         assert nc.flush(timeout=10) >= 0
 
 
-def test_a_callback_that_waits_in_the_reader_is_not_a_second_pump(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_that_waits_in_the_reader_is_not_a_second_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves its turn to who waited for what came, and then sleeps like everybody else."""
     asleep: list[int] = []
     most = 0

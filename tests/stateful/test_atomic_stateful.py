@@ -1,9 +1,13 @@
 """An atomic batch against a model server over a network that loses, delays, repeats and reorders its answers.
 
-Whatever happens: sequences on the wire have no hole that the network did not make, nothing is sent while an answer is
-awaited, a commit that succeeds means that all of it is stored in order, one that fails with an error of the server
-means that nothing is, a batch that was discarded or that failed before its commit is never stored, and with time every
-wait ends.
+Rules that hold whatever happens:
+
+* Sequences on the wire have no hole that the network did not make.
+* Nothing is sent while an answer is awaited.
+* After a commit that succeeds, the whole batch is stored, in order.
+* After a commit that fails with an error of the server, nothing of it is stored.
+* A batch that was discarded, or that failed before its commit, is never stored.
+* With time every wait ends.
 """
 
 from __future__ import annotations
