@@ -12,6 +12,7 @@ import ast
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +81,7 @@ def unknown(text: str) -> list[str]:
     return [found[0] for found in _UNKNOWN.finditer(" ".join(text.split()))]
 
 
+@cache
 def words_of(file: Path) -> str:
     """What a file says to its readers: all of a page, the docstrings and comments of a module."""
     text = file.read_text(encoding="utf-8")

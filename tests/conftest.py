@@ -23,7 +23,13 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-SPARK = "tests/spark/"
+TOGETHER = (
+    "tests/spark/",  # there is one JVM
+    "tests/test_architecture.py",  # they look at every file, which is read once
+    "tests/test_citations.py",
+    "tests/test_words.py",
+)
+"""The tests of which one process takes all."""
 SERVERS = frozenset({"cluster", "own_server", "server", "server_for"})
 """Fixtures that start one."""
 REAL = (
@@ -78,10 +84,10 @@ def _refuse(server: NatsServer) -> None:
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Tests one by one to whoever is free; all of Spark to the same process, so that there is one JVM."""
+    """Tests one by one to whoever is free, but for those that one process takes together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else nodeid
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:

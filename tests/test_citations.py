@@ -27,7 +27,6 @@ from tests.citations import (
 
 HERE: Final = Path(__file__).resolve()
 FILES: Final = [file for file in files() if file != HERE]
-THEIR_WORDS: Final = {file: words_of(file) for file in FILES}
 IDS: Final = fact_ids(FACTS.read_text(encoding="utf-8"))
 DOCUMENTS: Final = documents(FACTS.read_text(encoding="utf-8"))
 ROWS: Final = rows(REQUIREMENTS.read_text(encoding="utf-8"))
@@ -39,7 +38,7 @@ def name(file: Path) -> str:
 
 @pytest.mark.parametrize("file", FILES, ids=name)
 def test_what_is_cited_is_there(file: Path) -> None:
-    words = THEIR_WORDS[file]
+    words = words_of(file)
     assert [each for each in cited_facts(words) if each not in IDS] == []
     assert [each for each in cited_documents(words) if each not in DOCUMENTS] == []
     assert unknown(words) == []
@@ -53,7 +52,7 @@ ABOUT_REQUIREMENTS: Final = [
 
 @pytest.mark.parametrize("file", ABOUT_REQUIREMENTS, ids=name)
 def test_a_cited_row_is_there(file: Path) -> None:
-    assert [each for each in cited_rows(THEIR_WORDS[file]) if each not in ROWS] == []
+    assert [each for each in cited_rows(words_of(file)) if each not in ROWS] == []
 
 
 @pytest.mark.parametrize("defined", [IDS, DOCUMENTS, ROWS], ids=["facts", "documents", "rows"])
@@ -90,9 +89,9 @@ def test_the_pages_are_in_the_sdist(tmp_path: Path) -> None:
 
 def test_facts_are_cited() -> None:
     """The search finds citations: without one every file would pass."""
-    cited = Counter(each for words in THEIR_WORDS.values() for each in cited_facts(words))
+    cited = Counter(each for file in FILES for each in cited_facts(words_of(file)))
     assert {"F1.24", "F2", "F2.10", "F6.2"} <= set(cited)
-    assert {"ADR-15", "ADR-31", "ADR-50"} <= {each for words in THEIR_WORDS.values() for each in cited_documents(words)}
+    assert {"ADR-15", "ADR-31", "ADR-50"} <= {each for file in FILES for each in cited_documents(words_of(file))}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -268,7 +269,7 @@ def test_what_a_full_stream_refuses_is_told(server: NatsServer, new_stream: Call
     code, data, err = ingest(server, path, "full.x")
     assert (code, data["acked"], data["resume_at"]) == (1, 5, 5)
     assert "message 6 of the batch was refused" in err
-    assert "; 5 of 8 records sent were acknowledged; go on with --skip 5" in err
+    assert re.search("; 5 of [678] records sent were acknowledged; go on with --skip 5", err)  # refused while it sends
     new_stream("lossy", max_msgs=5, discard="new")
     code, data, err = ingest(server, path, "lossy.x", "--gap", "ok", "--stream", "LOSSY")
     assert (code, err, data["acked"], data["sent"]) == (0, "", 8, 8)

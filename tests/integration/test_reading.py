@@ -23,6 +23,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, JetStream, connect
 from tests import servers
+from tests.effort import examples
 
 ServerFor = Callable[..., NatsServer]
 KEYS = 5_000
@@ -164,7 +165,7 @@ def test_a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_
         with writing(server.url, keys) as begun:
             assert begun.wait(30)
             for subjects in (">", keys, ["k.1*", "k.*"], keys[:1]):
-                for _ in range(10):
+                for _ in range(examples(10)):
                     expected = set(keys) if len(subjects) != 1 or subjects == ">" else set(subjects)
                     assert {message.subject for message in js.snapshot("KV", subjects)} == expected
             with pytest.raises(SnapshotError, match="may have been overwritten since"):

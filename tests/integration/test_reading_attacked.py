@@ -100,7 +100,7 @@ def test_a_stream_whose_only_server_dies_and_comes_back() -> None:
         home = (js.stream_info("S").cluster or {})["leader"]
         other = next(node for node in cluster.nodes if node is not cluster.node(home))
         with connect(other.url) as far:
-            read: Iterator[StoredMsg] = iter(far.jetstream().get_batch("S", max_bytes=5_000, timeout=60))
+            read: Iterator[StoredMsg] = iter(far.jetstream().get_batch("S", max_bytes=5_000, timeout=15))
             first = next(read).seq
             cluster.node(home).kill()
             cluster.node(home).start()

@@ -13,9 +13,10 @@ import pytest
 from jsproto.errors import Error, MessageNotFoundError
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
+from tests.effort import examples
 from tests.integration.cluster import Cluster
 
-PAIRS = 2_000
+PAIRS = examples(2_000)
 ROUND = 50  # pairs, of which the first follows the resumption of the replica
 MISSED = 3_000  # messages that a stopped replica must catch up with
 MOST_MISSED = 24_000

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.server import MAX_TURNS
 from jsproto.wire.encoder import encode_pub
+from tests.effort import EFFORT
 from tests.server.harness import Reader
 
 LINES = 3_000_000
@@ -176,10 +176,16 @@ SINGLE: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def values_for(field: str) -> tuple[Any, ...]:
+    """A part of them in a run of little effort, another one for each length of a name."""
+    stride = max(round(1 / EFFORT), 1)
+    return SINGLE[len(field) % stride :: stride]
+
+
 @pytest.mark.parametrize("field", FIELDS["STREAM"].split())
 def test_each_field_of_a_stream(field: str) -> None:
     server = Attacked()
-    for value in SINGLE:
+    for value in values_for(field):
         asked = {"name": "X", "subjects": ["x.>"]} | {field: value}
         server.hear("$JS.API.STREAM.CREATE.X", asked)
         server.hear("$JS.API.STREAM.CREATE.X", asked)
@@ -194,7 +200,7 @@ def test_each_field_of_a_stream(field: str) -> None:
 @pytest.mark.parametrize("field", FIELDS["CONSUMER"].split())
 def test_each_field_of_a_consumer(field: str) -> None:
     server = Attacked()
-    for value in SINGLE:
+    for value in values_for(field):
         for config in ({"ack_policy": "explicit"}, {"deliver_subject": "i.d", "idle_heartbeat": 10**9}):
             server.hear("$JS.API.CONSUMER.CREATE.S.D", consumer({"name": "D"} | config | {field: value}))
             server.hear("$JS.API.CONSUMER.MSG.NEXT.S.D", {"batch": 2})
@@ -206,7 +212,7 @@ def test_each_field_of_a_consumer(field: str) -> None:
 @pytest.mark.parametrize("field", FIELDS["ANY"].split())
 def test_each_field_of_a_request(field: str) -> None:
     server = Attacked()
-    for value in SINGLE:
+    for value in values_for(field):
         for verb in CALLS:
             if "STREAM.DELETE" not in verb and "CONSUMER.DELETE" not in verb:
                 server.hear(f"$JS.API.{verb}", {"stream_name": "S", field: value})
@@ -368,6 +374,16 @@ def test_a_long_chain_of_mirrors() -> None:
     assert last.payload == b"new"
 
 
+TURNS = 1_000
+LINES_OF_A_TURN = 1_000
+
+
+@pytest.fixture
+def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jsproto.server.server.MAX_TURNS", TURNS)
+
+
+@pytest.mark.usefixtures("few_turns")
 def test_two_streams_with_consumers_that_deliver_to_the_other_one() -> None:
     """Each has a consumer that delivers to the other, as nats-server takes it too."""
     server = Attacked()
@@ -375,12 +391,12 @@ def test_two_streams_with_consumers_that_deliver_to_the_other_one() -> None:
     for stream, inbox in (("X", "s.a"), ("S", "i.x")):
         config = {"name": "F", "deliver_policy": "new", "ack_policy": "none", "deliver_subject": inbox}
         server.api(f"CONSUMER.CREATE.{stream}.F", {"stream_name": stream, "config": config})
-    with bounded(10_000_000):
+    with bounded(TURNS * LINES_OF_A_TURN):
         server.store("s.a")
     stored = server.server.stream("X").last_seq
-    assert 1_000 < stored < MAX_TURNS
+    assert TURNS / 10 < stored < TURNS
     assert server.server.deadline() == server.now  # the rest is due
-    with bounded(10_000_000):
+    with bounded(TURNS * LINES_OF_A_TURN):
         server.server.handle_timeout(server.now)
     assert server.server.stream("X").last_seq > stored
     server.server.api.delete("X", server.now)
@@ -388,13 +404,14 @@ def test_two_streams_with_consumers_that_deliver_to_the_other_one() -> None:
     assert server.server.deadline() != server.now
 
 
+@pytest.mark.usefixtures("few_turns")
 def test_a_stream_that_feeds_itself() -> None:
     """Somebody pulls to a subject of the stream: each message that is delivered is stored, and delivered."""
     server = Attacked()
     server.api("CONSUMER.CREATE.S.F", consumer({"name": "F", "ack_policy": "none"}))
-    with bounded(10_000_000):
+    with bounded(TURNS * LINES_OF_A_TURN):
         server.link.receive_data(encode_pub(b"$JS.API.CONSUMER.MSG.NEXT.S.F", b"s.a", None, b'{"batch":1000000}'), 0.0)
-    assert 1_000 < len(server.server.stream("S")) < MAX_TURNS
+    assert TURNS / 10 < len(server.server.stream("S")) < TURNS
     server.server.api.delete("S", server.now)
     server.live()
     assert server.server.deadline() != server.now
