@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
-from tests.effort import examples
+from tests.effort import EFFORT, examples
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -59,12 +59,22 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return max(cores, min(3 * cores, 6))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what runs a real server: by its fixtures, or by its place."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what runs a real server, by its fixtures or by its place. Leave out what is slow, unless it is asked for."""
     for item in items:
         place = item.nodeid.partition("::")[0]
         if SERVERS.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
             item.add_marker("server")
+    if leaves_out_slow(config):
+        left_out = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def leaves_out_slow(config: pytest.Config) -> bool:
+    """Whether tests marked ``slow`` are left out: with little effort, where nobody names a file or a keyword."""
+    asked = "slow" in config.getoption("markexpr") or config.getoption("keyword")
+    return EFFORT < 1 and not asked and all(place.is_dir() for place in places(config))
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
@@ -147,7 +146,8 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports(path: Path) -> Iterator[Import]:
+@cache
+def imports(path: Path) -> list[Import]:
     """Every import of a file, at whatever depth."""
     tree = parsed(path)
     guarded = {
@@ -157,13 +157,15 @@ def imports(path: Path) -> Iterator[Import]:
         for statement in node.body
         for inner in ast.walk(statement)
     }
+    found: list[Import] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (Import(alias.name, None, node in guarded, node.lineno) for alias in node.names)
+            found += (Import(alias.name, None, node in guarded, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             module = str(node.module)
-            yield from (Import(module, alias.name, node in guarded, node.lineno) for alias in node.names)
+            found += (Import(module, alias.name, node in guarded, node.lineno) for alias in node.names)
+    return found
 
 
 def module_name(path: Path) -> str:
@@ -188,32 +190,34 @@ def within(module: str, package: str) -> bool:
 # -- what may be imported ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", CORE, ids=module_name)
-def test_the_core_imports_only_what_is_pure(path: Path) -> None:
-    bad = [
-        f"line {found.line}: {found.module}"
-        for found in imports(path)
-        if not within(found.module, "jsproto")
-        and found.module not in ALLOWED
-        and (module_name(path), found.module, found.name) not in ALLOWED_NAMES
-    ]
-    assert bad == []
+def test_the_core_imports_only_what_is_pure() -> None:
+    for path in CORE:
+        bad = [
+            f"line {found.line}: {found.module}"
+            for found in imports(path)
+            if not within(found.module, "jsproto")
+            and found.module not in ALLOWED
+            and (module_name(path), found.module, found.name) not in ALLOWED_NAMES
+        ]
+        assert bad == [], path
 
 
-@pytest.mark.parametrize("path", CORE, ids=module_name)
-def test_the_core_calls_no_impure_builtin(path: Path) -> None:
-    calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
-    assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == []
+def test_the_core_calls_no_impure_builtin() -> None:
+    for path in CORE:
+        calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        assert [func.id for func in calls if isinstance(func, ast.Name) and func.id in IMPURE_BUILTINS] == [], path
 
 
-@pytest.mark.parametrize("path", CORE, ids=module_name)
-def test_the_core_asks_no_clock(path: Path) -> None:
-    calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
-    assert [func.attr for func in calls if isinstance(func, ast.Attribute) and func.attr in ASKS_A_CLOCK] == []
-    values = {name for _, module, name in ALLOWED_NAMES if module == "datetime"}
-    owners = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute))
-    assert [owner.lineno for owner in owners if isinstance(owner, ast.Name) and owner.id in values] == []
-    assert "time" not in {found.module.split(".")[0] for found in imports(path)}
+def test_the_core_asks_no_clock() -> None:
+    for path in CORE:
+        calls = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+        assert [func.attr for func in calls if isinstance(func, ast.Attribute) and func.attr in ASKS_A_CLOCK] == [], (
+            path
+        )
+        values = {name for _, module, name in ALLOWED_NAMES if module == "datetime"}
+        owners = (node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute))
+        assert [owner.lineno for owner in owners if isinstance(owner, ast.Name) and owner.id in values] == [], path
+        assert "time" not in {found.module.split(".")[0] for found in imports(path)}, path
 
 
 def test_the_core_works_where_everything_impure_is_poisoned() -> None:
@@ -228,17 +232,19 @@ def test_the_core_works_where_everything_impure_is_poisoned() -> None:
     assert done.stdout == f"clean: {len(CORE)} modules, 50 messages in and out\n"
 
 
-@pytest.mark.parametrize("path", [path for path in CORE if module_name(path) != "jsproto"], ids=module_name)
-def test_imports_go_down_only(path: Path) -> None:
-    here = part(module_name(path))
-    bad = [
-        f"line {found.line}: {here} imports {found.module}"
-        for found in imports(path)
-        if within(found.module, "jsproto")
-        and part(found.module) not in LAYERS[here]
-        and not (found.for_annotations and part(found.module) in ANNOTATIONS.get(here, ()))
-    ]
-    assert bad == []
+def test_imports_go_down_only() -> None:
+    for path in CORE:
+        if module_name(path) == "jsproto":
+            continue
+        here = part(module_name(path))
+        bad = [
+            f"line {found.line}: {here} imports {found.module}"
+            for found in imports(path)
+            if within(found.module, "jsproto")
+            and part(found.module) not in LAYERS[here]
+            and not (found.for_annotations and part(found.module) in ANNOTATIONS.get(here, ()))
+        ]
+        assert bad == [], path
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -262,25 +268,25 @@ def test_every_room_has_its_rule() -> None:
     assert {folder for folder in folders if "." in folder} == ROOMS.keys() - {"server.inlet"}
 
 
-@pytest.mark.parametrize("path", DRIVERS, ids=module_name)
-def test_what_the_transports_import(path: Path) -> None:
-    place = path.relative_to(ROOT / "transports").as_posix()
-    third_party = {name for prefix, names in THIRD_PARTY.items() if place.startswith(prefix) for name in names}
-    roots = {found.module.split(".")[0] for found in imports(path)}
-    assert roots - sys.stdlib_module_names - third_party <= OURS[place.split("/")[0]]
+def test_what_the_transports_import() -> None:
+    for path in DRIVERS:
+        place = path.relative_to(ROOT / "transports").as_posix()
+        third_party = {name for prefix, names in THIRD_PARTY.items() if place.startswith(prefix) for name in names}
+        roots = {found.module.split(".")[0] for found in imports(path)}
+        assert roots - sys.stdlib_module_names - third_party <= OURS[place.split("/")[0]], path
 
 
-@pytest.mark.parametrize("path", DRIVERS, ids=module_name)
-def test_time_is_the_monotonic_one(path: Path) -> None:
+def test_time_is_the_monotonic_one() -> None:
     """The clock on the wall jumps: nothing may be given up too early, or waited for too long, because of it."""
-    taken = {found.name for found in imports(path) if found.module == "time" and found.name is not None}
-    taken |= {
-        node.attr
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
-    }
-    assert taken <= MONOTONIC
-    assert {found.name for found in imports(path) if found.module == "datetime"} <= {"timedelta"}
+    for path in DRIVERS:
+        taken = {found.name for found in imports(path) if found.module == "time" and found.name is not None}
+        taken |= {
+            node.attr
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
+        }
+        assert taken <= MONOTONIC, path
+        assert {found.name for found in imports(path) if found.module == "datetime"} <= {"timedelta"}, path
 
 
 def test_no_driver_imports_another() -> None:
@@ -307,22 +313,22 @@ def test_the_public_names_of_the_other_roles(name: str) -> None:
         assert hasattr(module, public), public
 
 
-@pytest.mark.parametrize("name", [*map(module_name, CORE), *PUBLIC_DRIVERS])
-def test_what_is_public_is_documented(name: str) -> None:
-    module = import_module(name)
-    own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == name and key[0] != "_"]
-    missing = []
-    for public in getattr(module, "__all__", own):
-        thing = getattr(module, public)
-        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
-            continue
-        if not thing.__doc__ or thing.__doc__.startswith(f"{public}("):  # a dataclass makes one up
-            missing.append(public)
-        for member, value in vars(thing).items() if inspect.isclass(thing) else ():
-            verb = inspect.isroutine(value) or isinstance(value, property)
-            if verb and not member.startswith("_") and not inspect.getdoc(getattr(thing, member)):
-                missing.append(f"{public}.{member}")
-    assert missing == []
+def test_what_is_public_is_documented() -> None:
+    for name in (*map(module_name, CORE), *PUBLIC_DRIVERS):
+        module = import_module(name)
+        own = [key for key, thing in vars(module).items() if getattr(thing, "__module__", "") == name and key[0] != "_"]
+        missing = []
+        for public in getattr(module, "__all__", own):
+            thing = getattr(module, public)
+            if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+                continue
+            if not thing.__doc__ or thing.__doc__.startswith(f"{public}("):  # a dataclass makes one up
+                missing.append(public)
+            for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+                verb = inspect.isroutine(value) or isinstance(value, property)
+                if verb and not member.startswith("_") and not inspect.getdoc(getattr(thing, member)):
+                    missing.append(f"{public}.{member}")
+        assert missing == [], name
 
 
 # -- what is shipped ---------------------------------------------------------------------------------------------------
@@ -392,12 +398,12 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 # -- how files look ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [*CORE, *DRIVERS, *PROGRAMS], ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_file_says_what_it_is_and_can_be_read(path: Path) -> None:
-    if path.stat().st_size:
-        assert ast.get_docstring(parsed(path))
-    assert path.stat().st_size <= LARGEST
-    assert path.stem.strip("_") not in NAMES_THAT_SAY_NOTHING
+def test_a_file_says_what_it_is_and_can_be_read() -> None:
+    for path in (*CORE, *DRIVERS, *PROGRAMS):
+        if path.stat().st_size:
+            assert ast.get_docstring(parsed(path)), path
+        assert path.stat().st_size <= LARGEST, path
+        assert path.stem.strip("_") not in NAMES_THAT_SAY_NOTHING, path
 
 
 def lines_of_code(path: Path) -> int:
@@ -412,15 +418,15 @@ def lines_of_code(path: Path) -> int:
     return sum(bool(line.strip()) and number not in documented for number, line in enumerate(lines, 1))
 
 
-@pytest.mark.parametrize("path", [*CORE, *DRIVERS], ids=module_name)
-def test_no_old_name_returns(path: Path) -> None:
-    defined = {path.stem, *path.relative_to(ROOT).parts[:-1]}
-    defined |= {
-        node.name
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    assert defined & OLD_NAMES == set()
+def test_no_old_name_returns() -> None:
+    for path in (*CORE, *DRIVERS):
+        defined = {path.stem, *path.relative_to(ROOT).parts[:-1]}
+        defined |= {
+            node.name
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        assert defined & OLD_NAMES == set(), path
 
 
 @pytest.mark.parametrize("name", list(THIN))

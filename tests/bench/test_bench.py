@@ -115,6 +115,7 @@ def test_a_failed_run_is_told_in_its_own_words() -> None:
         series.run_worker("direct-get", "raw-socket", "nats://127.0.0.1:1", "STORED", 1, 1)
 
 
+@pytest.mark.slow
 def test_a_tiny_run_writes_valid_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import AtomicBatch, Connection, JetStream, PullSubscription, connect
 from tests.integration.cluster import Cluster, paused, stored
 
+pytestmark = pytest.mark.slow
 COUNT = 30_000
 
 

@@ -130,6 +130,7 @@ def test_pages_of_any_size_over_deleted_messages(version: str, server_for: Serve
             assert key_values(js.snapshot("S", max_bytes=most)) == last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.11.11", "2.14.6", servers.NEWEST])
 def test_a_snapshot_while_somebody_writes_is_the_state_at_its_sequence(version: str, server_for: ServerFor) -> None:
     server = server_for(version)
@@ -155,6 +156,7 @@ def test_a_snapshot_while_somebody_writes_is_the_state_at_its_sequence(version: 
         assert key_values(js.snapshot("KV", at=at)) == replayed(js, "KV", at)
 
 
+@pytest.mark.slow
 def test_a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_written(server_for: ServerFor) -> None:
     server = server_for()
     keys = [f"k.{n}" for n in range(1_500)]

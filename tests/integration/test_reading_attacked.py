@@ -90,6 +90,7 @@ def test_a_subject_that_servers_do_not_index(js: JetStream) -> None:
     assert [m.subject for m in js.snapshot("O")] == ["o.a"]
 
 
+@pytest.mark.slow
 def test_a_stream_whose_only_server_dies_and_comes_back() -> None:
     """The connection stays, to another server: only nobody answers for a while."""
     with Cluster() as cluster, connect(cluster.urls) as nc:

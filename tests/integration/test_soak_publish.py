@@ -44,6 +44,7 @@ def test_what_is_no_violation(known: dict[str, Any], stored: list[int]) -> None:
     assert history(**known).violations(stored) == []
 
 
+@pytest.mark.slow
 def test_a_short_soak(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--faults", "2", "--kinds", "step-down", "pause", "--rate", "5000", "--seed", "1"]) == 0
     told = capsys.readouterr().out

@@ -16,6 +16,7 @@ from jsproto_io.sync import connect
 from tests.effort import examples
 from tests.integration.cluster import Cluster
 
+pytestmark = pytest.mark.slow
 PAIRS = examples(2_000)
 ROUND = 50  # pairs, of which the first follows the resumption of the replica
 MISSED = 3_000  # messages that a stopped replica must catch up with

@@ -73,6 +73,7 @@ def test_the_workflow_with_ack_subjects_of_version_2(server_for: Callable[..., N
     workflow(server_for(version, config=servers.ACK_V2).url, v2=True)
 
 
+@pytest.mark.slow
 def test_a_durable_consumer_goes_on_when_its_leader_changes() -> None:
     with Cluster() as cluster, connect(cluster.urls, timeout=PATIENCE) as nc:
         js = nc.jetstream()
@@ -88,6 +89,7 @@ def test_a_durable_consumer_goes_on_when_its_leader_changes() -> None:
             assert sorted(set(seen) | set(range(50))) == list(range(100))
 
 
+@pytest.mark.slow
 def test_an_ordered_subscription_through_leader_changes_and_reconnects() -> None:
     outcome = run(3_000, leader_changes=3, reconnects=1)
     assert (outcome.messages, outcome.leader_changes) == (3_000, 3)

@@ -108,6 +108,7 @@ def test_one_hot_key(server: NatsServer) -> None:
         assert outcomes(made, "snapshot")["none"] > 0
 
 
+@pytest.mark.slow
 def test_many_literal_keys_and_patterns(server: NatsServer) -> None:
     keys = 3_000
     with world(server, max_msgs_per_subject=1) as made:
@@ -181,6 +182,7 @@ def read_something(made: RealWorld, random: Random, keys: int) -> None:
             made.write_own(str(random.randrange(keys)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(RANDOM_WORLDS))
 def test_random_worlds(server: NatsServer, seed: int) -> None:
     random = Random(seed)

@@ -209,6 +209,7 @@ def test_each_field_of_a_consumer(field: str) -> None:
     server.use()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", FIELDS["ANY"].split())
 def test_each_field_of_a_request(field: str) -> None:
     server = Attacked()

@@ -554,7 +554,7 @@ def walk_all(machine: Machine, phase: str, condition: str = FINE) -> None:
             walk(machine, phase, condition, [name])
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("condition", [FINE, *(pytest.param(each, marks=pytest.mark.slow) for each in CONDITIONS[1:])])
 @pytest.mark.parametrize(("machine", "phase"), PAIRS, ids=str)
 def test_every_input_in_every_phase(machine: Machine, phase: str, condition: str) -> None:
     walk_all(machine, phase, condition)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["core", "facade"])
 def test_a_program_that_uses_the_types(name: str, tmp_path: Path) -> None:
     program = tmp_path / f"{name}.py"
