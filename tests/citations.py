@@ -8,7 +8,6 @@ Not here: whether what is cited says so.
 
 from __future__ import annotations
 
-import ast
 import re
 import tokenize
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FACTS: Final = ROOT / "jsproto" / "server" / "FACTS.md"
 REQUIREMENTS: Final = ROOT / "tests" / "REQUIREMENTS.md"
 _SUFFIXES: Final = (".py", ".md")
+_BEFORE_A_STATEMENT: Final = (tokenize.ENCODING, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 _SECTION: Final = re.compile(r"^## (F\d+) ", re.MULTILINE)
 _FACT: Final = re.compile(r"^- (F\d+\.\d+) ", re.MULTILINE)
@@ -83,14 +83,19 @@ def unknown(text: str) -> list[str]:
 
 @cache
 def words_of(file: Path) -> str:
-    """What a file says to its readers: all of a page, the docstrings and comments of a module."""
-    text = file.read_text(encoding="utf-8")
+    """What a file says to its readers: all of a page, the docstrings and comments of a module.
+
+    A docstring is a string that is a statement, or begins one: attributes have them too.
+    """
     if file.suffix == ".md":
-        return text
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+        return file.read_text(encoding="utf-8")
+    said, begins = [], True
     with file.open("rb") as opened:
-        said += [token.string for token in tokenize.tokenize(opened.readline) if token.type == tokenize.COMMENT]
+        for token in tokenize.tokenize(opened.readline):
+            if token.type == tokenize.COMMENT or (begins and token.type == tokenize.STRING):
+                said.append(token.string)
+            elif token.type != tokenize.NL:
+                begins = token.type in _BEFORE_A_STATEMENT
     return "\n".join(said)
 
 
