@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
@@ -19,7 +19,12 @@ from tests.effort import EFFORT, examples
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
-    "default", deadline=None, print_blob=True, derandomize=os.environ.get("CI") == "true", max_examples=examples(100)
+    "default",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=os.environ.get("CI") == "true",
+    max_examples=examples(100),
 )
 settings.load_profile("default")
 

@@ -24,7 +24,7 @@ from tests.harness import INFO
 
 F = TypeVar("F")
 
-PATIENCE = 10.0  # seconds after which a script that waits for the client fails the test
+PATIENCE = 60.0  # seconds after which a script that waits for the client fails the test
 
 
 class Hangup(Exception):

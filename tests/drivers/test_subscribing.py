@@ -47,7 +47,7 @@ from tests.drivers.test_reconnect import run
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 20.0  # seconds for one message
+PATIENCE = 60.0  # seconds for one message
 
 
 async def fill(js: Any, name: str, count: int, first: int = 0) -> None:
