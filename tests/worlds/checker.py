@@ -183,7 +183,7 @@ def check_batch(
         dropped = [one for one in wanted if one >= since and one not in given and life.was_dropped(one)]
         if dropped:
             raise WrongAnswerError(f"{_some(dropped)} dropped without an error")
-    has_lost = life.moved or any(life.was_dropped(one) for one in life.messages)
+    has_lost = life.moved or any(life.was_dropped(one) for one in list(life.messages))
     if isinstance(error, MessagesDroppedError) and not has_lost:
         raise WrongAnswerError(f"{error!r}, but nothing was dropped")
 
