@@ -115,7 +115,7 @@ def _from(span: Span, start_time: int | None) -> int:
     """The sequence at which a time begins."""
     if start_time is None:
         return 1
-    return next((m.seq for m in span.life.messages.values() if (m.timestamp or 0) >= start_time), FOR_EVER)
+    return next((m.seq for m in list(span.life.messages.values()) if (m.timestamp or 0) >= start_time), FOR_EVER)
 
 
 def _fits(
