@@ -1,5 +1,7 @@
 """The pauses between attempts that fail one after the other. This is the only back-off of the library.
 
+Reconnection has a constant pause instead (``client.connection.server_pool``).
+
 Rules: a pause is in seconds. The first is ``first``, each further one ``factor`` times the one before, none above
 ``most``. A series of failures ends with ``reset``, or by itself when nothing has failed for ``lapse`` seconds.
 
