@@ -96,6 +96,8 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
+from jsproto.grammar.sources import StreamSourceInfo
+from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Seconds
 from jsproto.outbox import Conversation, Outbox
@@ -139,6 +141,7 @@ __all__ = [
     "StoredMsg",
     "StreamConfig",
     "StreamInfo",
+    "StreamSourceInfo",
     "Subscription",
     "Ticket",
     "__version__",
@@ -147,5 +150,6 @@ __all__ = [
     "errors",
     "events",
     "parse_jsack",
+    "sourcing_consumer",
     "strip_batch_headers",
 ]

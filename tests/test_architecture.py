@@ -118,8 +118,8 @@ PUBLIC: Final = {
     "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
     "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError",
     "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
-    "StreamInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options", "errors", "events",
-    "parse_jsack", "strip_batch_headers",
+    "StreamInfo", "StreamSourceInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options",
+    "errors", "events", "parse_jsack", "sourcing_consumer", "strip_batch_headers",
 }  # fmt: skip
 
 

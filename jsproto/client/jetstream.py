@@ -24,7 +24,7 @@ from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
-from jsproto.client.scripts import change_stream, publish_batch
+from jsproto.client.scripts import change_stream, explain_server_managed, publish_batch
 from jsproto.errors import (
     APIError,
     BatchFullError,
@@ -41,10 +41,11 @@ from jsproto.grammar.batch import (
     check_unbatched,
 )
 from jsproto.grammar.bodies import dumps
-from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
+from jsproto.grammar.config import AccountInfo, SourceConsumer, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.position import SessionToken
+from jsproto.grammar.sources import SOURCING_SINCE
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
@@ -72,19 +73,22 @@ class JetStream(Reads, Subscriptions):
             LocalProtocolError: ``config.check`` finds a fault.
             UnsupportedByServerError: the server is too old for a feature: it would refuse the field, or drop it
                 silently.
+
+        The ticket fails with:
+            APIError: the server refused.
+            UnsupportedByServerError: it refused ``server_managed`` in the consumer of a source or mirror.
         """
-        self._check(config)
-        subject = self.api.stream_create(config.name)
-        return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
+        return self._configure(self.api.stream_create(config.name), config, now, timeout)
 
     def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
         """Replace the stream's configuration by ``config``, whole: a field left out counts as a change.
 
+        To servers a source that gets a ``consumer`` is another source. It copies again all that the consumer delivers,
+        so a change to a durable source is not made by one update (FACTS.md F4.10).
+
         Raises: as ``create_stream``.
         """
-        self._check(config)
-        subject = self.api.stream_update(config.name)
-        return self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
+        return self._configure(self.api.stream_update(config.name), config, now, timeout)
 
     def change_stream(
         self, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
@@ -233,12 +237,27 @@ class JetStream(Reads, Subscriptions):
         """``given``, or one made up. It stands in the messages, so it tells nothing of the batch's inbox."""
         return self.session.new_inbox().rpartition(".")[2] if given is None else given
 
+    def _configure(self, subject: str, config: StreamConfig, now: float, timeout: float | None) -> Ticket[StreamInfo]:
+        self._check(config)
+        asked = self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
+        if not any(consumer.get("server_managed") for consumer in _consumers(config)):
+            return asked
+        return self.session.run(explain_server_managed(asked, self.session.server))
+
     def _check(self, config: StreamConfig) -> None:
         config.check()
         server = self.session.server
+        if _consumers(config) and server is not None and server.is_before(SOURCING_SINCE):
+            raise UnsupportedByServerError("the consumer of a source or mirror", SOURCING_SINCE, server.version)
         for (feature, value), (needed, name) in FEATURES.items():
             if getattr(config, feature) == value and server is not None and server.is_before(needed):
                 raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
+
+
+def _consumers(config: StreamConfig) -> list[SourceConsumer]:
+    """The consumers that its sources and its mirror name."""
+    blocks = [*(config.sources or []), *([] if config.mirror is None else [config.mirror])]
+    return [block["consumer"] for block in blocks if block.get("consumer") is not None]
 
 
 def publish_headers(

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jsproto.api_errors import InvalidJSONError
 from jsproto.client.publish.message import parts
-from jsproto.errors import BatchMessageError, Error, LocalProtocolError
+from jsproto.errors import BatchMessageError, Error, LocalProtocolError, UnsupportedByServerError
 from jsproto.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from jsproto.client.publish.atomic import AtomicBatch
     from jsproto.client.publish.message import Message
     from jsproto.grammar.acks import PubAck
-    from jsproto.grammar.config import StreamConfig, StreamInfo
+    from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 
 
 def change_stream(
@@ -42,6 +43,26 @@ def change_stream(
         )
     updated: StreamInfo = yield js.update_stream(config, now=now, timeout=timeout)
     return updated
+
+
+def explain_server_managed(
+    asked: Ticket[StreamInfo], server: ServerInfo | None
+) -> Generator[Ticket[Any], Any, StreamInfo]:
+    """The answer to a stream configuration with ``server_managed``, which no release knows (FACTS.md F4.11).
+
+    Raises:
+        UnsupportedByServerError: the server does not know the field.
+    """
+    try:
+        info: StreamInfo = yield asked
+    except InvalidJSONError as error:
+        if "server_managed" not in error.description:
+            raise
+        raise UnsupportedByServerError(
+            "server_managed", "newer than 2.15", None if server is None else server.version,
+            "create the consumer with sourcing_consumer, and give its name and deliver_subject",
+        ) from error  # fmt: skip
+    return info
 
 
 def _persists_async(config: StreamConfig) -> bool:

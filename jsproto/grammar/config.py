@@ -46,6 +46,7 @@ from jsproto.grammar.fields import (
     word_of,
     write_fields,
 )
+from jsproto.grammar.sources import StreamSourceInfo, check_source
 from jsproto.grammar.times import Duration, nanoseconds
 
 _Bytes: TypeAlias = bytes  # for the class that has a field of that name
@@ -99,10 +100,17 @@ class ExternalStream(TypedDict, total=False):
 
 
 class SourceConsumer(TypedDict, total=False):
-    """A durable consumer made beforehand, for sourcing (servers from 2.14)."""
+    """A durable consumer made beforehand, for sourcing (servers from 2.14). See ``sourcing_consumer``.
+
+    A source that gets one by an update is another source to servers, and copies again what the consumer delivers: there
+    is no safe change to a durable source by one call (FACTS.md F4.10).
+
+    ``server_managed`` is of the proposal. No release up to 2.15 knows it (FACTS.md F4.11).
+    """
 
     name: str
     deliver_subject: str
+    server_managed: bool
 
 
 class StreamSource(TypedDict, total=False):
@@ -126,7 +134,7 @@ _SOURCE: Final = record_of(
         "filter_subject": as_text,
         "subject_transforms": list_of(_TRANSFORM),
         "external": record_of({"api": as_text, "deliver": as_text}),
-        "consumer": record_of({"name": as_text, "deliver_subject": as_text}),
+        "consumer": record_of({"name": as_text, "deliver_subject": as_text, "server_managed": as_flag}),
     }
 )
 
@@ -343,8 +351,13 @@ class StreamConfig:
         """LocalProtocolError, with what to change, for fields that every server refuses together.
 
         Only what is certain: batches need a stream that can be published to and, if atomic, messages on disk before
-        they are acknowledged. Asynchronous persistence is for one replica on disk (FACTS.md F1.25, F6.1).
+        they are acknowledged. Asynchronous persistence is for one replica on disk (FACTS.md F1.25, F6.1). The consumer
+        of a source or a mirror has a name and a subject, and start and filter of its own (FACTS.md F4.9).
         """
+        for source in self.sources or ():
+            check_source(source, f"source {source.get('name')}")
+        if self.mirror is not None:
+            check_source(self.mirror, "the mirror")
         if self.persist_mode == "async":
             if self.allow_atomic:
                 raise LocalProtocolError(
@@ -434,22 +447,18 @@ class StreamState:
         return body
 
 
-_COPIED: Final = record_of({"active": as_seconds})
-_COPIED_WRITER: Final = record_of({"active": nanoseconds})
 _STREAM_INFO: Final[Mapping[str, Reader]] = {
     "config": as_record,
     "created": as_moment,
     "state": as_record,
     "domain": as_text,
     "cluster": cluster_of(as_seconds),
-    "mirror": _COPIED,
-    "sources": list_of(_COPIED),
+    "mirror": as_record,
+    "sources": as_records,
     "alternates": as_records,
     "ts": as_moment,
 }
-_STREAM_INFO_WRITERS: Final[Mapping[str, Writer]] = {
-    "cluster": cluster_of(nanoseconds), "mirror": _COPIED_WRITER, "sources": list_of(_COPIED_WRITER)
-}  # fmt: skip
+_STREAM_INFO_WRITERS: Final[Mapping[str, Writer]] = {"cluster": cluster_of(nanoseconds)}
 _REQUIRED_LEVEL: Final = "_nats.req.level"
 
 
@@ -457,8 +466,8 @@ _REQUIRED_LEVEL: Final = "_nats.req.level"
 class StreamInfo:
     """A stream: its configuration and state. Times are nanoseconds since the epoch. ``ts`` is when the server looked.
 
-    ``cluster``, ``mirror``, ``sources`` and ``alternates`` are the server's objects. In them ``active`` of a replica, a
-    mirror or a source is how long ago it was heard of, in seconds, negative for never. In ``extra``: the ``type`` of
+    ``mirror`` and ``sources``: how far each copy is. ``cluster`` and ``alternates`` are the server's objects. In
+    ``cluster`` the ``active`` of a replica is how long ago it was heard of, in seconds. In ``extra``: the ``type`` of
     the answer, and ``did_create`` after a creation.
     """
 
@@ -467,8 +476,8 @@ class StreamInfo:
     state: StreamState = field(default_factory=StreamState)
     domain: str | None = None
     cluster: dict[str, Any] | None = None
-    mirror: dict[str, Any] | None = None
-    sources: list[dict[str, Any]] | None = None
+    mirror: StreamSourceInfo | None = None
+    sources: list[StreamSourceInfo] | None = None
     alternates: list[dict[str, Any]] | None = None
     ts: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
@@ -484,13 +493,21 @@ class StreamInfo:
         values = read_fields(document, _STREAM_INFO, "a stream's information")
         if "config" not in values:
             raise RemoteProtocolError("a stream's information without its configuration")
-        values["config"] = StreamConfig.from_json(values["config"])
+        config = values["config"] = StreamConfig.from_json(values["config"])
+        if "mirror" in values:
+            values["mirror"] = StreamSourceInfo.from_json(values["mirror"], [config.mirror or {}])
+        if "sources" in values:
+            values["sources"] = [StreamSourceInfo.from_json(each, config.sources or []) for each in values["sources"]]
         values["state"] = StreamState.from_json(values.get("state", {}))
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object."""
         body = write_fields(self, _STREAM_INFO, self.extra, _STREAM_INFO_WRITERS)
+        if self.mirror is not None:
+            body["mirror"] = self.mirror.to_json()
+        if self.sources is not None:
+            body["sources"] = [each.to_json() for each in self.sources]
         return body | {"config": self.config.to_json(), "state": self.state.to_json()}
 
 

@@ -69,6 +69,7 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "num_replicas": as_integer,
     "mem_storage": as_flag,
     "direct": as_flag,
+    "sourcing": as_flag,
     "metadata": map_of(as_text),
     "pause_until": as_moment,
     "priority_groups": as_texts,
@@ -144,6 +145,7 @@ class ConsumerOptions(TypedDict, total=False):
     num_replicas: int | None
     mem_storage: bool | None
     direct: bool | None
+    sourcing: bool | None
     metadata: Mapping[str, str] | None
     pause_until: int | None
     priority_groups: Sequence[str] | None
@@ -158,7 +160,8 @@ class ConsumerConfig:
     """The configuration of a consumer, every field of nats-server 2.15. None is unset, and the server's default.
 
     ``ack_policy`` is the exception: left out it would mean ``"none"`` to the server, so here it is ``"explicit"``.
-    ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch.
+    ``opt_start_time`` and ``pause_until`` are nanoseconds since the epoch. ``sourcing`` lets a consumer of a work queue
+    overlap others: a message then goes only when all of them have it (FACTS.md F4.12).
 
     ``ack_wait``, ``backoff``, ``idle_heartbeat``, ``inactive_threshold``, ``max_expires`` and ``priority_timeout`` are
     seconds: a number or a timedelta may be given. They read back as ``Seconds``, a float. What was read is written back
@@ -204,6 +207,7 @@ class ConsumerConfig:
     num_replicas: int | None = None
     mem_storage: bool | None = None
     direct: bool | None = None
+    sourcing: bool | None = None
     metadata: dict[str, str] | None = None
     pause_until: int | None = None
     priority_groups: list[str] | None = None

@@ -145,7 +145,7 @@ def test_null_is_unset() -> None:
 def test_unknown_fields_survive() -> None:
     body = {
         "name": "S", "new": {"deep": [1, None]}, "placement": {"cluster": "C", "rack": 7},
-        "sources": [{"name": "O", "consumer": {"name": "D", "window": 3}, "server_managed": True}],
+        "sources": [{"name": "O", "consumer": {"name": "D", "deliver_subject": "d", "window": 3}, "newer": True}],
         "consumer_limits": {"max_waiting": 5},
     }  # fmt: skip
     config = StreamConfig.from_json(body)

@@ -218,8 +218,8 @@ def test_how_long_ago_a_source_was_heard_of() -> None:
     rich, mirror = StreamInfo.from_json(answers["RICH"]), StreamInfo.from_json(answers["MIRROR"])
     assert rich.sources is not None
     assert mirror.mirror is not None
-    assert [source["active"] for source in rich.sources] == [0.866362006, -1e-9]  # negative: never
-    assert mirror.mirror["active"] == 0.869865910
+    assert [source.active for source in rich.sources] == [0.866362006, None]
+    assert mirror.mirror.active == 0.869865910
 
 
 def test_how_long_ago_a_replica_was_heard_of() -> None:

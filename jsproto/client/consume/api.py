@@ -20,9 +20,11 @@ from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
-from jsproto.errors import Error, PushBasedError, RemoteProtocolError
+from jsproto.errors import Error, PushBasedError, RemoteProtocolError, UnsupportedByServerError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
+from jsproto.grammar.sources import SOURCING_SINCE
+from jsproto.grammar.sourcing import check_sourcing
 from jsproto.grammar.times import format_timestamp
 from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
@@ -53,9 +55,17 @@ class Consumers(Api):
         if the consumer is there with another configuration, "update" if there is none. None creates or changes it.
         ``timeout``: seconds, None for the default of the context.
 
+        Raises, with nothing sent:
+            LocalProtocolError: ``check_sourcing`` finds a fault.
+            UnsupportedByServerError: the server is too old for the ack policy ``flow_control``.
+
         The ticket fails with:
             APIError: the server refused.
         """
+        check_sourcing(config)
+        server = self.session.server
+        if config.ack_policy == "flow_control" and server is not None and server.is_before(SOURCING_SINCE):
+            raise UnsupportedByServerError("ack_policy 'flow_control'", SOURCING_SINCE, server.version)
         name = config.consumer_name
         subject = self.api.consumer_create(stream, name, (name and config.filter_subject) or None)
         body: dict[str, Any] = {"stream_name": stream, "config": config.to_json()}

@@ -46,7 +46,7 @@ _NAMES: Final = {
     "by_start_sequence": "by start sequence", "by_start_time": "by start time",
 }  # fmt: skip
 _GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
-_SAID_WHEN_SET: Final = ("flow_control", "headers_only", "mem_storage", "direct")
+_SAID_WHEN_SET: Final = ("flow_control", "headers_only", "mem_storage", "direct", "sourcing")
 _SAID_WHEN_POSITIVE: Final = (
     "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "rate_limit_bps", "opt_start_seq", "inactive_threshold",
     "priority_timeout",
