@@ -1,4 +1,5 @@
-"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 149 to 156, about the ack policy ``flow_control``.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: rows 149 to 156, about the ack policy
+``flow_control``, and rows 167 to 179, about resets.
 
 The rest of durable sourcing is not built yet.
 """
@@ -11,6 +12,17 @@ from tests.requirements import Requirement, row
 
 CONSUMER: Final = "server/test_consumer.py::test_"
 SETTINGS: Final = "server/test_consumer_settings.py::test_"
+
+RESETS: Final = "client/test_consumers.py::test_"
+RESETS_ROLE: Final = "server/test_consumers.py::test_"
+RESETS_PAIR: Final = "pair/test_resets_pair.py::test_"
+
+
+def reset(scenario: str) -> str:
+    """The server role answers this recorded conversation as the real server did."""
+    test = "transcripts/test_server_role_resets.py::test_the_server_role_answers_as_the_reference"
+    return f"{test}[source-reset_{scenario}@2.15.1]"
+
 
 SHOWN: Final[dict[int, Requirement]] = {
     149: row(
@@ -30,4 +42,32 @@ SHOWN: Final[dict[int, Requirement]] = {
     154: row("it needs a positive max_ack_pending", SETTINGS + "what_is_refused", SETTINGS + "what_is_said_back"),
     155: row("it takes neither ack_wait nor backoff", SETTINGS + "what_is_refused"),
     156: row("it takes no limit of deliveries", SETTINGS + "what_is_refused"),
+    167: row("the client resets consumers", RESETS + "resetting", "drivers/test_pulling.py::test_resetting"),
+    168: row("without a sequence: to the ack floor", RESETS + "resetting", reset("basic")),
+    169: row("with a sequence: to there", RESETS + "resetting", reset("basic")),
+    170: row(
+        "sequence 0: refused by the client, the ack floor to the server",
+        RESETS + "what_is_not_reset_because_of_the_arguments_or_the_server",
+        RESETS_ROLE + "a_reset_goes_where_the_policy_allows",
+    ),
+    171: row("it resets what is pending, and the consumer's sequences", reset("basic"), reset("push")),
+    172: row("to a sequence only with some deliver policies", reset("policies")),
+    173: row("not below the consumer's start", reset("policies")),
+    174: row("the answer is the consumer's info and reset_seq", RESETS + "resetting", reset("basic")),
+    175: row("the answer's info is that after the reset", RESETS + "resetting"),
+    176: row("10204 is typed", "drivers/test_pulling.py::test_resetting"),
+    177: row(
+        "what is not there is an error, not a timeout",
+        RESETS + "what_cannot_be_reset_is_an_error_after_the_look_up",
+        RESETS_ROLE + "a_reset_of_what_is_not_there_is_not_answered",
+    ),
+    178: row(
+        "consumers at work go on after a reset",
+        RESETS_PAIR + "a_pull_consumer_goes_on_after_a_reset", RESETS_PAIR + "a_push_consumer_goes_on_after_a_reset",
+        "drivers/test_pulling.py::test_subscriptions_go_on_after_a_reset",
+    ),
+    179: row(
+        "an ordered consumer goes on without repeating",
+        RESETS_PAIR + "an_ordered_consumer_repeats_nothing_after_a_reset",
+    ),
 }  # fmt: skip
