@@ -1,5 +1,5 @@
-"""Which tests show which requirement of ``REQUIREMENTS.md``: durable sourcing, its ack policy ``flow_control`` and its
-configurations.
+"""Which tests show which requirement of ``REQUIREMENTS.md``: durable sourcing, its ack policy ``flow_control``, its
+configurations, and resets of consumers.
 
 Rows of sourcing that are not here are not built yet.
 """
@@ -16,6 +16,17 @@ READY: Final = "grammar/test_sourcing.py::test_"
 SOURCES: Final = "grammar/test_sources.py::test_"
 CONFIG: Final = "client/test_sourcing_config.py::test_"
 REAL: Final = "drivers/test_sourcing.py::test_"
+
+RESETS: Final = "client/test_consumers.py::test_"
+RESETS_ROLE: Final = "server/test_consumers.py::test_"
+RESETS_PAIR: Final = "pair/test_resets_pair.py::test_"
+
+
+def reset(scenario: str) -> str:
+    """The server role answers this recorded conversation as the real server did."""
+    test = "transcripts/test_server_role_resets.py::test_the_server_role_answers_as_the_reference"
+    return f"{test}[source-reset_{scenario}@2.15.1]"
+
 
 SHOWN: Final[dict[int, Requirement]] = {
     149: row(
@@ -59,5 +70,33 @@ SHOWN: Final[dict[int, Requirement]] = {
         "lag and error of a source",
         SOURCES + "a_source", SOURCES + "any_information_is_written_as_it_was_read",
         REAL + "a_source_whose_consumer_acknowledges_otherwise_says_so",
+    ),
+    167: row("the client resets consumers", RESETS + "resetting", "drivers/test_pulling.py::test_resetting"),
+    168: row("without a sequence: to the ack floor", RESETS + "resetting", reset("basic")),
+    169: row("with a sequence: to there", RESETS + "resetting", reset("basic")),
+    170: row(
+        "sequence 0: refused by the client, the ack floor to the server",
+        RESETS + "what_is_not_reset_because_of_the_arguments_or_the_server",
+        RESETS_ROLE + "a_reset_goes_where_the_policy_allows",
+    ),
+    171: row("it resets what is pending, and the consumer's sequences", reset("basic"), reset("push")),
+    172: row("to a sequence only with some deliver policies", reset("policies")),
+    173: row("not below the consumer's start", reset("policies")),
+    174: row("the answer is the consumer's info and reset_seq", RESETS + "resetting", reset("basic")),
+    175: row("the answer's info is that after the reset", RESETS + "resetting"),
+    176: row("10204 is typed", "drivers/test_pulling.py::test_resetting"),
+    177: row(
+        "what is not there is an error, not a timeout",
+        RESETS + "what_cannot_be_reset_is_an_error_after_the_look_up",
+        RESETS_ROLE + "a_reset_of_what_is_not_there_is_not_answered",
+    ),
+    178: row(
+        "consumers at work go on after a reset",
+        RESETS_PAIR + "a_pull_consumer_goes_on_after_a_reset", RESETS_PAIR + "a_push_consumer_goes_on_after_a_reset",
+        "drivers/test_pulling.py::test_subscriptions_go_on_after_a_reset",
+    ),
+    179: row(
+        "an ordered consumer goes on without repeating",
+        RESETS_PAIR + "an_ordered_consumer_repeats_nothing_after_a_reset",
     ),
 }  # fmt: skip

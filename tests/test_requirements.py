@@ -23,7 +23,7 @@ from tests.sentences import sections
 TABLES: Final = {
     requirements: range(1, 107),
     requirements_direct: range(107, 149),
-    requirements_sourcing: (*range(149, 162), 165, 166),
+    requirements_sourcing: (*range(149, 162), *range(165, 180)),
     requirements_subscribe: range(180, 243),
     requirements_consistency: range(243, 259),
 }

@@ -125,7 +125,7 @@ class ApiSubjects:
         return self._consumer("CONSUMER.UNPIN", stream, consumer)
 
     def consumer_reset(self, stream: str, consumer: str) -> str:
-        """Set a consumer back. Servers before 2.14, and those that do not know the consumer, never answer."""
+        """Set a consumer back. Servers before 2.14, and those without the consumer, do not answer."""
         return self._consumer("CONSUMER.RESET", stream, consumer)
 
     def _stream(self, verb: str, stream: str) -> str:

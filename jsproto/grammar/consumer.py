@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import uint64
 from jsproto.grammar.fields import (
     NEVER,
     Json,
@@ -449,6 +450,29 @@ class ConsumerInfo:
             "delivered": self.delivered.to_json(),
             "ack_floor": self.ack_floor.to_json(),
         }
+
+
+@dataclass(slots=True)
+class ConsumerReset:
+    """The answer to a reset: where the consumer goes on, and what it is after that.
+
+    ``reset_seq``: the first stream sequence that it may deliver next. ``info``: its configuration and state.
+    ``stream_identity``: what the server calls this stream and no other, also none of the same name that is made later.
+    None before nats-server 2.15.
+    """
+
+    reset_seq: int
+    info: ConsumerInfo
+    stream_identity: str | None = None
+
+    @classmethod
+    def from_json(cls, document: Json, stream_identity: str | None = None) -> ConsumerReset:
+        """Read the answer. RemoteProtocolError when a part is missing or has the wrong type."""
+        body = dict(document)
+        reset_seq = uint64(body, "reset_seq", 0)
+        if not body.pop("reset_seq", None):
+            raise RemoteProtocolError("the answer to a reset without reset_seq")
+        return cls(reset_seq, ConsumerInfo.from_json(body), stream_identity)
 
 
 _CONSUMER_PAUSE: Final[Mapping[str, Reader]] = {

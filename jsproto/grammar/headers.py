@@ -21,6 +21,9 @@ from jsproto.errors import BadHeaderError, RemoteProtocolError
 
 LINE_END: Final = b"\r\n"
 
+STREAM_IDENTITY: Final = "Nats-Stream-Identity"
+"""In the answer to a reset: what tells a stream from all others (FACTS.md F4.17)."""
+
 STATUS_START: Final = b"NATS/1.0 "
 """How a header block with a status begins. One without has its first line end before the blank."""
 

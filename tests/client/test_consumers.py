@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from jsproto.api_errors import ConsumerNotFoundError
-from jsproto.errors import BadSubjectError, RemoteProtocolError
+from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.client.jetstream import JetStream
+from jsproto.errors import (
+    BadSubjectError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TimeoutError,
+    UnsupportedByServerError,
+)
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
@@ -147,3 +154,68 @@ def test_a_list_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         harness.answer(lambda _: {"consumers": ["C"], "total": 10**9})
     assert ticket.result() == ["C"] * 3
+
+
+RESET = {**info(), "reset_seq": 4, "delivered": {"consumer_seq": 0, "stream_seq": 3}}
+FOUND = info(metadata={"_nats.level": "4", "_nats.ver": "2.14.0"})
+
+
+@pytest.mark.parametrize(("seq", "payload"), [(None, b""), (4, b'{"seq":4}'), (2**64 - 1, b'{"seq":%d}' % (2**64 - 1))])
+def test_resetting(seq: int | None, payload: bytes) -> None:
+    harness = Harness()
+    ticket = harness.js.reset_consumer("S", "C", seq, now=harness.now)
+    (asked,) = harness.answer(lambda _: FOUND)
+    assert asked.subject == b"$JS.API.CONSUMER.INFO.S.C"
+    (pub,) = harness.answer(lambda _: RESET)
+    assert (pub.subject, pub.payload) == (b"$JS.API.CONSUMER.RESET.S.C", payload)
+    assert pub.header == b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n"
+    reset = ticket.result()
+    assert (reset.reset_seq, reset.info.name, reset.info.delivered.stream_seq) == (4, "C", 3)
+    assert (reset.stream_identity, reset.info.extra) == (None, {})
+
+
+def test_what_cannot_be_reset_is_an_error_after_the_look_up() -> None:
+    harness = Harness()
+    for err_code, expected in ((10014, ConsumerNotFoundError), (10059, StreamNotFoundError)):
+        ticket = harness.js.reset_consumer("S", "C", now=harness.now)
+        error = {"code": 404, "err_code": err_code, "description": "not found"}
+        harness.answer(lambda _, error=error: {"error": error})
+        assert isinstance(ticket.error, expected)
+        assert not harness.sent()
+    old = harness.js.reset_consumer("S", "C", now=harness.now)
+    harness.answer(lambda _: info(metadata={"_nats.level": "3", "_nats.ver": "2.12.8"}))
+    assert isinstance(old.error, UnsupportedByServerError)
+    assert (old.error.needed, old.error.found) == ("2.14", "2.12.8")
+    assert not harness.sent()
+
+
+@pytest.mark.parametrize("metadata", [None, {"_nats.level": "x"}])
+def test_a_server_that_does_not_say_its_level_is_asked_to_reset(metadata: dict[str, str] | None) -> None:
+    harness = Harness()
+    ticket = harness.js.reset_consumer("S", "C", now=harness.now)
+    harness.answer(lambda _: info(metadata=metadata) if metadata else info())
+    harness.answer(lambda _: info())
+    assert isinstance(ticket.error, RemoteProtocolError)  # the answer has no reset_seq
+    ticket = harness.js.reset_consumer("S", "C", now=harness.now, timeout=2)
+    harness.answer(lambda _: FOUND)
+    harness.now += 2
+    harness.session.handle_timeout(harness.now)
+    assert isinstance(ticket.error, TimeoutError)
+
+
+def test_what_is_not_reset_because_of_the_arguments_or_the_server() -> None:
+    harness = Harness()
+    wrong: list[Any] = [0, -1, 2**64, True, "4", 1.0]
+    for seq in wrong:
+        with pytest.raises(LocalProtocolError, match="from 1 on"):
+            harness.js.reset_consumer("S", "C", seq, now=harness.now)
+    old = Harness(info={"version": "2.12.8"})
+    with pytest.raises(UnsupportedByServerError):
+        old.js.reset_consumer("S", "C", now=old.now)
+    assert not harness.sent()
+    assert not old.sent()
+    elsewhere = JetStream(old.session, domain="hub").reset_consumer("S", "C", now=old.now)
+    (asked,) = old.answer(lambda _: FOUND)
+    assert asked.subject == b"$JS.hub.API.CONSUMER.INFO.S.C"
+    old.answer(lambda _: RESET)
+    assert elsewhere.result().reset_seq == 4

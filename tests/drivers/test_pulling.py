@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
+from jsproto.api_errors import ConsumerInvalidResetError, ConsumerNotFoundError, StreamNotFoundError
 from jsproto.errors import (
     APIError,
     ConfigMismatchError,
@@ -428,6 +428,41 @@ async def test_a_pinned_client_gets_everything_until_it_is_unpinned(server: Any,
                 await js.publish(f"{name}.a", b"%d" % n)
                 assert (await others.next_msg(timeout=20)).data == b"%d" % n
             assert first.pending_msgs == 0
+
+
+async def test_resetting(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await filled(nc, 5)
+        sub = await js.pull_subscribe_bind("C", name)
+        async with sub:
+            assert [message.data for message in await sub.fetch(3, timeout=20)] == [b"1", b"2", b"3"]
+            reset = await js.reset_consumer(name, "C")
+            assert (reset.reset_seq, reset.info.num_pending) == (1, 5)
+            assert reset.stream_identity
+            assert [message.data for message in await sub.fetch(2, timeout=20)] == [b"1", b"2"]
+            assert (await js.reset_consumer(name, "C", 4)).info.num_pending == 2
+            assert [message.data for message in await sub.fetch(2, timeout=20)] == [b"4", b"5"]
+        with pytest.raises(ConsumerNotFoundError):
+            await js.reset_consumer(name, "NONE")
+        with pytest.raises(StreamNotFoundError):
+            await js.reset_consumer("NONE", "C")
+        await js.create_consumer(name, ConsumerConfig(durable_name="L", deliver_policy="last"))
+        with pytest.raises(ConsumerInvalidResetError):
+            await js.reset_consumer(name, "L", 1)
+
+
+async def test_subscriptions_go_on_after_a_reset(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await filled(nc, 3)
+        async with await js.subscribe(f"{name}.a", durable="D") as push:
+            assert [(await push.next_msg(timeout=20)).data for _ in range(3)] == [b"1", b"2", b"3"]
+            await js.reset_consumer(name, "D", 2)
+            assert [(await push.next_msg(timeout=20)).data for _ in range(2)] == [b"2", b"3"]
+        async with await js.subscribe(f"{name}.a", ordered=True) as ordered:
+            read = [await ordered.next_msg(timeout=20) for _ in range(3)]
+            await js.reset_consumer(name, read[0].metadata.consumer, 1)
+            await js.publish(f"{name}.a", b"4")
+            assert (await ordered.next_msg(timeout=20)).data == b"4"
 
 
 async def test_clients_of_a_priority_group(server: Any, connect: Connect) -> None:

@@ -51,6 +51,7 @@ VERBS: dict[str, Verb] = {
     "delete_consumer": lambda nc, js: js.delete_consumer("S", "C", timeout=LIMIT),
     "pause_consumer": lambda nc, js: js.pause_consumer("S", "C", 1, timeout=LIMIT),
     "resume_consumer": lambda nc, js: js.resume_consumer("S", "C", timeout=LIMIT),
+    "reset_consumer": lambda nc, js: js.reset_consumer("S", "C", timeout=LIMIT),
     "unpin_consumer": lambda nc, js: js.unpin_consumer("S", "C", "g", timeout=LIMIT),
     "pull_subscribe_bind": lambda nc, js: js.pull_subscribe_bind("C", "S", timeout=LIMIT),
     "subscribe_by_default": lambda nc, js: nc.jetstream(timeout=LIMIT).subscribe("a", stream="S"),

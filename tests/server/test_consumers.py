@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from jsproto.errors import APIError
+from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.outbox import Conversation
+from jsproto.wire.frames import Msg
 from tests.server.harness import config
 from tests.server.test_server import Desk
 
@@ -183,3 +186,86 @@ def test_consumers_end_with_their_stream() -> None:
     office.create("A")
     office.ask("STREAM.DELETE.S")
     assert office.code("CONSUMER.INFO.S.A") == 10059
+
+
+def test_a_reset_goes_where_the_policy_allows() -> None:
+    office = Office()
+    for _ in range(5):
+        office.server.publish("s.a", b"x")
+    office.create("A")
+    kind = "io.nats.jetstream.api.v1.consumer_reset_response"
+    ahead = office.ask("CONSUMER.RESET.S.A", {"seq": 100})
+    assert (ahead["type"], ahead["reset_seq"], ahead["ack_floor"]["stream_seq"]) == (kind, 100, 99)
+    back = office.ask("CONSUMER.RESET.S.A", {"seq": 0, "other": 1})
+    assert (back["reset_seq"], back["num_pending"]) == (100, 0)
+    for body in ({"seq": -1}, {"seq": "2"}, b"junk"):
+        refused = office.ask("CONSUMER.RESET.S.A", body)
+        assert (refused["error"]["err_code"], refused["reset_seq"]) == (10025, 0)
+    office.create("T", deliver_policy="by_start_time", opt_start_time="2099-01-01T00:00:00Z")
+    assert office.code("CONSUMER.RESET.S.T", {"seq": 5}) == 10204
+    assert office.ask("CONSUMER.RESET.S.T", {"seq": 6})["reset_seq"] == 6
+
+
+def test_a_reset_of_what_is_not_there_is_not_answered() -> None:
+    office = Office()
+    assert office.ask("CONSUMER.RESET.S.A") is None
+    assert office.ask("CONSUMER.RESET.OTHER.A") is None
+    assert office.ask("INFO")["api"]["errors"] == 0
+    old = Desk(release=(2, 12, 8))
+    old.server.add_stream(StreamConfig(name="S", subjects=["s.>"]), 0.0)
+    old.ask("CONSUMER.CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "A"}})
+    assert old.ask("CONSUMER.RESET.S.A") is None
+
+
+class HeaderEar(Conversation):
+    """Remembers the header of the last message."""
+
+    header: bytes | None = None
+
+    def receive(self, message: Msg, now: float) -> None:
+        self.header = message.header
+
+
+@pytest.mark.parametrize(("release", "says_it"), [((2, 14, 6), False), ((2, 15, 1), True)])
+def test_a_reset_tells_the_identity_of_the_stream_to_who_asks(release: Any, says_it: bool) -> None:
+    office = Desk(release=release)
+    office.server.add_stream(config(), 0.0)
+    office.ask("CONSUMER.CREATE.S.A", {"stream_name": "S", "config": {"durable_name": "A"}})
+    said: list[bytes | None] = []
+    ear = HeaderEar()
+    office.server.subscribe("_I.>", ear)
+    for headers in (None, b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n"):
+        office.server.publish("$JS.API.CONSUMER.RESET.S.A", b"", b"_I.1", headers)
+        office.server.handle_timeout(1.0)
+        said.append(ear.header)
+    identity = office.server.stream("S").identity
+    assert len(identity) == 8
+    assert said == [None, b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity.encode() if says_it else None]
+
+
+@pytest.mark.parametrize(("retention", "left"), [("limits", 8), ("interest", 3), ("workqueue", 8)])
+def test_what_a_reset_ahead_passes_over(retention: str, left: int) -> None:
+    office = Office(retention=retention)
+    office.create("A")
+    for _ in range(8):
+        office.server.publish("s.a", b"x")
+    assert office.ask("CONSUMER.RESET.S.A", {"seq": 6})["num_pending"] == 3
+    assert len(office.server.stream("S")) == left
+    assert office.ask("CONSUMER.RESET.S.A", {"seq": 1})["num_pending"] == left
+
+
+def test_a_reset_keeps_the_flow_control_that_is_not_answered() -> None:
+    office = Office()
+    office.server.subscribe("d", office.inbox)
+    office.create("A", ack_policy="flow_control", deliver_subject="d", max_ack_pending=2)
+    for _ in range(4):
+        office.server.publish("s.a", b"x")
+    office.server.handle_timeout(0.5)
+    office.inbox.heard.clear()
+    consumer = office.server.api.consumers.find("S", "A")
+    asked = consumer._flow.asked
+    assert asked is not None
+    assert consumer.reset(None, 0.5) == 1
+    office.server.handle_timeout(0.5)
+    assert consumer._flow.asked == asked
+    assert len(office.inbox.heard) == 2  # the same messages again, and no second question

@@ -1,4 +1,4 @@
-"""Consumers in the JetStream API: create, change, look up, list, pause, unpin, delete, pull from.
+"""Consumers in the JetStream API: create, change, look up, list, pause, reset, unpin, delete, pull from.
 
 Rules:
 
@@ -15,25 +15,35 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.connection.api import Api, succeeded
+from jsproto.client.connection.api import Api, not_available, succeeded
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
-from jsproto.errors import Error, PushBasedError, RemoteProtocolError, UnsupportedByServerError
-from jsproto.grammar.bodies import dumps
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
+from jsproto.errors import (
+    Error,
+    LocalProtocolError,
+    PushBasedError,
+    RemoteProtocolError,
+    UnsupportedByServerError,
+)
+from jsproto.grammar.api import DEFAULT_PREFIX, decode_response
+from jsproto.grammar.bodies import MAX_UINT64, dumps
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause, ConsumerReset
+from jsproto.grammar.headers import STREAM_IDENTITY, last_value
 from jsproto.grammar.sources import SOURCING_SINCE
 from jsproto.grammar.sourcing import check_sourcing
 from jsproto.grammar.times import format_timestamp
 from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
+from jsproto.wire.frames import Msg
 
 T = TypeVar("T")
 D = TypeVar("D", bound=ConsumerMsg)
 
 Action: TypeAlias = Literal["create", "update"]
 
+RESET_SINCE: Final = ("2.14", 4)  # the release that has resets, and its API level
 MAX_PAGES: Final = 10_000  # of a list, because a server could send pages without an end
 
 
@@ -121,6 +131,32 @@ class Consumers(Api):
         body = {} if pause_until is None else {"pause_until": format_timestamp(pause_until)}
         return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
 
+    def reset_consumer(
+        self, stream: str, name: str, seq: int | None = None, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerReset]:
+        """Set a consumer back to its ack floor, or anywhere: go on at the stream sequence ``seq``.
+
+        Its deliveries are counted from 1 again. Servers before 2.14, and those without the consumer, do not answer
+        a reset (FACTS.md F0.11, F4.7). So the consumer is looked up first. ``timeout``: seconds for each of the
+        two steps.
+
+        The ticket fails with:
+            ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
+            UnsupportedByServerError: the server that has the consumer is older than 2.14.
+            ConsumerInvalidResetError: its deliver policy does not allow ``seq``.
+            TimeoutError: no answer came, for example because the consumer was deleted after it was looked up.
+
+        Raises, with nothing sent:
+            LocalProtocolError: ``seq`` is no sequence from 1 on.
+            UnsupportedByServerError: the server of this session is older than 2.14, and its own API is asked.
+        """
+        if seq is not None and (type(seq) is not int or not 0 < seq <= MAX_UINT64):
+            raise LocalProtocolError(f"a consumer is reset to a sequence from 1 on, or to None, not to {seq!r:.100}")
+        server, (needed, _) = self.session.server, RESET_SINCE
+        if server is not None and server.is_before(needed) and self.api.prefix == DEFAULT_PREFIX:
+            raise UnsupportedByServerError("a consumer's reset", needed, server.version)
+        return self.session.run(_reset_consumer(self, stream, name, seq, now, timeout))
+
     def unpin_consumer(
         self, stream: str, name: str, group: str, *, now: float, timeout: float | None = None
     ) -> Ticket[None]:
@@ -187,6 +223,30 @@ def _change_consumer(
     config = info.config.updated(**changes)
     changed: ConsumerInfo = yield js.update_consumer(stream, config, now=now, timeout=timeout)
     return changed
+
+
+def _reset_consumer(
+    js: Consumers, stream: str, name: str, seq: int | None, now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, ConsumerReset]:
+    """Look the consumer up at the server that has it, which may be another than this session's. Then reset it."""
+    info: ConsumerInfo = yield js.consumer_info(stream, name, now=now, timeout=timeout)
+    metadata, (needed, level) = info.config.metadata or {}, RESET_SINCE
+    found = metadata.get("_nats.level", "")
+    if found.isdecimal() and int(found[:9]) < level:
+        raise UnsupportedByServerError("a consumer's reset", needed, metadata.get("_nats.ver"))
+    reset: ConsumerReset = yield js.session.requests.request(
+        js.api.consumer_reset(stream, name), b"" if seq is None else dumps({"seq": seq}),
+        timeout=js.timeout if timeout is None else timeout, now=now, decode=_reset_answer,
+        headers={STREAM_IDENTITY: ""}, no_responders=not_available,
+    )  # fmt: skip
+    return reset
+
+
+def _reset_answer(message: Msg) -> ConsumerReset:
+    identity = last_value(message.header or b"", STREAM_IDENTITY.encode())
+    return ConsumerReset.from_json(
+        decode_response(message.payload), None if identity is None else identity.decode("utf-8", "replace")
+    )
 
 
 def _all_pages(

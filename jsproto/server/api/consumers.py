@@ -1,13 +1,14 @@
-"""The JetStream API of the server role for consumers: create, change, describe, list, pause, unpin, delete.
+"""The JetStream API of the server role for consumers: create, change, describe, list, pause, reset, unpin, delete.
 
 Rules, besides those of ``streams``:
 
 * The newer subjects, with name and filter, and the older ones both create consumers. The subject's name wins.
 * The action ``create`` refuses a consumer that exists with another configuration, ``update`` one that does not exist.
 * Without an action the consumer is created or changed.
+* A reset of an unknown consumer is not answered, nor is any before 2.14 (FACTS.md F0.11, F4.7).
 
 Not here: what consumers do (``consume.consumer``), which configurations are accepted (``consume.settings``), pull
-requests (each consumer takes its own), resets.
+requests (each consumer takes its own).
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from typing import Any, Final
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
 from jsproto.grammar.fields import NEVER, as_moment
+from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
 from jsproto.server.api.requests import (
     Body,
     as_body,
     known,
+    number,
     offset_of,
     page,
     read,
@@ -48,16 +51,19 @@ INFOS_AT_ONCE: Final = 256
 
 _SUBJECTS: Final = (
     "CREATE.*", "CREATE.*.>", "DURABLE.CREATE.*.*", "INFO.*.*", "DELETE.*.*", "NAMES.*", "LIST.*", "PAUSE.*.*",
-    "UNPIN.*.*",
+    "UNPIN.*.*", "RESET.*.*",
 )  # fmt: skip
 # What an answer has besides its error.
 _WITH_AN_ERROR: Final[dict[str, Body]] = {
     "consumer_names": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
     "consumer_list": {"total": 0, "offset": 0, "limit": 0, "consumers": []},
+    "consumer_reset": {"reset_seq": 0},
     "consumer_pause": {"paused": False, "pause_until": NEVER},
 }
 _ACTIONS: Final = ("", "create", "update")
 _NAME_LENGTH: Final = 8
+_RESET_SINCE: Final = (2, 14, 0)
+_IDENTITY_SINCE: Final = (2, 15, 0)
 
 
 class ConsumerApi(Conversation):
@@ -88,6 +94,7 @@ class ConsumerApi(Conversation):
         self._verbs: dict[str, Callable[[list[str], bytes, float], Body]] = {
             "CREATE": self._create, "DURABLE": self._create_durable, "INFO": self._info, "DELETE": self._delete,
             "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause, "UNPIN": self._unpin,
+            "RESET": self._reset,
         }  # fmt: skip
         for prefix in self._prefixes:
             for subject in _SUBJECTS:
@@ -97,17 +104,20 @@ class ConsumerApi(Conversation):
         """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         verb, *names = without_prefix(subject, self._prefixes).split(".")
-        if verb not in self._verbs or not message.reply:
+        if verb not in self._verbs or not message.reply or (verb == "RESET" and not self._can_reset(*names)):
             return
         kind = "consumer_create" if verb == "DURABLE" else f"consumer_{verb.lower()}"
         self.requests += 1
+        header = None
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
             body = self._verbs[verb](names, message.payload, now)
+            if verb == "RESET":
+                header = self._identity(names[0], message.header)
         except APIError as error:
             self.errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
-        respond(self._outbox, message.reply, kind, body)
+        respond(self._outbox, message.reply, kind, body, header)
 
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
@@ -261,6 +271,24 @@ class ConsumerApi(Conversation):
         remaining = consumer.pause_remaining(now)
         self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
         return ConsumerPause(remaining is not None, until, remaining).to_json()
+
+    def _can_reset(self, stream: str, name: str) -> bool:
+        """Whether a reset of that consumer is answered."""
+        inlet = self._streams.get(stream)
+        return inlet is not None and name in inlet.consumers and self._context.release >= _RESET_SINCE
+
+    def _identity(self, stream: str, asked: bytes | None) -> bytes | None:
+        """The header of an answer with the identity of the stream, if the header ``asked`` has that name."""
+        if first_value(asked or b"", STREAM_IDENTITY.encode()) is None or self._context.release < _IDENTITY_SINCE:
+            return None
+        return encode_headers({STREAM_IDENTITY: self._inlet(stream).stream.identity})
+
+    def _reset(self, names: list[str], payload: bytes, now: float) -> Body:
+        """Set a consumer back: to its ack floor, or to the sequence in the request."""
+        consumer = self.find(*names)
+        seq = number(read(payload), "seq") if payload else 0
+        reset_seq = consumer.reset(seq or None, now)
+        return consumer.info(now).to_json() | {"reset_seq": reset_seq}
 
     def _unpin(self, names: list[str], payload: bytes, now: float) -> Body:
         """Unpin the client of a priority group."""

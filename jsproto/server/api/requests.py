@@ -129,9 +129,9 @@ def as_body(error: APIError) -> Body:
     return {"error": {"code": error.code, "err_code": error.err_code, "description": error.description}}
 
 
-def respond(outbox: Outbox, reply: bytes, kind: str, body: Body) -> None:
+def respond(outbox: Outbox, reply: bytes, kind: str, body: Body, header: bytes | None = None) -> None:
     """Publish ``body`` to ``reply``, with the type of an answer of that ``kind`` (``stream_create``) before it."""
     try:
-        outbox.publish(reply.decode(), dumps({"type": _TYPE.format(kind)} | body))
+        outbox.publish(reply.decode(), dumps({"type": _TYPE.format(kind)} | body), None, header)
     except (UnicodeDecodeError, LocalProtocolError):
         return

@@ -44,6 +44,7 @@ from jsproto.server.consume.pull_requests import (
 )
 from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
+from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
@@ -260,6 +261,35 @@ class Consumer(Conversation):
         self.config.pause_until = until
         self._is_paused = self._is_paused_at(now)
         self._outbox.rearm(self)
+
+    def reset(self, seq: int | None, now: float) -> int:
+        """Count deliveries from 1 again, and go on at the stream sequence ``seq``. Returns that sequence.
+
+        None: after the ack floor. Waiting pull requests stay, and so does flow control that is not answered yet
+        (FACTS.md F4.16).
+
+        Raises:
+            APIError: the deliver policy does not allow ``seq`` (10204).
+        """
+        if seq is not None:
+            self._check_reset(seq)
+        self._state.reset(seq)
+        self._replayed = None
+        self._used_at = now
+        self._schedule()
+        return self._state.stream_seq + 1
+
+    def _check_reset(self, seq: int) -> None:
+        policy = self.config.deliver_policy
+        if policy == "by_start_sequence":
+            if seq < (self.config.opt_start_seq or 0):
+                raise refusal(10204, "below start seq")
+        elif policy == "by_start_time":
+            stored = next((stored for stored in self._stream if stored.seq >= seq), None)
+            if stored is not None and stored.timestamp < (self.config.opt_start_time or 0):
+                raise refusal(10204, "below start time")
+        elif policy != "all":
+            raise refusal(10204, "not allowed")
 
     def unpin(self, group: str, now: float) -> None:
         """Unpin the client of the priority group ``group``, so that another one can be pinned."""
@@ -486,12 +516,12 @@ class Consumer(Conversation):
         except BadRequestError as error:
             self._send_status(reply, statuses.bad_request(str(error)))
             return
-        refusal = over_limit(request, self.config, now) or self._group_refusal(request, now)
-        refusal = refusal or self._waiting_refusal(request, now)
-        if refusal is None:
+        why = over_limit(request, self.config, now) or self._group_refusal(request, now)
+        why = why or self._waiting_refusal(request, now)
+        if why is None:
             self._requests.add(request)
         else:
-            self._send_status(reply, refusal)
+            self._send_status(reply, why)
 
     def _group_refusal(self, request: PullRequest, now: float) -> bytes | None:
         """The status that refuses the request's priority group. None: it fits."""

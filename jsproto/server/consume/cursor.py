@@ -63,6 +63,12 @@ class Cursor:
             self.next_seq = self._stream.used(self.next_seq + 1)
         return None
 
+    def reset(self, seq: int) -> None:
+        """Go on at the stream sequence ``seq``."""
+        self._skip.clear()
+        self.next_seq = seq
+        self.pending = self._count()
+
     def delivered(self, message: Stored) -> None:
         """``message``, which ``next`` returned, was delivered."""
         self._pass(message.seq)

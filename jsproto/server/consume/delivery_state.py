@@ -58,6 +58,20 @@ class DeliveryState:
         """The stream sequence up to which messages were delivered, or passed over."""
         return self._cursor.next_seq - 1
 
+    def reset(self, seq: int | None) -> None:
+        """Nothing is delivered yet. The stream sequence ``seq`` comes next, None for the one after the ack floor.
+
+        Under the retention ``interest`` what is passed over is released, under ``workqueue`` it stays.
+        """
+        self._cursor.reset(self.floor_stream + 1 if seq is None else seq)
+        self.pending.clear()
+        self.consumer_seq = self.floor_consumer = 0
+        self.floor_stream = self.stream_seq
+        self.delivered_at = self.acked_at = None
+        if self._stream.config.retention == "interest":
+            for stored in list(self._stream):
+                self._stream.settled(stored.seq)
+
     def delivered(self, stored: Stored, deliveries: int, now: float) -> None:
         """``stored`` was delivered now, for the ``deliveries``-th time."""
         self.consumer_seq += 1

@@ -140,6 +140,13 @@ class PendingAcks:
         self._redeliver.pop(seq, None)
         del self._pending[seq]
 
+    def clear(self) -> None:
+        """Forget all messages, and how often they were delivered."""
+        self._pending.clear()
+        self._redeliver.clear()
+        self._deliveries.clear()
+        self.check_at = None
+
     def expire(self, now: float) -> list[int]:
         """Queue the messages that were not acknowledged in time, oldest first.
 

@@ -97,6 +97,7 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10199: (400, "atomic publish batch is too large: {}"),
     10200: (400, "atomic publish batch commit is invalid"),
     10201: (400, "atomic publish batch contains duplicate message id"),
+    10204: (400, "invalid reset: {}"),
     10205: (400, "batch publish is disabled"),
     10206: (400, "batch publish pattern is invalid"),
     10207: (400, "batch publish ID is invalid"),

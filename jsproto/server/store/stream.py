@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Final, Protocol
 
 from jsproto._event import event
@@ -132,6 +133,11 @@ class Stream:
         self._last_timestamp: int | None = None
         self._ids: dict[bytes, tuple[int, float]] = {}
         self._ids_in_order: deque[tuple[bytes, float]] = deque()
+
+    @property
+    def identity(self) -> str:
+        """8 characters, of the server, the name and the creation time: a stream that is made anew has others."""
+        return sha256(self._context.token + f"{self.created} {self.config.name}".encode()).hexdigest()[:8]
 
     def __len__(self) -> int:
         return len(self._messages)

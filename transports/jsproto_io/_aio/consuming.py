@@ -22,7 +22,7 @@ from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import Error
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause, ConsumerReset
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
@@ -473,6 +473,28 @@ class Consuming:
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit), limit
+        )
+
+    async def reset_consumer(
+        self, stream: str, consumer: str, seq: int | None = None, *, timeout: Timeout | None = None
+    ) -> ConsumerReset:
+        """Set a consumer back, or ahead. Its deliveries are counted from 1 again.
+
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            seq: the first stream sequence that it may deliver next. None: the one after its ack floor.
+            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+            ConsumerInvalidResetError: the consumer's deliver policy does not allow ``seq``.
+            UnsupportedByServerError: the server is older than 2.14.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return await self._connection._ask(
+            lambda now: self._core.reset_consumer(stream, consumer, seq, now=now, timeout=limit), limit
         )
 
     async def unpin_consumer(self, stream: str, consumer: str, group: str, *, timeout: Timeout | None = None) -> None:

@@ -1,0 +1,20 @@
+"""Recorded resets of consumers, answered again by the server role: the same answers, deliveries and silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transcripts.test_server_role_consuming import Replay
+
+SCENARIOS = ("basic", "errors", "old_ack", "policies", "push", "waiting_pull", "workqueue")
+
+
+@pytest.mark.parametrize("scenario", [f"source-reset_{name}@2.15.1" for name in SCENARIOS])
+def test_the_server_role_answers_as_the_reference(scenario: str) -> None:
+    replay = Replay(scenario, f"{scenario}.json")
+    if "policies" in scenario:  # two messages are older than the start of a consumer, three are not
+        replay.store_up_to(2)
+        replay.advance(13.6)
+        replay.server.handle_timeout(replay.now)
+        replay.store_up_to(5)
+    replay.run({})
