@@ -69,6 +69,7 @@ _CONSUMER_CONFIG: Final[Mapping[str, Reader]] = {
     "num_replicas": as_integer,
     "mem_storage": as_flag,
     "direct": as_flag,
+    "sourcing": as_flag,
     "metadata": map_of(as_text),
     "pause_until": as_moment,
     "priority_groups": as_texts,
@@ -144,6 +145,7 @@ class ConsumerOptions(TypedDict, total=False):
     num_replicas: int | None
     mem_storage: bool | None
     direct: bool | None
+    sourcing: bool | None
     metadata: Mapping[str, str] | None
     pause_until: int | None
     priority_groups: Sequence[str] | None
@@ -204,6 +206,7 @@ class ConsumerConfig:
     num_replicas: int | None = None
     mem_storage: bool | None = None
     direct: bool | None = None
+    sourcing: bool | None = None
     metadata: dict[str, str] | None = None
     pause_until: int | None = None
     priority_groups: list[str] | None = None

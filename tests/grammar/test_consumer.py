@@ -42,7 +42,7 @@ FULL: Final[ConsumerOptions] = {
     "replay_policy": "original", "rate_limit_bps": 8, "sample_freq": "50", "max_waiting": 9, "max_ack_pending": 10,
     "flow_control": True, "headers_only": True, "max_batch": 11, "max_expires": 12, "max_bytes": 13,
     "deliver_subject": "to.me", "deliver_group": "q", "idle_heartbeat": 0.5, "inactive_threshold": 14,
-    "num_replicas": 3, "mem_storage": True, "direct": True, "metadata": {"a": "b"}, "pause_until": 0,
+    "num_replicas": 3, "mem_storage": True, "direct": True, "sourcing": True, "metadata": {"a": "b"}, "pause_until": 0,
     "priority_groups": ["g"], "priority_policy": "overflow", "priority_timeout": 15, "extra": {"new": [1]},
 }  # fmt: skip
 
