@@ -10,6 +10,7 @@ import pytest
 from jsproto.errors import APIError
 from jsproto.grammar.headers import encode_headers
 from jsproto.server.publish.checks import Staged, check, check_level
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication
 from tests.server.harness import Inlet
 
@@ -165,3 +166,21 @@ def test_the_required_level() -> None:
         with pytest.raises(APIError) as caught:
             check_level(message({"Nats-Required-Api-Level": value}), 5)
         assert (caught.value.code, caught.value.err_code) == (412, 10185)
+
+
+SOURCE = "Nats-Stream-Source"
+
+
+def test_only_streams_say_where_a_message_is_from() -> None:
+    inlet = filled()
+    words = (10227, "message stream source header is not allowed")
+    assert refusal_of(inlet, message({SOURCE: "X 1 > > s.a"})) == words
+    assert refusal_of(inlet, message({SOURCE: "X", "Nats-Msg-Id": "B"})) == words
+    assert refusal_of(inlet, message({SOURCE: "X", SEQUENCE: "1"}))[0] == 10071
+    assert refusal_of(inlet, message({SOURCE: "X"}), Staged(inlet.stream)) == words
+    assert check(inlet.stream, message({SOURCE: ""}), inlet.now) is None
+
+
+def test_older_releases_store_what_says_where_it_is_from() -> None:
+    inlet = filled(context=ServerContext(b"token", release=(2, 14, 6)))
+    assert check(inlet.stream, message({SOURCE: "X 1 > > s.a"}), inlet.now) is None

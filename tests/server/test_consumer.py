@@ -477,6 +477,32 @@ def test_a_work_queue_forgets_what_is_acknowledged() -> None:
     assert len(shop.stream) == 2
 
 
+def flow_requests(shop: Shop) -> list[bytes]:
+    """The subjects on which answers to flow control are asked for, oldest first."""
+    replies = [message.reply or b"" for _, message in shop.post.sent]
+    return [reply for reply in replies if reply.startswith(b"$JS.FC.")]
+
+
+FIRST_STORED = b"NATS/1.0\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+
+
+def test_a_work_queue_keeps_what_a_sourcing_consumer_wants() -> None:
+    shop = Shop(messages=2, stream={"retention": "workqueue"})
+    source = shop.another("SRC", ack_policy="flow_control", deliver_subject="dlv", max_ack_pending=1, sourcing=True)
+    shop.pull(b"2")
+    shop.ack(1, 1)
+    shop.ack(2, 2)
+    assert len(shop.stream) == 2
+    shop.post.listening.add(("dlv", None))
+    source.interest_changed()
+    shop.settle()
+    (asked,) = flow_requests(shop)
+    source.receive(Msg(asked, b"", None, FIRST_STORED, b""), shop.now)
+    assert [stored.seq for stored in shop.stream] == [2]
+    source.close(shop.now)
+    assert len(shop.stream) == 1
+
+
 def test_interest_keeps_what_somebody_wants() -> None:
     shop = Shop(stream={"retention": "interest"}, filter_subject="s.a")
     other = shop.another("D", ack_policy="none", deliver_subject="dlv", filter_subject="s.>")
@@ -539,6 +565,24 @@ def test_a_new_leader_knows_what_was_delivered_and_no_requests() -> None:
     assert shop.heard() == ["409 Leadership Change"]
     assert shop.pull() == []
     assert shop.advance(1.0) == ["1:2:2:0"]
+
+
+def test_a_new_leader_asks_for_flow_control_again() -> None:
+    shop = Shop(messages=2, ack_policy="flow_control", deliver_subject="dlv", max_ack_pending=1)
+    shop.post.listening.add(("dlv", None))
+    shop.consumer.interest_changed()
+    shop.settle()
+    (old,) = flow_requests(shop)
+    shop.consumer.lead(shop.now)
+    shop.settle()
+    assert flow_requests(shop) == [old]
+    shop.now += 1.0
+    shop.consumer.handle_timeout(shop.now)
+    (_, new) = flow_requests(shop)
+    shop.consumer.receive(Msg(old, b"", None, FIRST_STORED, b""), shop.now)
+    assert shop.floor() == (0, 0)
+    shop.consumer.receive(Msg(new, b"", None, FIRST_STORED, b""), shop.now)
+    assert shop.floor() == (1, 1)
 
 
 def test_a_deleted_consumer_says_so_and_is_silent_then() -> None:

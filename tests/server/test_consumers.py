@@ -136,6 +136,30 @@ def test_consumers_of_a_work_queue_share_nothing() -> None:
     assert "error" not in office.create("B", filter_subject="s.b")
 
 
+def test_consumers_of_a_work_queue_that_source_share_everything() -> None:
+    office = Office(retention="workqueue")
+    flow: dict[str, Any] = {"ack_policy": "flow_control", "sourcing": True}
+    assert office.create("A", deliver_subject="a", **flow)["config"]["sourcing"] is True
+    assert "error" not in office.create("B", deliver_subject="b", deliver_policy="new", **flow)
+    assert "error" not in office.create("C", deliver_subject="c", ack_policy="none", sourcing=True)
+    assert "error" not in office.create("D")
+    assert office.code_of(office.create("E")) == 10099
+    assert office.code_of(office.create("E", filter_subject="s.a")) == 10100
+    for wanted in (
+        office.create("A", deliver_subject="a", ack_policy="flow_control"),
+        office.create("D", sourcing=True),
+    ):
+        assert wanted["error"] == {"code": 500, "err_code": 10012, "description": "sourcing can not be updated"}
+
+
+def test_direct_consumers_are_ephemeral_and_pushed_to() -> None:
+    office = Office()
+    assert office.code_of(office.create("A", direct=True)) == 10090
+    assert office.code_of(office.create("A", direct=True, deliver_subject="a")) == 10091
+    body = {"stream_name": "S", "config": {"name": "A", "direct": True, "deliver_subject": "a"}}
+    assert office.ask("CONSUMER.CREATE.S.A", body)["config"]["direct"] is True
+
+
 def test_pausing() -> None:
     office = Office()
     created = office.create("A", pause_until="2099-01-01T00:00:00Z")

@@ -216,6 +216,17 @@ def test_a_mirror_that_lags() -> None:
     assert reader.api("STREAM.INFO.M")["state"]["messages"] == 5
 
 
+def test_a_mirror_says_how_far_it_is() -> None:
+    reader = mirrored()
+    reader.server.mirror("M").lag = STOPPED
+    for _ in range(2):
+        reader.store("s.a")
+    assert reader.api("STREAM.INFO.M")["mirror"]["lag"] == 2
+    reader.server.mirror("M").lag = Lag()
+    described = reader.api("STREAM.INFO.M")["mirror"]
+    assert described == {"name": "S", "lag": 0, "active": 0}
+
+
 def test_a_mirror_keeps_what_its_origin_deletes() -> None:
     reader = mirrored()
     reader.api("STREAM.PURGE.S")

@@ -144,3 +144,55 @@ def test_what_a_release_does_not_know(release: tuple[int, int, int], level: int)
         else:
             with pytest.raises(APIError, match=f'json: unknown field "{name}"'):
                 accept(config, context)
+
+
+# -- what a stream copies ----------------------------------------------------------------------------------------------
+
+MADE = {"name": "D", "deliver_subject": "d.d"}
+TO_Z = [{"src": "s.a", "dest": "z"}]
+OVERLAP = [{"src": "s.*", "dest": "z.$1"}, {"src": "s.>", "dest": "y.>"}]
+
+
+@pytest.mark.parametrize(
+    ("sources", "err_code"),
+    [
+        ([{"name": "a.b"}], 10141),
+        ([{}], 10141),
+        ([{"name": "S", "filter_subject": "s.b", "subject_transforms": TO_Z}], 10144),
+        ([{"name": "S", "subject_transforms": [{"src": "s.*", "dest": "z.$2"}]}], 10146),
+        ([{"name": "S", "subject_transforms": OVERLAP}], 10147),
+        ([{"name": "S", "opt_start_seq": 2}, {"name": "S"}], 10140),
+        ([{"name": "S", "consumer": MADE}, {"name": "S", "consumer": MADE, "subject_transforms": TO_Z}], 10216),
+        ([{"name": "S", "consumer": MADE, "opt_start_time": "2026-01-01T00:00:00Z"}], 10215),
+        ([{"name": f"S{number}"} for number in range(1001)], 10052),
+    ],
+)
+def test_sources_that_are_refused(sources: list[dict[str, Any]], err_code: int) -> None:
+    with pytest.raises(APIError) as caught:
+        accepted(sources=sources)
+    assert caught.value.err_code == err_code
+
+
+def test_sources_that_differ() -> None:
+    other = {"name": "E", "deliver_subject": "d.d"}
+    assert accepted(sources=[{"name": "S", "filter_subject": "s.a"}, {"name": "S", "filter_subject": "s.b"}])
+    assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "S", "consumer": other}])
+    assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "T", "consumer": MADE}])
+
+
+def test_the_draft_knows_consumers_that_the_server_manages() -> None:
+    managed: Any = [{"name": "S", "consumer": {"name": "D", "server_managed": True}}]
+    with pytest.raises(APIError, match="server_managed"):
+        accepted(sources=managed)
+    draft = ServerContext(b"token", dialect="draft")
+    config: Any = StreamConfig("A", sources=managed)
+    assert accept(config, draft).sources == managed
+    config.sources[0]["consumer"]["name"] = ""
+    with pytest.raises(APIError, match="stream source consumer config is invalid"):
+        accept(config, draft)
+
+
+def test_only_old_releases_give_sources_a_duplicate_window() -> None:
+    assert accepted(sources=[{"name": "M"}]).duplicate_window is None
+    old = ServerContext(b"token", release=(2, 12, 8))
+    assert accept(StreamConfig("S", sources=[{"name": "M"}]), old).duplicate_window == DUPLICATE_WINDOW

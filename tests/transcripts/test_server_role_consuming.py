@@ -62,7 +62,8 @@ class Replay:
         ]
         info = next(ServerInfo.from_json(frame.raw) for _, frame in self.lines if isinstance(frame, Info))
         self.server = Server(
-            token=b"t", domain=info.domain, epoch=EPOCH, ack_version=2 if "_v2_" in scenario else 1
+            token=b"t", domain=info.domain, epoch=EPOCH, ack_version=2 if "_v2_" in scenario else 1,
+            release=info.version_tuple,
         )  # fmt: skip
         self.now = 1.0
         for request in record["setup"]:

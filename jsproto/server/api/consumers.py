@@ -6,6 +6,7 @@ Rules, besides those of ``streams``:
 * The action ``create`` refuses a consumer that exists with another configuration, ``update`` one that does not exist.
 * Without an action the consumer is created or changed.
 * A reset of an unknown consumer is not answered, nor is any before 2.14 (FACTS.md F0.11, F4.7).
+* Consumers of a work queue share no message, except with those that have ``sourcing`` (FACTS.md F4.12).
 
 Not here: what consumers do (``consume.consumer``), which configurations are accepted (``consume.settings``), pull
 requests (each consumer takes its own).
@@ -205,13 +206,14 @@ class ConsumerApi(Conversation):
         stream, others = inlet.stream.config, inlet.consumers.values()
         if 0 < (stream.max_consumers or 0) <= len(others):
             raise refusal(10026)
-        if stream.retention != "workqueue":
+        if stream.retention != "workqueue" or config.sourcing:
             return
         if config.deliver_policy != "all":
             raise refusal(10101)
-        if others and not config.filters:
+        rivals = [other.config for other in others if not other.config.sourcing]
+        if rivals and not config.filters:
             raise refusal(10099)
-        taken = [pattern for other in others for pattern in other.config.filters or [">"]]
+        taken = [pattern for rival in rivals for pattern in rival.filters or [">"]]
         if any(overlaps(one, another) for one in taken for another in config.filters):
             raise refusal(10100)
 

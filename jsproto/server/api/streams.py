@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
-from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo
+from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamSource
 from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
@@ -229,10 +229,20 @@ class JetStreamApi(Conversation):
     def _describe(self, stream: Stream, now: float, cluster: Body | None = None) -> Body:
         context = self._context
         self._fresh(stream.config.name, now)
-        info = StreamInfo(
-            stream.config, stream.created, stream.state(), context.domain, cluster, ts=context.timestamp(now)
-        )
-        return info.to_json()
+        info = StreamInfo(stream.config, stream.created, stream.state(), context.domain, cluster)
+        return info.to_json() | self._copied(stream) | {"ts": format_timestamp(context.timestamp(now))}
+
+    def _copied(self, stream: Stream) -> Body:
+        """What the stream copies, and how far it is. A mirror was heard of once it has copied a message."""
+        body: Body = {}
+        config = stream.config
+        if config.mirror is not None:
+            mirror = self.replica_sets[config.name].mirror
+            body["mirror"] = _described(config.mirror, 0 if mirror is not None and stream.last_seq else -1)
+            body["mirror"]["lag"] = 0 if mirror is None else mirror.behind
+        if config.sources:
+            body["sources"] = [_described(source, -1) for source in config.sources]
+        return body
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
         sizes = {"memory": 0, "file": 0}
@@ -359,6 +369,12 @@ def _config(name: str, payload: bytes) -> StreamConfig:
     if config.extra:
         raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
     return config
+
+
+def _described(source: StreamSource, active: int) -> Body:
+    """A mirror or a source in a description. ``active``: nanoseconds since it was heard of, -1 for never."""
+    body: Body = {"name": source.get("name", ""), "lag": 0, "active": active}
+    return body | {name: value for name, value in source.items() if name in ("filter_subject", "subject_transforms")}
 
 
 def _error(code: int, err_code: int, description: str) -> APIError:

@@ -297,8 +297,12 @@ class Consumer(Conversation):
         self._schedule()
 
     def lead(self, now: float) -> None:
-        """Start anew as the consumer's new leader, which knows the delivery state, but neither requests nor pins."""
+        """Start anew as the consumer's new leader, which knows the delivery state.
+
+        It knows neither requests nor pins, and neither the outstanding flow control nor the bytes under way.
+        """
         self._requests.end(statuses.LEADERSHIP_CHANGE)
+        self._flow = FlowControl()
         self._priorities.forget()
         self._heartbeat_at = self._after_heartbeat(now)
         self._schedule()

@@ -119,7 +119,10 @@ class DeliveryState:
             self._stream.settled(outstanding.stored.seq)
 
     def answer_flow_control(self, consumer_seq: int, stream_seq: int, now: float) -> None:
-        """A client has stored everything up to this pair. A pair that was not delivered yet changes nothing."""
+        """A client has stored everything up to this pair. A pair that was not delivered yet changes nothing.
+
+        This is stricter than nats-server, which then deletes messages (FACTS.md F4.6).
+        """
         if 0 < consumer_seq <= self.consumer_seq and 0 < stream_seq < self._cursor.next_seq:
             self.settle_up_to(stream_seq, consumer_seq, now)
 

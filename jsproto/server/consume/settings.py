@@ -8,7 +8,7 @@ Rules, those of nats-server:
 * Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
 * The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
 
-Not here: limits of accounts and streams for consumers, what sampling does, sourcing, names (``api.consumers``).
+Not here: limits of accounts and streams for consumers, what sampling does, names (``api.consumers``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SAID_WHEN_POSITIVE: Final = (
 _FIXED: Final = (
     ("deliver_policy", "deliver policy"), ("opt_start_seq", "start sequence"), ("opt_start_time", "start time"),
     ("ack_policy", "ack policy"), ("replay_policy", "replay policy"), ("idle_heartbeat", "heart beats"),
-    ("flow_control", "flow control"),
+    ("flow_control", "flow control"), ("sourcing", "sourcing"),
 )  # fmt: skip
 
 
@@ -184,13 +184,15 @@ def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
             raise refusal(10221)
         if config.max_deliver != -1:
             raise refusal(10222)
-    elif stream.retention == "workqueue" and config.ack_policy != "explicit":
+    elif stream.retention == "workqueue" and config.ack_policy != "explicit" and not config.sourcing:
         raise refusal(10084 if config.ack_policy == "none" and not config.deliver_subject else 10098)
 
 
 def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
     """Check what only push consumers, or only pull consumers, can have."""
     if config.deliver_subject:
+        if config.direct and config.durable_name:
+            raise refusal(10091)
         if _positive(asked.max_waiting):
             raise refusal(10080)
         if config.idle_heartbeat and config.idle_heartbeat < _MIN_HEARTBEAT:
@@ -206,6 +208,8 @@ def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
         raise refusal(10088)
     if config.flow_control:
         raise refusal(10089)
+    if config.direct:
+        raise refusal(10090)
 
 
 def _check_start(config: ConsumerConfig) -> None:

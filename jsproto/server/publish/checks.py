@@ -33,6 +33,9 @@ from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
 MAX_HEADER: Final = 65_535
 """Bytes of a header block: servers keep its length in 16 bits."""
 
+STREAM_SOURCE: Final = "Nats-Stream-Source"
+"""The header in which a copy of a source says which stream and message it is of."""
+_SOURCE_REFUSED_SINCE: Final = (2, 15, 0)
 _NEVER: Final = -1
 _LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 
@@ -75,6 +78,7 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     expected = _number(message, EXPECTED_LAST_SEQUENCE)
     if expected not in (None, stream.last_seq):
         raise refusal(10071, stream.last_seq)
+    _check_source(stream, message)
     msg_id = message.value(MSG_ID)
     if msg_id and (original := stream.duplicate_of(msg_id, now)) is not None:
         return original
@@ -120,6 +124,7 @@ class Staged:
             self._ids.add(msg_id)
         self._check_last_sequence(message)
         self._check_subject_sequence(message)
+        _check_source(stream, message)
         rollup = _check_rollup(stream, message)
         if rollup == "sub" and message.subject in self._subjects:
             raise refusal(10111, "batch rollup sub invalid")
@@ -198,6 +203,12 @@ def _check_subject_sequence(stream: Stream, message: Publication) -> None:
     last = stream.last_of(subject or message.subject)
     if expected != last:
         raise refusal(10071, last)
+
+
+def _check_source(stream: Stream, message: Publication) -> None:
+    """Only streams that copy say where a message is from, from 2.15 (FACTS.md F4.20)."""
+    if message.value(STREAM_SOURCE) and stream.release >= _SOURCE_REFUSED_SINCE:
+        raise refusal(10227)
 
 
 def _check_rollup(stream: Stream, message: Publication) -> str:

@@ -124,6 +124,11 @@ class Replica:
         """Whether the change is one of the last messages, which the copy lacks."""
         return not isinstance(change, int) and change.seq > self.origin.last_seq - self.lag.messages
 
+    @property
+    def behind(self) -> int:
+        """How many messages of the origin it lacks still."""
+        return sum(not isinstance(change, int) for _, change in self._changes)
+
     def stop(self) -> None:
         """Follow the origin no longer. The copy keeps what it has."""
         self.origin.followers.remove(self)

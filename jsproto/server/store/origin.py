@@ -1,7 +1,12 @@
-"""What a mirror takes of the stream that it mirrors: a filter, a start, transforms of subjects.
+"""What a stream takes of one that it copies: a filter, a start, transforms of subjects, a consumer.
 
-Rules: a mirror takes what matches its filter, or the source of one of its transforms, from its start on. The first
-transform that matches gives the copy its subject. A start at a sequence takes precedence over one at a time.
+Rules:
+
+* It takes what matches the filter, or the source of one of the transforms, from the start on. The first transform that
+  matches gives the copy its subject. A start at a sequence takes precedence over one at a time.
+* A consumer that was made beforehand needs a name and a literal deliver subject. A filter or a start beside it is
+  refused (FACTS.md F4.9, F4.11). With ``server_managed``, which only the draft knows, the name is enough.
+* Mirrors and sources are refused with codes of their own.
 
 Not here: headers (``replication.sourcing``), and transforms that do more than place wildcards, such as
 ``{{partition(...)}}``, which are refused.
@@ -10,18 +15,23 @@ Not here: headers (``replication.sourcing``), and transforms that do more than p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jsproto.errors import BadSubjectError
+from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.config import StreamSource
-from jsproto.grammar.subjects import check_subject, matches, overlaps
+from jsproto.grammar.subjects import check_name, check_subject, matches, overlaps
 from jsproto.grammar.times import parse_timestamp
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 
 if TYPE_CHECKING:
     from jsproto.server.store.stream import Stored
 
+MAX_SOURCES: Final = 1_000
+"""Sources of one stream, because each is compared with all others. nats-server takes more."""
+_CONSUMER_LEVEL: Final = 4
 _PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
 
 
@@ -30,7 +40,8 @@ class _Transform:
 
     __slots__ = ("_parts", "source")
 
-    def __init__(self, source: str, destination: str) -> None:
+    def __init__(self, source: str, destination: str, is_bad: int) -> None:
+        """``is_bad``: the code of the error for a transform that is none."""
         self.source = source
         self._parts: list[str | int] | None = None  # of the destination: tokens, and places in the subject
         if not destination:
@@ -39,22 +50,22 @@ class _Transform:
             for subject in (source, destination):
                 check_subject(subject, wildcards=True)
         except BadSubjectError as error:
-            raise refusal(10154, str(error)) from None
+            raise refusal(is_bad, str(error)) from None
         tokens, self._parts = source.split("."), []
         stars = [place for place, token in enumerate(tokens) if token == "*"]
         to = destination.split(".")
         if "*" in to or (to[-1] == ">") != (tokens[-1] == ">"):
-            raise refusal(10154, "invalid mapping destination")
+            raise refusal(is_bad, "invalid mapping destination")
         for token in to[:-1] if to[-1] == ">" else to:
             placed = _PLACE.fullmatch(token)
             if placed is None:
                 if token.startswith("{{"):
-                    raise refusal(10154, f"unknown function in transform: {token}")
+                    raise refusal(is_bad, f"unknown function in transform: {token}")
                 self._parts.append(token)
                 continue
             number = int(placed[1] or placed[2])
             if not 0 < number <= len(stars):
-                raise refusal(10154, f"wildcard index out of range: {token}")
+                raise refusal(is_bad, f"wildcard index out of range: {token}")
             self._parts.append(stars[number - 1])
 
     def of(self, subject: str) -> str:
@@ -68,20 +79,40 @@ class _Transform:
         return ".".join(named + rest)
 
 
+class _Codes(NamedTuple):
+    """The codes of the errors about one kind of copy."""
+
+    name: int
+    filter_and_transforms: int
+    overlap: int
+    transform: int
+    consumer: int
+
+
+_OF_MIRRORS: Final = _Codes(10142, 10150, 10152, 10154, 10213)
+_OF_SOURCES: Final = _Codes(10141, 10144, 10147, 10146, 10215)
+
+
 class Taking:
-    """What a mirror takes of its origin, and under which subjects."""
+    """What a mirror, or a stream with sources, takes of its origin, and under which subjects."""
 
     __slots__ = ("_first", "_since", "_transforms")
 
-    def __init__(self, mirror: StreamSource) -> None:
-        """Read the field ``mirror`` of a stream's configuration.
+    def __init__(self, mirror: StreamSource, *, is_source: bool = False) -> None:
+        """Read the field ``mirror`` of a stream's configuration, or one of its ``sources``.
 
         Raises:
             APIError: servers refuse it.
         """
+        codes = _OF_SOURCES if is_source else _OF_MIRRORS
+        try:
+            check_name(mirror.get("name", ""))
+        except LocalProtocolError:
+            raise refusal(codes.name) from None
+        _check_consumer(mirror, codes.consumer)
         asked, wanted = mirror.get("subject_transforms") or [], mirror.get("filter_subject")
         if asked and wanted:
-            raise refusal(10150)
+            raise refusal(codes.filter_and_transforms)
         self._first = mirror.get("opt_start_seq") or 0
         self._since = 0
         start = mirror.get("opt_start_time")
@@ -90,12 +121,12 @@ class Taking:
                 self._since = parse_timestamp(start)
             except ValueError as error:
                 raise refusal(10025, str(error)) from None
-        self._transforms = [_Transform(one.get("src") or ">", one.get("dest") or "") for one in asked]
+        self._transforms = [_Transform(one.get("src") or ">", one.get("dest") or "", codes.transform) for one in asked]
         for one, another in combinations(self._transforms, 2):
             if overlaps(one.source, another.source):
-                raise refusal(10152)
+                raise refusal(codes.overlap)
         if not asked:
-            self._transforms.append(_Transform(wanted or ">", ""))
+            self._transforms.append(_Transform(wanted or ">", "", codes.transform))
 
     def subject_of(self, stored: Stored) -> bytes | None:
         """The subject under which the mirror has a message of its origin. None: the mirror does not take it."""
@@ -106,3 +137,64 @@ class Taking:
             if matches(transform.source, subject):
                 return transform.of(subject).encode("utf-8", "surrogateescape")
         return None
+
+
+def known(source: StreamSource, context: ServerContext) -> StreamSource:
+    """``source`` without what the release does not know: ``consumer``, which came with API level 4.
+
+    Raises:
+        APIError: servers refuse the field, or one in it, as unknown (10025). Before 2.12 they drop it.
+    """
+    consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
+    if consumer is None:
+        return source
+    if context.api_level < _CONSUMER_LEVEL:
+        if not context.is_before_2_12:
+            raise refusal(10025, 'json: unknown field "consumer"')
+        less = source.copy()
+        del less["consumer"]
+        return less
+    fields = {"name", "deliver_subject"} | ({"server_managed"} if context.dialect == "draft" else set())
+    unknown = next((name for name in consumer if name not in fields), None)
+    if unknown is not None:
+        raise refusal(10025, f'json: unknown field "{unknown}"')
+    return source
+
+
+def check_sources(asked: Sequence[StreamSource]) -> None:
+    """Check the field ``sources`` of a stream's configuration, of which there are at most ``MAX_SOURCES``.
+
+    Raises:
+        APIError: servers refuse a source, or two of them copy the same.
+    """
+    seen: list[dict[str, Any]] = []
+    consumers: set[tuple[str, str]] = set()
+    if len(asked) > MAX_SOURCES:
+        raise refusal(10052, f"a stream has at most {MAX_SOURCES} sources")
+    for source in asked:
+        Taking(source, is_source=True)
+        what = {name: value for name, value in source.items() if name not in ("opt_start_seq", "opt_start_time")}
+        if what in seen:
+            raise refusal(10140)
+        seen.append(what)
+        consumer = source.get("consumer")
+        if consumer is not None:
+            read = source["name"], consumer["name"]
+            if read in consumers:
+                raise refusal(10216)
+            consumers.add(read)
+
+
+def _check_consumer(source: StreamSource, is_bad: int) -> None:
+    """Check the consumer that was made for ``source``, if there is one. ``is_bad``: the code of the error."""
+    consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
+    if consumer is None:
+        return
+    try:
+        check_name(consumer.get("name") or "")
+        if not consumer.get("server_managed"):
+            check_subject(consumer.get("deliver_subject") or "")
+    except LocalProtocolError:
+        raise refusal(is_bad) from None
+    if any(source.get(name) for name in ("opt_start_seq", "opt_start_time", "filter_subject")):
+        raise refusal(is_bad)

@@ -5,6 +5,7 @@ Rules, those of nats-server:
 * A field that is left out becomes nats-server's default, and is reported back.
 * ``metadata`` reports the API level that the configuration needs (FACTS.md F0.8).
 * Batches, subjects and a first sequence on a mirror are refused with the server's error. So is another origin.
+* Sources and mirrors are refused as ``origin`` says.
 * Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
 * An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
 * Numbers and texts out of their range are refused.
@@ -20,11 +21,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
-from jsproto.grammar.subjects import check_name
 from jsproto.server.store.context import ServerContext
-from jsproto.server.store.origin import Taking
+from jsproto.server.store.origin import Taking, check_sources, known
 from jsproto.server.store.refusals import refusal
 
 MAX_REPLICAS: Final = 5
@@ -70,7 +69,8 @@ def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
         changes["allow_direct"] = True
     if not config.subjects and config.mirror is None and not config.sources:
         changes["subjects"] = [config.name]
-    if not config.duplicate_window and config.mirror is None:
+    copies = config.mirror is not None or (config.sources and context.release >= (2, 14, 0))
+    if not config.duplicate_window and not copies:
         changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
     needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
@@ -105,8 +105,12 @@ def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
     unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]
     if unknown and not context.is_before_2_12:
         raise refusal(10025, f'json: unknown field "{unknown[0]}"')
-    nothing: dict[str, Any] = dict.fromkeys(unknown)
-    return replace(config, **nothing)
+    changes: dict[str, Any] = dict.fromkeys(unknown)
+    if config.mirror is not None:
+        changes["mirror"] = known(config.mirror, context)
+    if config.sources:
+        changes["sources"] = [known(source, context) for source in config.sources]
+    return replace(config, **changes)
 
 
 def _check_texts(config: StreamConfig) -> None:
@@ -149,10 +153,6 @@ def _check(config: StreamConfig) -> None:
     if config.persist_mode not in (None, "", "default", "async"):
         raise refusal(10025, f'can not unmarshal "\\"{config.persist_mode}\\""')
     if config.mirror is not None:
-        try:
-            check_name(origin_of(config))
-        except LocalProtocolError:
-            raise refusal(10142) from None
         Taking(config.mirror)
         if config.subjects:
             raise refusal(10034)
@@ -166,6 +166,7 @@ def _check(config: StreamConfig) -> None:
             raise refusal(10209)
     elif config.mirror_direct:
         raise refusal(10052, "stream has no mirror but does have mirror direct")
+    check_sources(config.sources or ())
     if config.persist_mode == "async":
         if config.allow_atomic:
             raise refusal(10052, "async persist mode is not supported with atomic batch publish")

@@ -25,7 +25,7 @@ from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
 from jsproto.grammar.subjects import matches
-from jsproto.server.store.context import ServerContext
+from jsproto.server.store.context import Release, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
 
@@ -201,6 +201,11 @@ class Stream:
         """
         return next((stored.seq for stored in self if stored.timestamp >= timestamp), self.last_seq + 1)
 
+    @property
+    def release(self) -> Release:
+        """The release as which its server answers."""
+        return self._context.release
+
     def listens(self, subject: str) -> bool:
         """Whether ``subject`` is one of the stream's."""
         return any(matches(pattern, subject) for pattern in self.config.subjects or ())
@@ -298,15 +303,14 @@ class Stream:
         return True
 
     def settled(self, seq: int) -> None:
-        """A consumer acknowledged a message, which is deleted under the retention ``workqueue``.
+        """A consumer acknowledged a message.
 
-        Under ``interest`` it is deleted if no other consumer wants it.
+        Under the retentions ``workqueue`` and ``interest`` it is deleted if no other consumer wants it. Those of a work
+        queue want the same message only if one of them has ``sourcing``.
         """
-        retention = self.config.retention
-        if retention == "workqueue" or (
-            retention == "interest" and not any(watcher.wants(seq) for watcher in self.watchers)
-        ):
-            self.remove(seq)
+        if self.config.retention == "limits" or any(watcher.wants(seq) for watcher in self.watchers):
+            return
+        self.remove(seq)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Inform ``watcher`` no longer: a consumer ended, and with it its interest in messages."""
