@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -40,7 +41,7 @@ def copy(nc: Connection, machine: SourcingConsumer[JSMsg], copied: list[int], un
         messages = nc._call(lambda now: machine.pop_many(97, now))
         copied += [int(message.data) for message in messages]
         last = messages[-1].metadata.sequence.stream
-        nc._call(lambda now, last=last: machine.confirm(last, now))
+        nc._call(partial(machine.confirm, last))
 
 
 def empty(nc: Connection, stream: str) -> None:
@@ -51,9 +52,9 @@ def empty(nc: Connection, stream: str) -> None:
         time.sleep(0.05)
 
 
-def fill(nc: Connection, stream: str, retention: str = "workqueue") -> None:
+def fill(nc: Connection, stream: str) -> None:
     js = nc.jetstream()
-    recreate_stream(js, StreamConfig(stream, subjects=[stream.lower()], retention=retention))
+    recreate_stream(js, StreamConfig(stream, subjects=[stream.lower()], retention="workqueue"))
     with js.async_publisher() as publisher:
         for number in range(1, COUNT + 1):
             publisher.publish(stream.lower(), b"%d" % number)
