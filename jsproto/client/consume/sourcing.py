@@ -33,6 +33,9 @@ What goes wrong:
   of the old one is to be confirmed, so that a sequence means one message only.
 * An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
 
+Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
+takes it, may pass over the right answers that follow, and may keep messages which the sink has.
+
 Not seen by any subscriber: deliveries that are lost together with a reset by somebody else, where the number that
 comes next is the one that was expected.
 
