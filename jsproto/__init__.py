@@ -21,12 +21,13 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       table                            how a table of phases is written
                       link, fast_batch, atomic_batch   phases, steps and what follows
                       ordered, consistent_read         the same for two readers of the client
+                      sourcing, delivery_log           the same for the sourcing end, and its two sequences
                       window, sequence_gaps, status    flow control, lost deliveries, statuses of consumers
     client/         the client role
                       jetstream, scripts   the API, and requests that take several steps
       connection/     session (the one that hosts conversations), link, server_pool, requests, subscription
       publish/        fast (fast ingest), atomic (batches), pipelined (an ack for each), advisories
-      consume/        pull, push, ordered, subscribe, message (acks), heartbeats, prefetch, priority
+      consume/        pull, push, ordered, sourcing, subscribe, message (acks), heartbeats, prefetch, priority
       read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),
                       consistency (which answers can be believed), consistent_batch (many messages)
     server/         the server role, checked against transcripts of nats-server

@@ -152,6 +152,37 @@ class StreamRecreated:
 
 
 @event
+class SourceBusy:
+    """A consumer delivers to another subscriber, so it cannot be sourced from here yet. Told once for each wait."""
+
+    stream: str
+    consumer: str
+
+
+@event
+class SourceReset:
+    """A consumer that is sourced is reset by this side, because of ``reason``. Nothing is lost, or comes twice."""
+
+    stream: str
+    consumer: str
+    position: int
+    reason: str
+
+
+@event
+class SourceSkipped:
+    """Messages ``first`` to ``last`` of a stream, as far as there were any, were acknowledged by somebody else.
+
+    Or they are before the first message of the consumer. They do not come.
+    """
+
+    stream: str
+    consumer: str
+    first: int
+    last: int
+
+
+@event
 class ConsumerNotDeleted:
     """The consumer of a subscription that has ended could not be deleted."""
 
@@ -207,6 +238,9 @@ Event: TypeAlias = (
     | ConsumerRestarted
     | OrderedConsumerRecreated
     | StreamRecreated
+    | SourceBusy
+    | SourceReset
+    | SourceSkipped
     | ConsumerNotDeleted
     | SubscriptionFailed
     | CallbackFailed

@@ -7,6 +7,8 @@ Where to look:
 * Requests under way: ``pull_requests``.
 * Pushing: ``push`` is the consumer, ``push_buffer`` keeps what it delivers.
 * Ordering: ``ordered`` replaces its consumer after a gap. ``rules.sequence_gaps`` finds the gap.
+* Sourcing: ``sourcing`` acknowledges what is stored elsewhere by answering flow control. ``rules.delivery_log`` has the
+  numbers.
 * Flow control: ``flow_control`` answers a server that pushes. ``prefetch`` bounds what is pulled ahead.
 * Heartbeats: ``heartbeats`` has the alarm of a silent consumer.
 * Retries: ``retry`` has every pause. ``rules.status`` says which refusals pass.

@@ -269,6 +269,10 @@ class PushBuffer(Drainable, Generic[D]):
         stalled = last_value(header, b"Nats-Consumer-Stalled")
         if stalled:
             self._mark(stalled)
+        self._compare_heartbeat(header, now)
+
+    def _compare_heartbeat(self, header: bytes, now: float) -> None:
+        """Whether all deliveries that a heartbeat counts have come."""
         last = last_value(header, b"Nats-Last-Consumer")
         if last is not None and self._seen is not None:
             if not last.isdigit() or len(last) > MAX_DIGITS:

@@ -6,7 +6,7 @@ Rules:
 * A stream of messages gives up when its requests have been refused for 10 s. A cluster elects a leader in less.
 * A fetch gives up at its own end.
 * An ordered consumer makes the first attempt at another consumer at once. The second one follows after 0.1 s. Each
-  further pause is twice as long, up to 5 s. It does not give up.
+  further pause is twice as long, up to 5 s. It does not give up. The sourcing end of a consumer does the same.
 * What finds no room in the outbox is tried again after a constant pause, because only this side is slow.
 
 Not here: which refusals pass by themselves (``rules.status``), and the timers of the machines that pause.
@@ -38,5 +38,5 @@ def prefetch_backoff() -> Backoff:
 
 
 def create_backoff() -> Backoff:
-    """The pauses of an ordered consumer between attempts at creating its consumer."""
+    """The pauses between attempts at creating the consumer of an ordered reading, or claiming one that is sourced."""
     return Backoff(CREATE_FIRST, CREATE_MOST)

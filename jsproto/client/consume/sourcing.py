@@ -1,0 +1,584 @@
+"""The sourcing end of a flow-control consumer: what a stream has is handed on in order, and acknowledged when stored.
+
+A sink takes the messages, stores them, and says with ``confirm`` up to which stream sequence all is stored. Only that
+is acknowledged, by answers to the server's flow control. A sink that remembers its position, and begins from it next
+time, stores each message once: the consumer begins after what is acknowledged, and what the sink has is passed over.
+
+Life:
+
+* The consumer is claimed: it is made to deliver to a subject of this machine alone. The server refuses that while
+  another owner is subscribed. Then it is tried again, with growing pauses (``retry``).
+* It is reset with an empty body, so that it begins again after what is acknowledged. A reset to the position would
+  leave orphans in a work queue. The subscription follows the answer: before it, messages would come twice.
+* What is not newer than what was received is passed over. It counts as stored as far as the sink has confirmed it.
+
+Answers (FACTS.md F4.5, F4.6):
+
+* An answer has both sequences of the last message that is stored, as the consumer counts since its last reset.
+* An answer goes no further than what was delivered, and acknowledges something new.
+* A request is answered once, in a request's life and the life of a subscription.
+* The one answer without sequences is to a consumer that is stalled after its reset, with nothing delivered: the reset
+  of a consumer does not clear the bytes that it waits for.
+
+What goes wrong:
+
+* A number of the consumer that is missing: the consumer is reset, the first time at once and then after a pause.
+* Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It is not reset back. The
+  numbers begin again, and what was received is passed over.
+* Two heartbeats that wait for an answer which was given, or for one that nothing is left for: it was lost, or
+  ignored. The consumer is reset.
+* No message and no heartbeat for three heartbeats: it is claimed again, which shows whether another owner has it.
+* The link is lost: it is claimed on the next link. Requests of the old link are forgotten, and the position stays.
+* Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
+  of the old one is to be confirmed, so that a sequence means one message only.
+* An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
+
+Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
+takes it, may pass over the right answers that follow, and may keep messages which the sink has.
+
+Not seen by any subscriber: deliveries that are lost together with a reset by somebody else, where the number that
+comes next is the one that was expected.
+
+Not here: sinks, and where a position is kept. The buffer is in ``push_buffer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from jsproto.api_errors import (
+    ConsumerAlreadyExistsError,
+    ConsumerDoesNotExistError,
+    ConsumerNameExistError,
+    ConsumerNotFoundError,
+)
+from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
+from jsproto.client.consume.message import Acker, ConsumerMsg
+from jsproto.client.consume.push_buffer import PushBuffer
+from jsproto.client.consume.retry import create_backoff
+from jsproto.errors import (
+    APIError,
+    ConfigMismatchError,
+    ConnectionClosedError,
+    Error,
+    JetStreamNotAvailableError,
+    LocalProtocolError,
+    NotJSMessageError,
+    OutboundBufferLimitError,
+    PermissionsViolationError,
+    TimeoutError,
+)
+from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
+from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.bodies import dumps
+from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
+from jsproto.grammar.headers import last_value
+from jsproto.grammar.jsack import jsack_sequences
+from jsproto.outbox import Conversation, Outbox
+from jsproto.rules.delivery_log import DeliveryLog
+from jsproto.rules.sequence_gaps import NO_PREFIX, SequenceGap
+from jsproto.rules.sourcing import SOURCING, SourcingPhase, SourcingStep
+from jsproto.ticket import Ticket
+from jsproto.timers import Timer
+from jsproto.wire.frames import Msg, RawMsg
+
+D = TypeVar("D", bound=ConsumerMsg)
+
+SOURCE_HEARTBEAT: Final = 1.0  # seconds; servers set it for every flow-control consumer (FACTS.md F4.2)
+ANSWER_WITHIN: Final = 5.0  # seconds for the answer to a claim or a reset
+STUCK_HEARTBEATS: Final = 2  # in a row that ask for what was answered: one may have crossed the answer
+IDENTITY: Final = b"Nats-Stream-Identity"
+_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves
+_RACES: Final = (ConsumerNameExistError, ConsumerAlreadyExistsError, ConsumerDoesNotExistError)
+_ASK_IDENTITY: Final = b"NATS/1.0\r\n%b: \r\n\r\n" % IDENTITY
+_ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+
+
+class SourcingConsumer(PushBuffer[D]):
+    """The sourcing end of one consumer.
+
+    Attributes, besides those of ``PushBuffer``:
+
+    * ``phase``.
+    * ``position``: the stream sequence up to which the sink has all.
+    * ``identity``: that of the stream, as text of the server. None while unknown, or from servers before 2.15.
+    * ``resets``: how often something was wrong, so that the consumer had to be reset or claimed again.
+    * ``info``: the consumer, as the server described it last. None before.
+    """
+
+    __slots__ = (
+        "_anchor", "_answer_to", "_answered", "_answered_subject", "_api", "_asked", "_awaited", "_backoff", "_config",
+        "_deliver", "_floor", "_has_tried", "_inbox", "_is_told_busy", "_log", "_next_identity", "_ready", "_requested",
+        "_requests", "_sid", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        acker: Acker[D],
+        *,
+        api: ApiSubjects,
+        inbox: str,
+        consumer: str,
+        config: ConsumerConfig | None = None,
+        position: int = 0,
+        identity: str | None = None,
+        now: float,
+        **keywords: Any,
+    ) -> None:
+        """Claim ``consumer``. ``config``: how to create it if it is not there. None: it must be there.
+
+        ``inbox``: a subject that nothing else uses, here and in other programs. ``position`` and ``identity``: what
+        the sink had when it last looked. ``now``: monotonic seconds. The other ``keywords``: see ``PushBuffer``.
+
+        Raises:
+            LocalProtocolError: ``config`` has another ack policy or a deliver group, or ``position`` is negative.
+        """
+        if position < 0:
+            raise LocalProtocolError("a position is a stream sequence, or 0")
+        if config is not None and (fields := unfit(config)):
+            raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
+        patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
+        super().__init__(outbox, acker, consumer=consumer, patience=patience, now=now, **keywords)
+        self.phase = SourcingPhase.CLAIMING
+        self.position = position
+        self.identity = identity
+        self.resets = 0
+        self.info: ConsumerInfo | None = None
+        self._api = api
+        self._inbox = inbox
+        self._deliver = f"{inbox}.d.m"
+        self._config = config
+        self._floor = position  # up to which what came under numbers before was kept
+        self._taken = position  # up to which the sink was handed all
+        self._log = DeliveryLog()
+        self._asked: bytes | None = None  # the request that is to be answered
+        self._answered_subject = b""
+        self._answered = 0  # consumer sequence
+        self._stuck = 0  # heartbeats in a row that ask for what was answered
+        self._awaited = 0  # bytes of the message that found no room in the buffer
+        self._next_identity: str | None = None  # of the stream that was made anew, while it is not read
+        self._is_told_busy = False
+        self._has_tried = False  # to claim it again, since the last sign of life
+        self._backoff = create_backoff()
+        self._sid: int | None = None
+        self._requests = 0
+        self._requested = ""
+        self._answer_to = b""
+        self._ready: Ticket[None] = Ticket()
+        api.consumer_info(self.stream, consumer)  # refuses bad names: nothing is sent yet
+        self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
+        self._claim(now)
+
+    # -- the application's verbs ---------------------------------------------------------------------------------------
+
+    @property
+    def received(self) -> int:
+        """The stream sequence up to which everything was received, whether it was taken or not."""
+        return max(self._floor, self._log.stream_seq)
+
+    def ready(self) -> Ticket[None]:
+        """Completed when messages can come for the first time.
+
+        The ticket fails with:
+            Error: why this ended.
+        """
+        return self._ready
+
+    def pop_many(self, most: int, now: float) -> list[D]:
+        """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
+        messages = super().pop_many(most, now)
+        if messages:
+            self._taken, _ = jsack_sequences(messages[-1]._raw[1])
+        return messages
+
+    def confirm(self, seq: int, now: float) -> None:
+        """All messages up to stream sequence ``seq`` are stored. The consumer may forget them, and delete them.
+
+        The same number again does nothing. After the end only ``position`` changes.
+
+        Raises:
+            LocalProtocolError: ``seq`` is below ``position``, or beyond what was taken.
+        """
+        if not self.position <= seq <= self._taken:
+            raise LocalProtocolError(
+                f"{seq} cannot be confirmed: up to {self.position} it was, and up to {self._taken} messages were taken"
+            )
+        self.position = seq
+        self._answer()
+        self._end_hold(now)
+
+    def restart(self, position: int, now: float) -> None:
+        """The sink has lost some of what it took: hand on again what comes after ``position``.
+
+        What was taken or buffered above ``position`` is forgotten here, and comes again.
+
+        Raises:
+            LocalProtocolError: ``position`` is below what was confirmed, or beyond what was taken.
+            ConnectionClosedError: this has ended.
+        """
+        if self.error is not None:
+            raise ConnectionClosedError(f"the sourcing of {self.consumer} has ended: {self.error}")
+        self.confirm(position, now)
+        self._buffer.clear()
+        self._floor = self._taken = position
+        self._log = self._seen = DeliveryLog()
+        if self.phase in (SourcingPhase.RUNNING, SourcingPhase.FULL):
+            self._begin_again("the sink begins again", now)
+        self._end_hold(now)
+
+    def fail(self, error: Error) -> None:
+        """The sink stores no more, because of ``error``: end. Nothing more is acknowledged."""
+        self._end(error)
+
+    def unsubscribe(self, now: float) -> Ticket[None]:
+        """End it, so that another owner can claim the consumer. What is buffered can still be taken.
+
+        What was not confirmed comes again next time. The ticket is complete.
+        """
+        self.end_interest()
+        ticket: Ticket[None] = Ticket()
+        ticket.succeed(None)
+        return ticket
+
+    def drain(self, now: float) -> Ticket[None]:
+        """The same as ``unsubscribe``: what is not here yet comes next time."""
+        return self.unsubscribe(now)
+
+    def end_interest(self) -> None:
+        """First half of a drain."""
+        self._end(ConnectionClosedError("the subscription was closed"))
+
+    def end_drain(self, now: float, closing: bool) -> None:
+        """Second half of a drain: nothing is left to do."""
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def answered(self, message: Msg, now: float) -> None:
+        """The API has answered a request of this machine."""
+        if message.subject != self._answer_to:
+            return  # to a request that was given up
+        self._answer_to = b""
+        try:
+            if is_no_responders(message):
+                raise JetStreamNotAvailableError(self._api.prefix)
+            info = ConsumerInfo.from_json(decode_response(message.payload))
+            if self.phase is SourcingPhase.RESETTING:
+                identity = last_value(message.header, IDENTITY) if message.header else None
+                self._begun_again(info, None if identity is None else identity.decode("utf-8", "replace"), now)
+            else:
+                self._found(info, now)
+        except ConsumerNotFoundError as missing:
+            if self._config is None:
+                self._end(missing)
+            else:
+                durable = replace(self._config, name=self.consumer, durable_name=self.consumer)
+                self._ask_for(durable, "create", now)
+        except Error as error:
+            self._failed(error, now)
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The consumer cannot be asked for, or nothing of it may be received or acknowledged."""
+        ours = (self._requested, self._answered_subject.decode("utf-8", "replace"))
+        if violation.operation == "subscribe" or violation.subject in ours:
+            self._end(violation)
+
+    def anchor_lost(self, error: Error, now: float) -> None:
+        """The link is gone, and another owner may come."""
+        if self._outbox.closed_error is not None:
+            self._end(error)
+        elif self.phase is not SourcingPhase.ENDED:
+            self._drop()
+            self._step(SourcingStep.LOSE)
+
+    def anchor_restored(self, now: float) -> None:
+        """There is a new link."""
+        if self.phase is SourcingPhase.DOWN:
+            self._works()
+            self._claim(now)
+
+    # -- decisions -----------------------------------------------------------------------------------------------------
+
+    def _inspect(self, reply: bytes, now: float) -> bool:
+        log, last = self._log, self.received
+        before = log.stream_seq
+        try:
+            broken = log.delivered(reply)
+        except NotJSMessageError as error:
+            self._ignore(str(error))
+            return False
+        self._floor = last
+        if broken is not None and broken.found == 1:
+            self._restarted(broken)
+        elif broken is not None or log.stream_seq <= before:
+            found = f"{log.consumer_seq} (message {log.stream_seq})"
+            log.stream_seq = 0
+            self._begin_again(f"delivery {found} was not expected", now)
+            return False
+        is_new = log.stream_seq > last
+        if is_new:
+            self._works()
+        elif log.stream_seq < last:
+            log.expected_prefix = NO_PREFIX  # look at the next one, too
+        self._answer()
+        return is_new
+
+    def _follow(self, raws: Sequence[RawMsg]) -> int:
+        # While what was received comes again, each one is looked at.
+        return 0 if self._log.stream_seq < self._floor else super()._follow(raws)
+
+    def _restarted(self, broken: SequenceGap) -> None:
+        """Somebody else has reset the consumer: the numbers begin again."""
+        self._answered = 0
+        self._outbox.emit(ConsumerRestarted(self.stream, self.consumer, broken.expected, broken.found))
+
+    def _broken(self, broken: SequenceGap, now: float) -> None:
+        if broken.found == 1:  # and nothing was delivered since
+            self._floor = self.received
+            self._log.stream_seq = 0
+            self._restarted(broken)
+        else:
+            self._begin_again(f"the last delivery was {broken.found - 1} where {broken.expected - 1} was received", now)
+
+    def _receive_heartbeat(self, header: bytes, now: float) -> None:
+        self._compare_heartbeat(header, now)  # first: an answer must count as the consumer does now
+        if self.phase is not SourcingPhase.RUNNING:
+            return
+        stalled = last_value(header, b"Nats-Consumer-Stalled")
+        if not stalled:
+            self._works()
+            self._stuck = 0
+            return
+        is_answered = stalled == self._answered_subject
+        self._mark(stalled)
+        if self._asked is not None and not self._log.consumer_seq:
+            self._send_answer(None)
+        is_stuck = is_answered or (self._asked is not None and self._log.consumer_seq == self._answered)
+        self._stuck = self._stuck + 1 if is_stuck else 0
+        if self._stuck == STUCK_HEARTBEATS:
+            self._begin_again("an answer to flow control had no effect", now)
+
+    def _mark(self, subject: bytes) -> None:
+        if subject != self._answered_subject:
+            self._asked = subject
+            self._answer()
+
+    def _silent(self, first: bool, now: float) -> None:
+        self._begin_again(f"nothing came for {now - self._watch.heard_at:g} s", now, is_mine=False)
+
+    def _refused(self, error: Error, now: float) -> None:
+        self._begin_again(str(error), now, is_mine=False)
+
+    def _overflow(self, size: int, now: float) -> None:
+        super()._overflow(size, now)
+        self._floor, _ = jsack_sequences(self._buffer.raws[-1][1])
+        self._log.stream_seq = 0
+        self._awaited = size
+        self._drop()
+        self._step(SourcingStep.FILL)
+
+    def _after_taking(self, some: bool, now: float) -> None:
+        if self.phase is SourcingPhase.FULL and not self._buffer.half_full(self._awaited):
+            self._full = False
+            self._begin_again("the buffer was full", now, is_mine=False)
+
+    def _handle_timer(self, timer: Timer, now: float) -> None:
+        if timer is Timer.SOURCE_CLAIM:
+            self._claim(now)
+        else:
+            self._failed(TimeoutError(f"no answer from {self._requested} within {ANSWER_WITHIN:g} s"), now)
+
+    # -- acknowledging -------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """Answer the request, if there is one and something new is stored."""
+        stored = self._log.store(self.position)
+        if self._asked is not None and self.phase is SourcingPhase.RUNNING and stored[0] > self._answered:
+            self._send_answer(stored)
+
+    def _send_answer(self, stored: tuple[int, int] | None) -> None:
+        """Answer the request. ``stored``: consumer and stream sequence, None when nothing was delivered."""
+        assert self._asked is not None  # who calls has looked
+        try:
+            self._outbox.publish(self._asked.decode(), b"", headers=None if stored is None else _ANSWER % stored)
+        except OutboundBufferLimitError:
+            return  # the sink confirms again, or the server repeats the request
+        except (LocalProtocolError, UnicodeDecodeError) as error:  # no subject, or nobody to send it to
+            self._ignore(f"flow control cannot be answered: {error}")
+        else:
+            self._outbox.flush()
+            if stored is not None:
+                self._answered, _ = stored
+        self._answered_subject, self._asked = self._asked, None
+
+    # -- claims and resets ---------------------------------------------------------------------------------------------
+
+    def _claim(self, now: float) -> None:
+        """Look the consumer up, and make it deliver here."""
+        self._step(SourcingStep.CLAIM)
+        self._request(self._api.consumer_info(self.stream, self.consumer), b"", None, now)
+
+    def _found(self, info: ConsumerInfo, now: float) -> None:
+        """The consumer is there."""
+        self.info = info
+        if fields := unfit(info.config):
+            self._end(ConfigMismatchError(self.stream, self.consumer, fields))
+        elif info.config.deliver_subject == self._deliver:
+            self._is_told_busy = False
+            self._reset(now)
+        else:
+            self._ask_for(info.config, "update", now)
+
+    def _ask_for(self, config: ConsumerConfig, action: str, now: float) -> None:
+        wanted = replace(config, deliver_subject=self._deliver)
+        body = {"stream_name": self.stream, "config": wanted.to_json(), "action": action}
+        subject = self._api.consumer_create(self.stream, self.consumer)
+        self._request(subject, dumps(body), None, now)
+
+    def _reset(self, now: float) -> None:
+        self._step(SourcingStep.RESET)
+        self._request(self._api.consumer_reset(self.stream, self.consumer), b"", _ASK_IDENTITY, now)
+
+    def _request(self, subject: str, payload: bytes, headers: bytes | None, now: float) -> None:
+        self._requests += 1
+        self._requested = subject
+        self._answer_to = f"{self._inbox}.{self._requests}".encode()
+        try:
+            self._outbox.publish(subject, payload, self._answer_to, headers)
+        except OutboundBufferLimitError as error:
+            self._failed(error, now)
+            return
+        self._outbox.flush()
+        self._timers.set(Timer.SOURCE_ANSWER, now + ANSWER_WITHIN)
+        self._outbox.rearm(self)
+
+    def _begun_again(self, info: ConsumerInfo, identity: str | None, now: float) -> None:
+        """The consumer was reset, and waits for a subscription."""
+        self.info = info
+        self._timers.stop(Timer.SOURCE_ANSWER)
+        if None not in (self.identity, identity) and identity != self.identity:
+            self._next_identity = identity
+            self._step(SourcingStep.HOLD)
+            self._outbox.rearm(self)
+            self._end_hold(now)
+            return
+        self.identity = identity or self.identity
+        self._floor = self.received
+        if (floor := info.ack_floor.stream_seq) > self._floor:
+            self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, floor))
+        self._log = self._seen = DeliveryLog()
+        self._answered = self._stuck = 0
+        self._sid = self._outbox.subscribe(self._deliver, self)
+        self._outbox.flush()
+        self._step(SourcingStep.RUN)
+        self._listen(now)
+        if not self._ready.done:
+            self._ready.succeed(None)
+            self._outbox.completed(self._ready)
+
+    def _end_hold(self, now: float) -> None:
+        """Once the sink has all of the old stream, read the new one."""
+        if self.phase is SourcingPhase.HOLDING and self.position >= self.received:
+            self._outbox.emit(StreamRecreated(self.stream, self.received))
+            self.identity = self._next_identity
+            self.position = self._taken = self._floor = self._log.stream_seq = 0
+            self._claim(now)
+
+    def _begin_again(self, reason: str, now: float, *, is_mine: bool = True) -> None:
+        """Begin again: reset the consumer if it ``is_mine``, else claim it first. A second attempt has to wait."""
+        self._drop()
+        self.resets += 1
+        self._outbox.emit(SourceReset(self.stream, self.consumer, self.position, reason))
+        if self._has_tried:
+            self._pause(now)
+        elif is_mine and self.phase is SourcingPhase.RUNNING:
+            self._has_tried = True
+            self._reset(now)
+        else:
+            self._has_tried = True
+            self._claim(now)
+
+    def _failed(self, error: Error, now: float) -> None:
+        """A claim or a reset failed."""
+        is_race = isinstance(error, _RACES)
+        if isinstance(error, APIError) and error.code not in _SERVER_ERRORS and not is_race:
+            self._end(error)
+            return
+        if isinstance(error, ConsumerNameExistError) and not self._is_told_busy:
+            self._is_told_busy = True
+            self._outbox.emit(SourceBusy(self.stream, self.consumer))
+        self._drop()
+        self._pause(now)
+
+    def _pause(self, now: float) -> None:
+        pause = self._backoff.failed(now)
+        assert pause is not None  # this series never gives up
+        self._step(SourcingStep.PAUSE)
+        self._timers.set(Timer.SOURCE_CLAIM, now + pause)
+        self._outbox.rearm(self)
+
+    def _works(self) -> None:
+        """A sign of life: the next failure begins a new series of attempts."""
+        if self._has_tried:
+            self._has_tried = False
+            self._backoff.reset()
+
+    def _drop(self) -> None:
+        """Leave the subscription, and the requests that came by it."""
+        self._timers.clear()
+        self._outbox.rearm(self)
+        self._answer_to, self._answered_subject, self._asked = b"", b"", None
+        sid, self._sid = self._sid, None
+        if sid is not None:
+            self._outbox.unsubscribe(sid)
+
+    def _end(self, error: Error) -> None:
+        if self.phase is SourcingPhase.ENDED:
+            return
+        self._step(SourcingStep.END)
+        self._drop()
+        self._outbox.unsubscribe(self._anchor)
+        self._finish(error)
+        if not self._ready.done:
+            self._ready.fail(error)
+            self._outbox.completed(self._ready)
+
+    def _step(self, step: SourcingStep) -> None:
+        self.phase = SOURCING[self.phase, step] or self.phase
+
+
+class _Answers(Conversation):
+    """The subscription that outlives those to the consumer: API answers and news of the link."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: SourcingConsumer[Any]) -> None:
+        self._owner = owner
+
+    def receive(self, message: Msg, now: float) -> None:
+        """An answer of the API."""
+        self._owner.answered(message, now)
+
+    def denied(self, violation: PermissionsViolationError, now: float) -> None:
+        """The server does not permit a subscription or a request."""
+        self._owner.denied(violation, now)
+
+    def link_lost(self, error: Error, now: float) -> None:
+        """The link is gone."""
+        self._owner.anchor_lost(error, now)
+
+    def link_restored(self, now: float) -> None:
+        """There is a new one."""
+        self._owner.anchor_restored(now)
+
+
+def unfit(config: ConsumerConfig) -> list[str]:
+    """The fields because of which a consumer cannot be sourced from.
+
+    Flow control reaches one member of a deliver group, which does not know what the others have.
+    """
+    fields = ["ack_policy"] if config.ack_policy != "flow_control" else []
+    return [*fields, "deliver_group"] if config.deliver_group else fields

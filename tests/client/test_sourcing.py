@@ -1,0 +1,443 @@
+"""The sourcing end of a consumer against a scripted server: claims, resets, answers, and what goes wrong."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from jsproto.api_errors import ConsumerNotFoundError
+from jsproto.client.consume.message import Acker, JSMsg
+from jsproto.client.consume.sourcing import ANSWER_WITHIN, SourcingConsumer
+from jsproto.errors import (
+    APIError,
+    ConfigMismatchError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    LocalProtocolError,
+    OutboundBufferLimitError,
+    PermissionsViolationError,
+)
+from jsproto.events import (
+    ConsumerRestarted,
+    SlowConsumer,
+    SourceBusy,
+    SourceReset,
+    SourceSkipped,
+    StreamRecreated,
+    UnexpectedMessage,
+)
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.headers import Headers
+from jsproto.rules.sourcing import SourcingPhase
+from jsproto.wire.encoder import encode_msg
+from jsproto.wire.frames import Msg, Pub
+from tests.client.pushing import Pushing, ack_subject, heartbeat, info, refusal
+
+FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+OWN = "_INBOX.o.d.m"
+CONFIG = ConsumerConfig(ack_policy="flow_control")
+
+
+class Sourcing:
+    """A sourcing end, and the server's side of its consumer."""
+
+    def __init__(self, *, run: bool = True, session: dict[str, Any] | None = None, **options: Any) -> None:
+        self.h = Pushing(**(session or {}))
+        inner = self.h.session
+        acker = Acker(inner, inner.requests, JSMsg, wants_acks=False)
+        self.machine = SourcingConsumer(
+            inner, acker, api=self.h.js.api, inbox="_INBOX.o", consumer="C", stream="S", subject="C", now=self.h.now,
+            **{"config": CONFIG, **options},
+        )  # fmt: skip
+        if run:
+            self.claim(deliver=OWN)
+            self.reset()
+
+    def expect(self, verb: str) -> tuple[dict[str, Any], Pub]:
+        """The one request under way."""
+        ((asked, body, pub),) = self.h.asked()
+        assert asked == f"CONSUMER.{verb}.S.C"
+        return body, pub
+
+    def claim(self, deliver: str = "old", **config: Any) -> None:
+        """The server describes the consumer."""
+        _, pub = self.expect("INFO")
+        self.h.reply_to(pub, info("C", {"ack_policy": "flow_control", "deliver_subject": deliver, **config}))
+
+    def reset(self, floor: int = 0, identity: str | None = None) -> None:
+        """The server has reset the consumer."""
+        pub = next(pub for what, _, pub in self.h.asked() if what == "CONSUMER.RESET.S.C")
+        assert (pub.payload, pub.header) == (b"", b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n")
+        header = None if identity is None else b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity.encode()
+        body = info("C", {"ack_policy": "flow_control"}, ack_floor={"consumer_seq": 0, "stream_seq": floor})
+        self.h.reply_to(pub, body | {"reset_seq": floor + 1}, header)
+
+    def message(self, consumer_seq: int, stream_seq: int, payload: bytes | None = None) -> None:
+        reply = ack_subject("C", consumer_seq, stream_seq)
+        self.h.push(OWN, reply, b"%d" % stream_seq if payload is None else payload)
+
+    def messages(self, *numbers: int) -> None:
+        """Messages with the same numbers in the consumer and the stream, at once."""
+        sid = self.h.sid(OWN)
+        self.h.feed(b"".join(encode_msg(b"s.a", sid, ack_subject("C", n), None, b"%d" % n) for n in numbers))
+
+    def flow(self, subject: str = "$JS.FC.S.C.1") -> None:
+        self.h.push(OWN, subject.encode(), b"", FLOW)
+
+    def beat(self, last: int | str, stalled: str | None = None) -> None:
+        self.h.push(OWN, None, b"", heartbeat(last, 0, stalled))
+
+    def take(self, most: int = 100) -> list[int]:
+        return [int(message.data) for message in self.machine.pop_many(most, self.h.now)]
+
+    def confirm(self, seq: int) -> None:
+        self.machine.confirm(seq, self.h.now)
+
+    def answers(self) -> list[tuple[str, int, int] | str]:
+        """What was answered since the last call: the subject, and both sequences unless it was empty."""
+        found: list[tuple[str, int, int] | str] = []
+        for pub in self.h.published():
+            subject = pub.subject.decode()
+            if subject.startswith("$JS.FC.") and pub.header is None:
+                found.append(subject)
+            elif pub.header is not None and subject.startswith("$JS.FC."):
+                headers = Headers.parse(pub.header)
+                found.append((subject, int(headers["Nats-Last-Consumer"]), int(headers["Nats-Last-Stream"])))
+            assert pub.payload == b"" or not subject.startswith("$JS.FC.")
+        return found
+
+    def told(self, *kinds: type) -> list[Any]:
+        return [event for event in self.h.events() if isinstance(event, kinds)]
+
+
+def test_a_consumer_is_created_claimed_reset_and_only_then_subscribed_to() -> None:
+    s = Sourcing(run=False)
+    assert not s.machine.ready().done
+    _, look = s.expect("INFO")
+    s.h.reply_to(look, refusal(404, 10014))
+    body, create = s.expect("CREATE")
+    assert body["action"] == "create"
+    assert body["config"]["durable_name"] == body["config"]["name"] == "C"
+    assert body["config"]["deliver_subject"] == OWN
+    s.h.reply_to(create, info("C", body["config"]))
+    assert s.machine.phase.name == "RESETTING"
+    assert OWN.encode() not in s.h.subs.values()
+    s.reset(identity="ID")
+    assert s.machine.phase is SourcingPhase.RUNNING
+    assert s.machine.ready().result() is None
+    assert s.machine.identity == "ID"
+    assert s.h.sid(OWN)
+
+
+def test_a_consumer_of_another_owner_is_waited_for() -> None:
+    s = Sourcing(run=False)
+    for _ in range(3):
+        s.claim("old")
+        body, update = s.expect("CREATE")
+        assert (body["action"], body["config"]["deliver_subject"]) == ("update", OWN)
+        s.h.reply_to(update, refusal(400, 10013))
+        assert s.machine.phase is SourcingPhase.PAUSED
+        s.h.advance(1.0)
+    assert len(s.told(SourceBusy)) == 1
+    s.claim(OWN)
+    s.reset()
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refusal(404, 10014), ConsumerNotFoundError),
+        (refusal(400, 10000), APIError),
+        (info("C", {"ack_policy": "explicit"}), ConfigMismatchError),
+        (info("C", {"ack_policy": "flow_control", "deliver_group": "G"}), ConfigMismatchError),
+    ],
+)
+def test_what_cannot_be_sourced_ends_it(answer: dict[str, Any], error: type[Exception]) -> None:
+    s = Sourcing(run=False, config=None)
+    _, look = s.expect("INFO")
+    s.h.reply_to(look, answer)
+    assert s.machine.phase is SourcingPhase.ENDED
+    with pytest.raises(error):
+        s.machine.ready().result()
+    with pytest.raises(error):
+        s.machine.readable().result()
+
+
+@pytest.mark.parametrize("bad", [{"config": ConsumerConfig()}, {"position": -1}])
+def test_bad_arguments(bad: dict[str, Any]) -> None:
+    with pytest.raises(LocalProtocolError):
+        Sourcing(run=False, **bad)
+
+
+def test_answers_have_what_is_stored_and_come_once() -> None:
+    s = Sourcing()
+    s.messages(1, 2, 3, 4, 5)
+    s.flow()
+    assert s.take(3) == [1, 2, 3]
+    assert s.answers() == []
+    for wrong in (4, -1):  # not taken, or below the position
+        with pytest.raises(LocalProtocolError):
+            s.confirm(wrong)
+    s.confirm(2)
+    s.confirm(2)
+    assert s.answers() == [("$JS.FC.S.C.1", 2, 2)]
+    with pytest.raises(LocalProtocolError):
+        s.confirm(1)
+    s.flow()  # the same request
+    s.confirm(3)
+    assert s.answers() == []
+    s.flow("$JS.FC.S.C.2")
+    assert s.answers() == [("$JS.FC.S.C.2", 3, 3)]
+    assert s.take() == [4, 5]
+    s.beat(5, "$JS.FC.S.C.3")
+    s.confirm(5)
+    assert s.answers() == [("$JS.FC.S.C.3", 5, 5)]
+
+
+def test_holes_in_the_stream() -> None:
+    s = Sourcing()
+    sid = s.h.sid(OWN)
+    s.h.feed(b"".join(encode_msg(b"s.a", sid, ack_subject("C", n, 3 * n), None, b"%d" % n) for n in range(1, 40)))
+    s.flow()
+    assert s.take() == list(range(1, 40))
+    s.confirm(16)  # which was deleted, or is of another subject
+    assert s.answers() == [("$JS.FC.S.C.1", 5, 15)]
+
+
+def test_what_the_sink_has_is_passed_over_and_answered() -> None:
+    s = Sourcing(position=3)
+    s.message(1, 2)
+    s.message(2, 3)
+    s.flow()
+    assert s.answers() == [("$JS.FC.S.C.1", 2, 3)]
+    s.message(3, 4)
+    assert s.take() == [4]
+    assert s.machine.received == 4
+
+
+def test_acknowledged_by_somebody_else() -> None:
+    s = Sourcing(run=False, position=3)
+    s.claim(OWN)
+    s.reset(floor=7)
+    assert s.told(SourceSkipped) == [SourceSkipped("S", "C", 4, 7)]
+
+
+def test_reset_by_somebody_else_is_not_answered_by_a_reset() -> None:
+    s = Sourcing()
+    s.messages(1, 2, 3, 4)
+    assert s.take() == [1, 2, 3, 4]
+    s.flow()
+    s.confirm(2)
+    assert s.answers() == [("$JS.FC.S.C.1", 2, 2)]
+    s.flow("$JS.FC.S.C.2")
+    for number in (1, 2, 3):
+        s.message(number, number + 2)  # from 3 on
+    assert s.take() == [5]
+    s.confirm(3)
+    assert s.answers() == [("$JS.FC.S.C.2", 1, 3)]
+    s.beat(0, "$JS.FC.S.C.3")  # and once more
+    assert s.answers() == ["$JS.FC.S.C.3"]
+    s.message(1, 4)
+    s.messages()
+    assert s.take() == []
+    assert len(s.told(ConsumerRestarted)) == 2
+    assert s.machine.resets == 0
+
+
+def test_gaps_lead_to_a_reset_and_then_to_pauses() -> None:
+    s = Sourcing()
+    s.message(1, 1)
+    s.message(3, 3)
+    assert s.told(SourceReset)
+    assert OWN.encode() not in s.h.subs.values()
+    s.reset()
+    s.message(1, 1)
+    s.beat(7)
+    assert s.machine.phase is SourcingPhase.PAUSED
+    assert s.h.published() == []
+    s.h.advance(0.2)
+    s.claim(OWN)
+    s.reset()
+    s.message(1, 1)
+    s.message(2, 2)
+    assert s.take() == [1, 2]
+    s.beat(2)
+    s.message(3, 2)  # a consumer that delivers once does not go back
+    s.reset()
+    s.beat("x")
+    assert s.told(UnexpectedMessage)
+    s.h.push(OWN, b"_INBOX.x", b"")
+    assert s.told(UnexpectedMessage)
+
+
+def test_an_answer_without_effect_leads_to_a_reset() -> None:
+    s = Sourcing()
+    s.messages(1, 2)
+    s.take()
+    s.flow()
+    s.confirm(2)
+    s.beat(2, "$JS.FC.S.C.1")
+    s.beat(2)
+    s.beat(2, "$JS.FC.S.C.2")
+    s.beat(2, "$JS.FC.S.C.2")
+    assert s.answers() == [("$JS.FC.S.C.1", 2, 2)]
+    assert s.machine.phase is SourcingPhase.RESETTING
+
+
+def test_a_stalled_consumer_with_nothing_delivered_is_answered_empty() -> None:
+    s = Sourcing()
+    s.beat(0, "$JS.FC.S.C.1")
+    assert s.answers() == ["$JS.FC.S.C.1"]
+    s.beat(0, "bad subject")
+    assert s.told(UnexpectedMessage)
+
+
+def test_silence_and_requests_without_an_answer() -> None:
+    s = Sourcing()
+    s.h.advance(3.0)
+    s.expect("INFO")
+    s.h.advance(ANSWER_WITHIN)
+    assert s.machine.phase is SourcingPhase.PAUSED
+    s.h.advance(0.2)
+    _, look = s.expect("INFO")
+    s.h.reply_to(look, None, b"NATS/1.0 503\r\n\r\n")
+    s.h.advance(0.5)
+    s.claim(OWN)
+    s.reset()
+    s.h.push(OWN, None, b"", b"NATS/1.0 409 Consumer Deleted\r\n\r\n")
+    assert s.machine.phase is SourcingPhase.PAUSED
+    s.machine.answered(Msg(b"_INBOX.o.1", b"1", None, None, b""), s.h.now)  # to a request that was given up
+
+
+def test_a_stream_that_was_made_anew_is_read_when_the_old_one_is_confirmed() -> None:
+    s = Sourcing(run=False, identity="A")
+    s.claim(OWN)
+    s.reset(identity="A")
+    s.messages(1, 2)
+    s.h.advance(3.0)
+    s.claim(OWN)
+    s.reset(identity="B")
+    assert s.machine.phase is SourcingPhase.HOLDING
+    assert s.take() == [1, 2]
+    s.confirm(2)
+    assert s.told(StreamRecreated) == [StreamRecreated("S", 2)]
+    s.claim(OWN)
+    s.reset(identity="B")
+    assert (s.machine.position, s.machine.identity) == (0, "B")
+    s.messages(1)
+    assert s.take() == [1]
+
+
+def test_the_link_is_lost() -> None:
+    s = Sourcing(session={"max_reconnect_attempts": -1, "reconnect_time_wait": 0.01})
+    s.messages(1)
+    s.flow()
+    s.h.lose()
+    assert s.machine.phase is SourcingPhase.DOWN
+    assert s.take() == [1]
+    s.confirm(1)
+    s.h.advance(1.0)
+    s.h.connect()
+    s.claim(OWN)
+    s.reset()
+    s.message(1, 1)
+    assert s.take() == []
+    s.beat(1, "$JS.FC.S.C.1")
+    assert s.answers() == [("$JS.FC.S.C.1", 1, 1)]
+    s.machine.anchor_restored(s.h.now)
+
+
+def test_the_connection_ends() -> None:
+    s = Sourcing()
+    s.h.lose()
+    with pytest.raises(ConnectionLostError):
+        raise s.machine.error or AssertionError
+    s.machine.anchor_lost(ConnectionLostError(""), s.h.now)
+
+
+def test_what_is_denied() -> None:
+    s = Sourcing()
+    s.machine.denied(PermissionsViolationError("no", "publish", "elsewhere"), s.h.now)
+    assert s.machine.error is None
+    s.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.CONSUMER.RESET.S.C\"'\r\n")
+    assert isinstance(s.machine.error, PermissionsViolationError)
+
+
+def test_a_full_buffer_is_emptied_before_more_is_asked_for() -> None:
+    s = Sourcing(pending_msgs_limit=4)
+    for number in range(1, 6):
+        s.message(number, number)
+    assert s.machine.phase is SourcingPhase.FULL
+    assert len(s.told(SlowConsumer)) == 1
+    assert s.machine.received == 4
+    assert s.take(1) == [1]
+    assert s.machine.phase is SourcingPhase.FULL
+    assert s.take(2) == [2, 3]
+    s.claim(OWN)
+    s.reset()
+    for number in range(1, 6):
+        s.message(number, number)
+    assert s.take() == [4, 5]
+
+
+def test_a_sink_that_lost_something_begins_again() -> None:
+    s = Sourcing()
+    s.messages(1, 2, 3, 4)
+    assert s.take(3) == [1, 2, 3]
+    s.confirm(1)
+    with pytest.raises(LocalProtocolError):
+        s.machine.restart(4, s.h.now)
+    s.machine.restart(2, s.h.now)
+    s.machine.restart(2, s.h.now)  # while it is reset
+    s.reset()
+    s.messages(1, 2, 3)
+    assert s.take() == [3]
+
+
+def test_the_end() -> None:
+    s = Sourcing()
+    s.messages(1, 2)
+    s.flow()
+    assert s.take(1) == [1]
+    assert s.machine.unsubscribe(s.h.now).done
+    assert s.answers() == []
+    assert OWN.encode() not in s.h.subs.values()
+    assert s.take() == [2]
+    s.confirm(2)
+    assert (s.machine.position, s.answers()) == (2, [])
+    with pytest.raises(ConnectionClosedError):
+        s.machine.restart(2, s.h.now)
+    assert s.machine.ready().done
+    assert s.machine.drain(s.h.now).done
+    s.machine.anchor_lost(ConnectionLostError(""), s.h.now)
+    assert s.machine.phase is SourcingPhase.ENDED
+    s.machine.end_drain(s.h.now, closing=True)
+
+
+def test_a_sink_that_is_fenced_ends_it() -> None:
+    s = Sourcing(run=False)
+    error = APIError(400, 10071, "wrong last sequence")
+    s.machine.fail(error)
+    with pytest.raises(APIError):
+        s.machine.ready().result()
+
+
+def test_no_room_to_send() -> None:
+    s = Sourcing(session={"pending_size": 1024})
+    s.messages(1)
+    assert s.take() == [1]
+    s.flow()
+    with suppress(OutboundBufferLimitError):
+        for _ in range(10):
+            s.h.session.publish_message("x", b"x" * 900)
+    s.confirm(1)
+    s.machine.restart(1, s.h.now)
+    assert s.machine.phase.name == "PAUSED"
+    assert s.answers() == []
+    s.h.advance(0.2)
+    s.claim(OWN)
+    s.reset()
+    assert s.machine.phase is SourcingPhase.RUNNING

@@ -1,0 +1,103 @@
+"""A work queue of a real server, copied by the sourcing end: with links that end, and a second owner that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from jsproto.client.consume.message import Acker, JSMsg
+from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.events import Event, SourceBusy
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.rules.sourcing import SourcingPhase
+from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import Connection, connect
+from tests.servers import recreate_stream
+
+PATIENCE = 120.0
+COUNT = 3_000
+CONFIG = ConsumerConfig(ack_policy="flow_control", max_ack_pending=500)
+
+
+def source(nc: Connection, stream: str, position: int = 0, identity: str | None = None) -> SourcingConsumer[JSMsg]:
+    session, api = nc._session, nc.jetstream()._core.api
+    acker = Acker(session, session.requests, JSMsg, wants_acks=False)
+    return nc._call(
+        lambda now: SourcingConsumer(
+            session, acker, api=api, inbox=session.new_inbox(), consumer="C", config=CONFIG,
+            stream=stream, subject=stream, position=position, identity=identity, now=now,
+        )
+    )  # fmt: skip
+
+
+def copy(nc: Connection, machine: SourcingConsumer[JSMsg], copied: list[int], until: int) -> None:
+    """Store what comes, until message number ``until`` is stored, and confirm it."""
+    end = time.monotonic() + PATIENCE
+    while not copied or copied[-1] < until:
+        assert time.monotonic() < end, (machine.phase, machine.position, machine.resets)
+        nc._wait(nc._call(lambda now: machine.readable()), PATIENCE)
+        messages = nc._call(lambda now: machine.pop_many(97, now))
+        copied += [int(message.data) for message in messages]
+        last = messages[-1].metadata.sequence.stream
+        nc._call(partial(machine.confirm, last))
+
+
+def empty(nc: Connection, stream: str) -> None:
+    """Wait until the server has deleted all."""
+    end = time.monotonic() + PATIENCE
+    while nc.jetstream().stream_info(stream).state.messages:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def fill(nc: Connection, stream: str) -> None:
+    js = nc.jetstream()
+    recreate_stream(js, StreamConfig(stream, subjects=[stream.lower()], retention="workqueue"))
+    with js.async_publisher() as publisher:
+        for number in range(1, COUNT + 1):
+            publisher.publish(stream.lower(), b"%d" % number)
+
+
+def test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link(
+    server_for: Callable[..., NatsServer],
+) -> None:
+    server = server_for()
+    copied: list[int] = []
+    with connect(server.url, reconnect_time_wait=0.02, max_reconnect_attempts=-1) as nc:
+        fill(nc, "SOURCEQ")
+        machine = source(nc, "SOURCEQ")
+        copy(nc, machine, copied, COUNT // 3)
+        server.stop()
+        server.start()
+        copy(nc, machine, copied, COUNT // 2)
+        assert machine.identity
+        # Another process resumes by what the sink has, after the first one has ended.
+        position, identity = machine.position, machine.identity
+        with connect(server.url) as other:
+            nc._call(lambda now: machine.unsubscribe(now))
+            heir = source(other, "SOURCEQ", position, identity)
+            copy(other, heir, copied, COUNT)
+            assert copied == list(range(1, COUNT + 1))
+            empty(other, "SOURCEQ")
+            assert heir.phase is SourcingPhase.RUNNING
+
+
+def test_a_second_owner_waits_for_the_first(server: NatsServer) -> None:
+    events: list[Event] = []
+    copied: list[int] = []
+    with connect(server.url) as nc, connect(server.url, event_cb=events.append) as second:
+        fill(nc, "SOURCETWO")
+        machine = source(nc, "SOURCETWO")
+        copy(nc, machine, copied, COUNT // 2)
+        heir = source(second, "SOURCETWO", machine.position, machine.identity)
+        copy(nc, machine, copied, 2 * COUNT // 3)
+        end = time.monotonic() + PATIENCE
+        while not any(isinstance(event, SourceBusy) for event in events):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        nc._call(lambda now: machine.unsubscribe(now))
+        copy(second, heir, [*copied], COUNT)
+        empty(second, "SOURCETWO")
+        assert machine.resets == 0
