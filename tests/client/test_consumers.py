@@ -178,8 +178,8 @@ def test_what_cannot_be_reset_is_an_error_after_the_look_up() -> None:
     harness = Harness()
     for err_code, expected in ((10014, ConsumerNotFoundError), (10059, StreamNotFoundError)):
         ticket = harness.js.reset_consumer("S", "C", now=harness.now)
-        error = {"code": 404, "err_code": err_code, "description": "not found"}
-        harness.answer(lambda _, error=error: {"error": error})
+        refusal = {"error": {"code": 404, "err_code": err_code, "description": "not found"}}
+        harness.answer(lambda _, refusal=refusal: refusal)  # type: ignore[misc]
         assert isinstance(ticket.error, expected)
         assert not harness.sent()
     old = harness.js.reset_consumer("S", "C", now=harness.now)
