@@ -20,17 +20,16 @@ from tests.transcripts.test_transcripts import INDEX
 SCENARIO: Final = re.compile(r"source-(\w+@\S+)\.json")
 RECORDED: Final = {match[1]: entry["file"] for entry in INDEX if (match := SCENARIO.fullmatch(entry["file"]))}
 
-RESET: Final = "it needs CONSUMER.RESET"
 SOURCES: Final = "the role does not follow sources"
 STRICTER: Final = "an answer beyond what was delivered deletes messages, which the role does not do"
 DIFFERS: Final = {
     "auto_durable@2.15.1": SOURCES,
     "auto_mirror@2.15.1": "mirrors copy the store, without a consumer",
-    "durable_mirror_works@2.15.1": RESET,
-    "durable_source_user_reset@2.15.1": RESET,
-    "durable_source_with_spy@2.15.1": RESET,
-    "durable_source_works@2.14.6": RESET,
-    "durable_source_works@2.15.1": RESET,
+    "durable_mirror_works@2.15.1": SOURCES,
+    "durable_source_user_reset@2.15.1": SOURCES,
+    "durable_source_with_spy@2.15.1": SOURCES,
+    "durable_source_works@2.14.6": SOURCES,
+    "durable_source_works@2.15.1": SOURCES,
     "fc_create@2.12.8": "consumers answer as the reference does",
     "fc_reply_variants@2.15.1": STRICTER,
 }
