@@ -177,8 +177,8 @@ SINGLE: tuple[Any, ...] = (
 
 
 def values_for(field: str) -> tuple[Any, ...]:
-    """A part of them in a run of little effort, another one for each length of a name."""
-    stride = max(round(1 / EFFORT), 1)
+    """A part of them, another one for each length of a name: all with EFFORT=2."""
+    stride = max(round(2 / EFFORT), 1)
     return SINGLE[len(field) % stride :: stride]
 
 
