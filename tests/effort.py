@@ -7,7 +7,10 @@ it takes minutes. ``EFFORT=10 pytest tests/stateful`` is a long search.
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 EFFORT: Final = float(os.environ.get("EFFORT") or ("1" if os.environ.get("CI") == "true" else "0.25"))
 FEWEST: Final = 5
@@ -16,3 +19,9 @@ FEWEST: Final = 5
 def examples(most: int) -> int:
     """The number of examples where ``most`` are a thorough search."""
     return max(round(most * EFFORT), min(most, FEWEST))
+
+
+def share(cases: Sequence[T], which: int, whole_at: float = 1) -> Sequence[T]:
+    """A part of these cases, another one for each ``which``: all of them from an effort of ``whole_at`` on."""
+    stride = max(round(whole_at / EFFORT), 1)
+    return cases[which % stride :: stride]

@@ -23,6 +23,7 @@ from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.wire.encoder import encode_err
 from jsproto.wire.frames import Msg
 from tests.client.test_fast import DISABLED, TOO_BIG, UNKNOWN, WRONG_SEQUENCE, Batch
+from tests.effort import share
 from tests.harness import Harness
 
 Input: TypeAlias = Callable[[Batch], None]
@@ -233,7 +234,7 @@ def test_every_phase_is_met() -> None:
 @pytest.mark.parametrize("gap", ["ok", "fail"])
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_whatever_happens_in_whatever_phase(situation: Callable[[str], Batch], gap: str) -> None:
-    for name, happens in INPUTS.items():
+    for name, happens in share([*INPUTS.items()], len(situation.__name__) + len(gap)):
         batch = situation(gap)
         ended = batch.fast.phase if batch.fast.phase in ENDED else None
         try:

@@ -21,7 +21,7 @@ from tests.drivers.test_reconnect import make_stream, until
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 0.05  # seconds
+LIMIT = 0.01  # seconds
 ROOM = 1_000  # bytes that may wait
 
 Verb = Callable[[Any, Any], Awaitable[Any]]

@@ -6,7 +6,7 @@ mistake, the session lives and serves what is beside the machine, and every wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -31,7 +31,7 @@ from jsproto.rules.atomic_batch import AtomicPhase
 from jsproto.rules.fast_batch import FastPhase, FastStep
 from jsproto.rules.ordered import OrderedPhase
 from jsproto.rules.table import IGNORED, Table
-from tests.effort import EFFORT
+from tests.effort import share
 from tests.stateful.product import ANSWERS, INPUTS, LINKS, TOO_LARGE, Input, World, verb
 
 Verb: TypeAlias = Callable[[World, Any], None]
@@ -542,14 +542,13 @@ def walk(machine: Machine, phase: str, condition: str, names: list[str]) -> None
         raise
 
 
-def walk_all(machine: Machine, phase: str, condition: str = FINE) -> None:
-    """Each input, from this phase on. No answer comes without a link.
+def inputs_of(machine: Machine) -> tuple[str, ...]:
+    return (*INPUTS, *machine.inputs, *machine.verbs)
 
-    Where something is wrong besides, a part of them is taken, another one for each phase: all with EFFORT=4.
-    """
-    names = (*INPUTS, *machine.inputs, *machine.verbs)
-    stride = 1 if condition == FINE else max(round(4 / EFFORT), 1)
-    for name in names[len(phase) % stride :: stride]:
+
+def walk_each(machine: Machine, phase: str, condition: str, names: Sequence[str]) -> None:
+    """Each of these inputs, from this phase on. No answer comes without a link."""
+    for name in names:
         if not (condition == "link lost" and name in ANSWERS):
             walk(machine, phase, condition, [name])
 
@@ -557,7 +556,12 @@ def walk_all(machine: Machine, phase: str, condition: str = FINE) -> None:
 @pytest.mark.parametrize("condition", [FINE, *(pytest.param(each, marks=pytest.mark.slow) for each in CONDITIONS[1:])])
 @pytest.mark.parametrize(("machine", "phase"), PAIRS, ids=str)
 def test_every_input_in_every_phase(machine: Machine, phase: str, condition: str) -> None:
-    walk_all(machine, phase, condition)
+    """A quick run takes a part of the inputs, another one for each phase.
+
+    Where something is wrong besides, so does any run with an effort below 4.
+    """
+    names = share(inputs_of(machine), len(phase), whole_at=1 if condition == FINE else 4)
+    walk_each(machine, phase, condition, names)
 
 
 @st.composite
@@ -588,8 +592,9 @@ def test_a_batch_that_cannot_fail_before_its_first_message_would_be_noticed(
 ) -> None:
     table = without((FastPhase.IDLE, FastStep.FAIL), entry)
     monkeypatch.setattr("jsproto.client.publish.fast.FAST", table)
+    machine = fast(gap)
     with pytest.raises(error):
-        walk_all(fast(gap), "IDLE: the first message was refused here")
+        walk_each(machine, "IDLE: the first message was refused here", FINE, inputs_of(machine))
 
 
 @pytest.mark.parametrize(
