@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
-from tests.effort import EFFORT, examples
+from tests.effort import EFFORT, QUICK, examples
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -46,7 +46,7 @@ REAL = (
 )
 """Where each test runs one."""
 _start = NatsServer.start
-SELECTIONS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
+SELECTIONS = ("keyword", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly")
 
 
 def places(config: pytest.Config) -> set[Path]:
@@ -80,9 +80,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leaves_out_slow(config: pytest.Config) -> bool:
-    """Whether tests marked ``slow`` are left out: with little effort, where nobody names a file or a keyword."""
+    """Whether tests marked ``slow`` are left out: in a quick run, where nobody names a file or a keyword."""
     asked = "slow" in config.getoption("markexpr") or config.getoption("keyword")
-    return EFFORT < 1 and not asked and all(place.is_dir() for place in places(config))
+    return EFFORT < QUICK and not asked and all(place.is_dir() for place in places(config))
 
 
 def pytest_collection_finish() -> None:
@@ -113,9 +113,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A run of some tests only measures no coverage: the gate is for a run of everything."""
-    everything = places(config) <= {config.rootpath, config.rootpath / "tests"}
-    if everything and not any(config.getoption(name, None) for name in SELECTIONS):
+    """A run of some tests only measures no coverage: the gate is for all that run without a server."""
+    everywhere = places(config) <= {config.rootpath, config.rootpath / "tests"}
+    selected = [config.getoption(name, None) for name in SELECTIONS]
+    if everywhere and not any(selected) and config.option.markexpr in ("", "not server"):
         return
     coverage = config.pluginmanager.get_plugin("_cov")
     if coverage is not None:

@@ -1,7 +1,8 @@
 """How hard a run searches: the environment variable EFFORT scales the number of examples of every search.
 
-1 is what continuous integration does. Without the variable, and outside of it, a run does a quarter of that, so that
-it takes minutes. ``EFFORT=10 pytest tests/stateful`` is a long search.
+1 is a thorough search. Continuous integration does half of it, with all slow tests. Without the variable, and outside
+of it, a run does a quarter, without slow tests, so that it takes minutes. ``EFFORT=10 pytest tests/stateful`` is a
+long search.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-EFFORT: Final = float(os.environ.get("EFFORT") or ("1" if os.environ.get("CI") == "true" else "0.25"))
+EFFORT: Final = float(os.environ.get("EFFORT") or ("0.5" if os.environ.get("CI") == "true" else "0.25"))
+QUICK: Final = 0.5
+"""A run with less is a quick one, without slow tests."""
 FEWEST: Final = 5
 
 

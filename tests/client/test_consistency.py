@@ -598,6 +598,18 @@ def test_a_batch_does_not_end_before_the_token() -> None:
     assert reader.all("get_batch", subject="c") == []
 
 
+def test_columns_count_as_read() -> None:
+    reader = Reader(Replicas("a", "b", "a")).knows(1)
+    batch = reader.session.get_batch("S", now=reader.h.now)
+    assert batch.pop_columns(2, reader.h.now).seqs == ()
+    assert reader.session.token["S"].floor == 1
+    reader.replicas.serve(reader.h)
+    assert list(batch.pop_columns(2, reader.h.now).seqs) == [1, 2]
+    assert reader.session.token["S"].floor == 2
+    assert list(batch.pop_columns(2, reader.h.now).seqs) == [3]
+    assert reader.session.token["S"].floor == 3
+
+
 def test_a_batch_that_reaches_the_token_asks_nobody_else() -> None:
     reader = Reader(Replicas("a", "b", "a")).knows(3)
     assert reader.all("get_batch") == [1, 2, 3]

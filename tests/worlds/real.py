@@ -251,7 +251,8 @@ class RealWorld:
         if session and scene.lives_on and messages:
             self.floor = max(self.floor, *(message.seq for message in messages))
         try:
-            self._check(verb, scene, messages, error, up_to, session, asked)
+            with self._changing:  # nobody writes while the lives are looked through
+                self._check(verb, scene, messages, error, up_to, session, asked)
         except WrongAnswerError as wrong:
             raise WrongAnswerError(f"{verb}({asked}), session: {session}, {len(messages)} messages: {wrong}") from None
         return messages
