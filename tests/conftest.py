@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from jsproto_io.nats_server import NatsServer
 from tests import servers
-from tests.effort import EFFORT, QUICK, examples
+from tests.effort import EFFORT, examples
 
 # No test depends on how fast the machine is. CI tries the same examples every time: new ones are tried elsewhere.
 settings.register_profile(
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def leaves_out_slow(config: pytest.Config) -> bool:
     """Whether tests marked ``slow`` are left out: in a quick run, where nobody names a file or a keyword."""
     asked = "slow" in config.getoption("markexpr") or config.getoption("keyword")
-    return EFFORT < QUICK and not asked and all(place.is_dir() for place in places(config))
+    return EFFORT < 1 and not asked and all(place.is_dir() for place in places(config))
 
 
 def pytest_collection_finish() -> None:

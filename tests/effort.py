@@ -1,8 +1,7 @@
 """How hard a run searches: the environment variable EFFORT scales the number of examples of every search.
 
-1 is a thorough search. Continuous integration does half of it, with all slow tests. Without the variable, and outside
-of it, a run does a quarter, without slow tests, so that it takes minutes. ``EFFORT=10 pytest tests/stateful`` is a
-long search.
+1 is a thorough search. Without the variable a run does a quarter of that, so that it takes minutes, and leaves slow
+tests out. ``EFFORT=10 pytest tests/stateful`` is a long search.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-EFFORT: Final = float(os.environ.get("EFFORT") or ("0.5" if os.environ.get("CI") == "true" else "0.25"))
-QUICK: Final = 0.5
-"""A run with less is a quick one, without slow tests."""
+EFFORT: Final = float(os.environ.get("EFFORT") or "0.25")
 FEWEST: Final = 5
 
 
