@@ -61,15 +61,22 @@ class Sourcing:
         assert asked == f"CONSUMER.{verb}.S.C"
         return body, pub
 
-    def claim(self, deliver: str = "old", **config: Any) -> None:
+    def claim(self, deliver: str = "old", floor: int = 0, **config: Any) -> None:
         """The server describes the consumer."""
         _, pub = self.expect("INFO")
-        self.h.reply_to(pub, info("C", {"ack_policy": "flow_control", "deliver_subject": deliver, **config}))
+        config = {"ack_policy": "flow_control", "deliver_subject": deliver, **config}
+        self.h.reply_to(pub, info("C", config, ack_floor={"consumer_seq": floor, "stream_seq": floor}))
 
-    def reset(self, floor: int = 0, identity: str | None = None) -> None:
+    def look_up(self) -> Pub:
+        """The one request under way is for the stream."""
+        ((asked, _, pub),) = self.h.asked()
+        assert asked == "STREAM.INFO.S"
+        return pub
+
+    def reset(self, floor: int = 0, identity: str | None = None, payload: bytes = b"") -> None:
         """The server has reset the consumer."""
         pub = next(pub for what, _, pub in self.h.asked() if what == "CONSUMER.RESET.S.C")
-        assert (pub.payload, pub.header) == (b"", b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n")
+        assert (pub.payload, pub.header) == (payload, b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n")
         header = None if identity is None else b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity.encode()
         body = info("C", {"ack_policy": "flow_control"}, ack_floor={"consumer_seq": 0, "stream_seq": floor})
         self.h.reply_to(pub, body | {"reset_seq": floor + 1}, header)
@@ -129,6 +136,59 @@ def test_a_consumer_is_created_claimed_reset_and_only_then_subscribed_to() -> No
     assert s.machine.ready().result() is None
     assert s.machine.identity == "ID"
     assert s.h.sid(OWN)
+
+
+def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5) -> dict[str, Any]:
+    """A stream of which ``first`` is the first message, as the server describes it."""
+    state = {"messages": messages, "bytes": 9, "first_seq": first, "last_seq": 9, "consumer_count": 1}
+    config = {"name": "S", "retention": retention}
+    return {"config": config, "created": "2026-11-20T21:06:13Z", "state": state}
+
+
+@pytest.mark.parametrize("first", [1, 5, 7])
+def test_what_a_work_queue_kept_though_it_was_acknowledged_comes_again(first: int) -> None:
+    s = Sourcing(run=False, position=8)
+    s.claim(OWN, floor=7)
+    s.h.reply_to(s.look_up(), kept(first=first))
+    s.reset(first - 1, payload=b'{"seq":%d}' % first)
+    s.message(1, first)
+    s.message(2, 9)
+    assert s.take() == [9]
+    s.flow()
+    assert s.answers() == [("$JS.FC.S.C.1", 1, first)]  # it is stored: the server deletes it
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [kept(first=8), kept("limits"), kept("interest"), kept(messages=0), refusal(404, 10059), {"config": 1}, {}, None],
+)
+def test_a_reset_is_plain_where_nothing_was_kept_or_nobody_says_so(answer: Any) -> None:
+    s = Sourcing(run=False)
+    s.claim(OWN, floor=7)
+    pub = s.look_up()
+    if answer is None:
+        s.h.advance(ANSWER_WITHIN)
+    else:
+        s.h.reply_to(pub, answer or None)
+    s.reset(7)
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+def test_a_stream_that_may_not_be_looked_up() -> None:
+    s = Sourcing(run=False)
+    s.claim(OWN, floor=7)
+    s.look_up()
+    for _ in range(2):  # the second time it is not asked for any more
+        s.h.feed(b"-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.S\"'\r\n")
+    s.reset(7)
+    assert s.machine.phase is SourcingPhase.RUNNING
+
+
+def test_what_a_shared_work_queue_has_is_left_to_the_others() -> None:
+    s = Sourcing(run=False)
+    s.claim(OWN, floor=7, sourcing=True)
+    s.reset(7)
+    assert s.machine.phase is SourcingPhase.RUNNING
 
 
 def test_a_consumer_of_another_owner_is_waited_for() -> None:

@@ -10,6 +10,9 @@ Life:
   another owner is subscribed. Then it is tried again, with growing pauses (``retry``).
 * It is reset with an empty body, so that it begins again after what is acknowledged. A reset to the position would
   leave orphans in a work queue. The subscription follows the answer: before it, messages would come twice.
+* A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.23). So the stream is looked
+  up after a claim, if that is permitted, and the consumer reset to the first of them. They are passed over, and
+  acknowledged again. In a queue that is shared (``sourcing``) others may want them, and they are left.
 * What is not newer than what was received is passed over. It counts as stored as far as the sink has confirmed it.
 
 Answers (FACTS.md F4.5, F4.6):
@@ -74,6 +77,7 @@ from jsproto.errors import (
 from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
+from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.jsack import jsack_sequences
@@ -111,8 +115,8 @@ class SourcingConsumer(PushBuffer[D]):
 
     __slots__ = (
         "_anchor", "_answer_to", "_answered", "_answered_subject", "_api", "_asked", "_awaited", "_backoff", "_config",
-        "_deliver", "_floor", "_has_tried", "_inbox", "_is_told_busy", "_log", "_next_identity", "_ready", "_requested",
-        "_requests", "_sid", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
+        "_deliver", "_floor", "_has_tried", "_inbox", "_is_told_busy", "_log", "_look_up", "_next_identity", "_ready",
+        "_requested", "_requests", "_sid", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +155,7 @@ class SourcingConsumer(PushBuffer[D]):
         self._api = api
         self._inbox = inbox
         self._deliver = f"{inbox}.d.m"
+        self._look_up = api.stream_info(self.stream)
         self._config = config
         self._floor = position  # up to which what came under numbers before was kept
         self._taken = position  # up to which the sink was handed all
@@ -262,6 +267,9 @@ class SourcingConsumer(PushBuffer[D]):
         if message.subject != self._answer_to:
             return  # to a request that was given up
         self._answer_to = b""
+        if self._requested == self._look_up:
+            self._reset(now, self._first_left(message.payload))
+            return
         try:
             if is_no_responders(message):
                 raise JetStreamNotAvailableError(self._api.prefix)
@@ -283,7 +291,9 @@ class SourcingConsumer(PushBuffer[D]):
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The consumer cannot be asked for, or nothing of it may be received or acknowledged."""
         ours = (self._requested, self._answered_subject.decode("utf-8", "replace"))
-        if violation.operation == "subscribe" or violation.subject in ours:
+        if violation.subject == self._look_up:
+            self._looked_in_vain(now)
+        elif violation.operation == "subscribe" or violation.subject in ours:
             self._end(violation)
 
     def anchor_lost(self, error: Error, now: float) -> None:
@@ -388,6 +398,8 @@ class SourcingConsumer(PushBuffer[D]):
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.SOURCE_CLAIM:
             self._claim(now)
+        elif self._requested == self._look_up:
+            self._looked_in_vain(now)
         else:
             self._failed(TimeoutError(f"no answer from {self._requested} within {ANSWER_WITHIN:g} s"), now)
 
@@ -428,9 +440,28 @@ class SourcingConsumer(PushBuffer[D]):
             self._end(ConfigMismatchError(self.stream, self.consumer, fields))
         elif info.config.deliver_subject == self._deliver:
             self._is_told_busy = False
-            self._reset(now)
+            if info.ack_floor.stream_seq and not info.config.sourcing:
+                self._request(self._look_up, b"", None, now)
+            else:
+                self._reset(now)
         else:
             self._ask_for(info.config, "update", now)
+
+    def _first_left(self, answer: bytes) -> int | None:
+        """The first message of a work queue, if it was acknowledged. None too if the stream cannot be looked up."""
+        try:
+            found = StreamInfo.from_json(decode_response(answer))
+        except Error:
+            return None
+        assert self.info is not None  # the stream is looked up after it
+        is_left = found.state.messages and found.state.first_seq <= self.info.ack_floor.stream_seq
+        return found.state.first_seq if is_left and found.config.retention == "workqueue" else None
+
+    def _looked_in_vain(self, now: float) -> None:
+        """The stream may not be looked up, or nobody answers."""
+        if self._answer_to and self._requested == self._look_up:
+            self._answer_to = b""
+            self._reset(now)
 
     def _ask_for(self, config: ConsumerConfig, action: str, now: float) -> None:
         wanted = replace(config, deliver_subject=self._deliver)
@@ -438,9 +469,10 @@ class SourcingConsumer(PushBuffer[D]):
         subject = self._api.consumer_create(self.stream, self.consumer)
         self._request(subject, dumps(body), None, now)
 
-    def _reset(self, now: float) -> None:
+    def _reset(self, now: float, seq: int | None = None) -> None:
         self._step(SourcingStep.RESET)
-        self._request(self._api.consumer_reset(self.stream, self.consumer), b"", _ASK_IDENTITY, now)
+        body = b"" if seq is None else dumps({"seq": seq})
+        self._request(self._api.consumer_reset(self.stream, self.consumer), body, _ASK_IDENTITY, now)
 
     def _request(self, subject: str, payload: bytes, headers: bytes | None, now: float) -> None:
         self._requests += 1
