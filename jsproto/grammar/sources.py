@@ -29,7 +29,9 @@ from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import Seconds, nanoseconds
 
 SOURCING_SINCE: Final = "2.14"
-"""The first release with durable consumers for sourcing."""
+"""The first release with durable sourcing: the ack policy ``flow_control``, consumers of sources, and resets."""
+SOURCING_LEVEL: Final = 4
+"""The API level of that release."""
 
 _NOT_ACTIVE: Final = -1  # on the wire: not heard of
 _OF_THE_CONSUMER: Final = ("opt_start_seq", "opt_start_time", "filter_subject")

@@ -477,3 +477,47 @@ def test_an_interrupted_demo_takes_its_server_along() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+# -- consumer ------------------------------------------------------------------------------------------------
+
+
+def reset(server: NatsServer, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    code, out, err = call("consumer", "reset", *arguments, "--servers", server.url, "--json")
+    return code, json.loads(out), err
+
+
+def test_a_consumer_is_reset_to_its_ack_floor_and_to_a_sequence(
+    server: NatsServer, js: JetStream, new_stream: Callable[..., str]
+) -> None:
+    name = new_stream("again")
+    for number in range(1, 6):
+        js.publish("again.a", b"%d" % number)
+    js.create_consumer(name, durable_name="C")
+    with js.pull_subscribe_bind("C", name) as subscription:
+        first, *_ = subscription.fetch(3, timeout=20)
+        first.ack_sync()
+        code, data, err = reset(server, name, "C")
+        assert (code, err, data["ok"], data["stream"], data["consumer"]) == (0, "", True, name, "C")
+        assert (data["reset_seq"], data["pending"]) == (2, 4)
+        assert data["stream_identity"]
+        assert [message.data for message in subscription.fetch(2, timeout=20)] == [b"2", b"3"]
+        code, out, err = call("consumer", "reset", name, "C", "--seq", "5", NATS_URL=server.url)
+        assert (code, err) == (0, "")
+        assert out == f"consumer C of stream {name} goes on at sequence 5: 1 message to deliver\n"
+        assert [message.data for message in subscription.fetch(1, timeout=20)] == [b"5"]
+
+
+def test_what_cannot_be_reset_is_one_line(server: NatsServer, js: JetStream, new_stream: Callable[..., str]) -> None:
+    name = new_stream("firm")
+    js.create_consumer(name, durable_name="L", deliver_policy="last")
+    for arguments, exit_code, why in (
+        (("NONE", "C"), 1, "stream not found"),
+        ((name, "NONE"), 1, "consumer not found"),
+        ((name, "L", "--seq", "1"), 1, "reset"),
+        ((name, "a.b"), 2, "a.b"),
+    ):
+        code, data, err = reset(server, *arguments)
+        assert (code, err.count("\n"), data["ok"]) == (exit_code, 1, False), err
+        assert (data["stream"], data["consumer"]) == arguments[:2]
+        assert why in err

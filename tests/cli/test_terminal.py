@@ -177,7 +177,10 @@ def test_version() -> None:
     assert call("--version") == (0, f"jsproto {jsproto.__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["ingest", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["demo", "--help"], ["ingest", "--help"], ["consumer", "--help"], ["consumer", "reset", "--help"]],
+)
 def test_help(arguments: list[str]) -> None:
     code, out, _ = call(*arguments)
     assert code == 0
@@ -194,6 +197,7 @@ def test_help(arguments: list[str]) -> None:
         (["ingest", os.devnull, "--subject", "a", "--delimiter", '"'], "no quote"),
         (["ingest", os.devnull, "--subject", "a.{x}"], "plain lines have no column 'x'"),
         (["ingest", os.devnull, "--subject", "a", "--servers", "http://x"], "nats://host:port"),
+        (["consumer", "reset", "S", "C", "--servers", "http://x"], "nats://host:port"),
         (["demo", "--keep"], "--keep needs --servers"),
         (["demo", "--servers", "nats://host:port"], "nats://host:port"),
     ],
@@ -205,7 +209,18 @@ def test_wrong_usage_is_told_before_anything_is_dialled(arguments: list[str], wh
     assert why in err
 
 
-@pytest.mark.parametrize("arguments", [["ingest"], ["ingest", "-"], ["demo", "--rows", "0"], ["nothing"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ingest"],
+        ["ingest", "-"],
+        ["demo", "--rows", "0"],
+        ["nothing"],
+        ["consumer"],
+        ["consumer", "reset", "S"],
+        ["consumer", "reset", "S", "C", "--seq", "0"],
+    ],
+)
 def test_wrong_options_are_wrong_usage(arguments: list[str]) -> None:
     assert call(*arguments)[0] == 2
 

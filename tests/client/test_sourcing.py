@@ -9,7 +9,8 @@ import pytest
 
 from jsproto.api_errors import ConsumerNotFoundError
 from jsproto.client.consume.message import Acker, JSMsg
-from jsproto.client.consume.sourcing import ANSWER_WITHIN, SourcingConsumer
+from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import (
     APIError,
     ConfigMismatchError,
@@ -470,8 +471,10 @@ def test_the_end() -> None:
     assert (s.machine.position, s.answers()) == (2, [])
     with pytest.raises(ConnectionClosedError):
         s.machine.restart(2, s.h.now)
-    assert s.machine.ready().done
+    with pytest.raises(ConnectionClosedError):
+        s.machine.ready().result()
     assert s.machine.drain(s.h.now).done
+    s.machine.end_interest()
     s.machine.anchor_lost(ConnectionLostError(""), s.h.now)
     assert s.machine.phase is SourcingPhase.ENDED
     s.machine.end_drain(s.h.now, closing=True)
@@ -501,3 +504,16 @@ def test_no_room_to_send() -> None:
     s.claim(OWN)
     s.reset()
     assert s.machine.phase is SourcingPhase.RUNNING
+
+
+def test_what_reads_on_decides_how() -> None:
+    s = Sourcing()
+    for verb, arguments in (
+        ("answered", (None, 0.0)),
+        ("denied", (None, 0.0)),
+        ("anchor_lost", (None, 0.0)),
+        ("anchor_restored", (0.0,)),
+        ("_end", (None,)),
+    ):
+        with pytest.raises(NotImplementedError):
+            getattr(ResumingBuffer, verb)(s.machine, *arguments)

@@ -7,21 +7,20 @@ stop all of it arrives. When the stream is deleted and made again, the new one i
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.events import OrderedConsumerRecreated
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Pub, Sub, Unsub
-from tests.client.pushing import Pushing, ack_subject, heartbeat, info
+from jsproto.wire.frames import Pub
+from tests.client.pushing import ack_subject, heartbeat, info
 from tests.effort import examples
+from tests.stateful.pushed import Pushed
 
 HEARTBEAT = 1.0
 AGE = 100_000  # what the numbers in the payloads of the next stream of that name are greater by
@@ -40,49 +39,35 @@ class Model:
         self.sent_since = 0
 
 
-class OrderedReading(RuleBasedStateMachine):
+class OrderedReading(Pushed):
     """The machine under test, its session, and the server."""
 
     @initialize(limit=st.integers(2, 12), v2=st.booleans(), stored=st.integers(0, 10), gaps=st.booleans())
     def start(self, limit: int, v2: bool, stored: int, gaps: bool) -> None:
-        self.h = Pushing(max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+        self.begin()
         self.v2 = v2
         self.step = 2 if gaps else 1  # a filter leaves holes in the stream's numbers
         self.stream: list[int] = []
         self.age = 0  # how often the stream was made again
         self.streams = [self.stream]
         self.consumers: dict[str, Model] = {}
-        self.wires: dict[bytes, bytes] = {}  # sid by subject, as the server has them
-        self.under_way: deque[bytes] = deque()
-        self.taken: list[int] = []
-        self.linked = True
         self.refusing = 0
         for _ in range(stored):
             self.store()
         session = self.h.session
-        self.ordered = OrderedConsumer(
+        self.reader = OrderedConsumer(
             session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api, inbox="_INBOX.o",
             config=ConsumerConfig(), timeout=2.0, now=self.h.now, stream="S", subject="S", idle_heartbeat=HEARTBEAT,
             pending_msgs_limit=limit,
         )  # fmt: skip
         self.serve()
         self.arrive(100)
-        assert self.ordered.ready().done
+        assert self.reader.ready().done
 
     # -- the server ----------------------------------------------------------------------------------------------------
 
     def store(self) -> None:
         self.stream.append(1 + self.step * len(self.stream))
-
-    def serve(self) -> None:
-        """Do what the client asked for."""
-        for frame in self.h.sent():
-            if isinstance(frame, Sub):
-                self.wires[frame.subject] = frame.sid
-            elif isinstance(frame, Unsub):
-                self.wires = {subject: sid for subject, sid in self.wires.items() if sid != frame.sid}
-            elif isinstance(frame, Pub):
-                self.answer(frame)
 
     def answer(self, pub: Pub) -> None:
         subject = pub.subject.decode()
@@ -107,21 +92,14 @@ class OrderedReading(RuleBasedStateMachine):
             consumer = self.consumers[name] = Model(name, config)
             at = {"consumer_seq": 0, "stream_seq": consumer.next_seq - 1}
             body = info(name, config, delivered=at)
-        assert pub.reply is not None
-        self.send(pub.reply, None, json.dumps(body).encode(), via=b"_INBOX.o.*")
+        self.reply(pub, body)
 
     def tell_identity(self, pub: Pub) -> None:
         body: dict[str, Any] = {"config": {"name": "S"}, "created": f"2026-11-20T21:06:{self.age % 60:02}.{self.age}Z"}
         if self.refusing:
             self.refusing -= 1
             body = {"error": {"code": 503, "err_code": 10008, "description": "not now"}}
-        assert pub.reply is not None
-        self.send(pub.reply, None, json.dumps(body).encode(), via=b"_INBOX.o.*")
-
-    def send(self, subject: bytes, reply: bytes | None, payload: bytes, header: bytes | None = None,
-             *, via: bytes) -> None:  # fmt: skip
-        if via in self.wires:
-            self.under_way.append(encode_msg(subject, self.wires[via], reply, header, payload))
+        self.reply(pub, body)
 
     def push(self, consumer: Model) -> bool:
         """Deliver the next message, if there is one and the window is open."""
@@ -143,13 +121,6 @@ class OrderedReading(RuleBasedStateMachine):
         header = heartbeat(consumer.consumer_seq, consumer.next_seq - 1, consumer.stalled)
         self.send(consumer.deliver, None, b"", header, via=consumer.deliver)
 
-    def arrive(self, most: int) -> None:
-        """Let up to ``most`` messages reach the client, and what it says to that reach the server."""
-        while self.under_way and most and self.linked:
-            self.h.feed(self.under_way.popleft())
-            most -= 1
-            self.serve()
-
     # -- what happens --------------------------------------------------------------------------------------------------
 
     @rule(count=st.integers(1, 5))
@@ -168,15 +139,6 @@ class OrderedReading(RuleBasedStateMachine):
         for consumer in self.consumers.values():
             self.beat(consumer)
 
-    @rule(count=st.integers(1, 10))
-    def receive(self, count: int) -> None:
-        self.arrive(count)
-
-    @rule(most=st.integers(1, 10))
-    def take(self, most: int) -> None:
-        self.taken += [int(message.data) for message in self.ordered.pop_many(most, self.h.now)]
-        self.serve()
-
     @rule(seconds=st.floats(0.0, 4.0))
     def time_passes(self, seconds: float) -> None:
         self.h.advance(seconds)
@@ -185,7 +147,7 @@ class OrderedReading(RuleBasedStateMachine):
 
     @precondition(lambda self: self.under_way)
     @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
+    def lose_one(self, data: st.DataObject) -> None:
         del self.under_way[data.draw(st.integers(0, len(self.under_way) - 1))]
 
     @precondition(lambda self: len(self.under_way) > 1)
@@ -227,11 +189,7 @@ class OrderedReading(RuleBasedStateMachine):
 
     @rule()
     def lose_the_link(self) -> None:
-        if self.linked:
-            self.linked = False
-            self.h.lose()
-            self.under_way.clear()
-            self.wires.clear()
+        self.lose()
 
     def reconnect(self) -> None:
         if not self.linked:
@@ -252,8 +210,8 @@ class OrderedReading(RuleBasedStateMachine):
             for age, stream in enumerate(self.streams):
                 taken = self.taken_of(age)
                 assert taken == stream[: len(taken)]
-            assert self.ordered.error is None
-            assert self.ordered.pending_msgs <= self.ordered._buffer._max_msgs
+            assert self.reader.error is None
+            assert self.reader.pending_msgs <= self.reader._buffer._max_msgs
 
     def taken_of(self, age: int) -> list[int]:
         return [number - age * AGE for number in self.taken if number // AGE == age]
@@ -279,7 +237,7 @@ class OrderedReading(RuleBasedStateMachine):
             self.serve()
         assert self.taken_of(self.age) == self.stream
         recreated = [event for event in self.h.events() if isinstance(event, OrderedConsumerRecreated)]
-        assert len(recreated) <= self.ordered.recreated
+        assert len(recreated) <= self.reader.recreated
 
 
 TestOrderedReading = OrderedReading.TestCase

@@ -6,6 +6,7 @@ mistake, the session lives and serves what is beside the machine, and every wait
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -20,6 +21,7 @@ from jsproto.client.connection.subscription import Subscription
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.push import PushConsumer
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.publish.pipelined import PipelinedPublisher
@@ -30,9 +32,22 @@ from jsproto.rules import atomic_batch, fast_batch
 from jsproto.rules.atomic_batch import AtomicPhase
 from jsproto.rules.fast_batch import FastPhase, FastStep
 from jsproto.rules.ordered import OrderedPhase
+from jsproto.rules.sourcing import SourcingPhase
 from jsproto.rules.table import IGNORED, Table
 from tests.effort import share
-from tests.stateful.product import ANSWERS, INPUTS, LINKS, TOO_LARGE, Input, World, verb
+from tests.stateful.product import (
+    ANSWERS,
+    CONSUMER,
+    INPUTS,
+    LINKS,
+    TOO_LARGE,
+    Input,
+    World,
+    answered,
+    beaten,
+    error,
+    verb,
+)
 
 Verb: TypeAlias = Callable[[World, Any], None]
 
@@ -454,6 +469,79 @@ ORDERED: Final = Machine(
 )
 
 
+FLOW_CONSUMER: Final[dict[str, Any]] = CONSUMER | {
+    "config": {"durable_name": "C", "name": "C", "deliver_subject": "_INBOX.c.d.m", "ack_policy": "flow_control"}
+}
+
+
+def described(identity: bytes = b"", **changes: Any) -> Input:
+    """The consumer that is sourced, as an answer to the newest request describes it."""
+    body = json.dumps(FLOW_CONSUMER | changes).encode()
+    return answered("newest", body, b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity if identity else None)
+
+
+def refused(code: int, err_code: int) -> Input:
+    """The newest request is refused."""
+    return answered("newest", json.dumps({"error": error(code, err_code)}).encode(), None)
+
+
+def make_source(world: World) -> SourcingConsumer[JSMsg]:
+    session = world.session
+    return SourcingConsumer(
+        session, Acker(session, session.requests, JSMsg, wants_acks=False), api=world.js.api, inbox="_INBOX.c",
+        consumer="C", config=ConsumerConfig(ack_policy="flow_control"), stream="S", subject="S", now=world.now,
+        pending_msgs_limit=2,
+    )  # fmt: skip
+
+
+def not_beyond(source: SourcingConsumer[JSMsg]) -> None:
+    """What is confirmed was received."""
+    assert source.position <= source.received
+
+
+RUNNING: Final = ("consumer found", "consumer reset")
+HELD: Final = (*RUNNING, "delivery 1 of C", "heartbeat 7", "made anew")
+SOURCE: Final = Machine(
+    "sourcing consumer",
+    make_source,
+    {
+        **consuming_verbs(),
+        "ready": verb(lambda source, world: source.ready()),
+        "confirm all": verb(lambda source, world: source.confirm(source.received, world.now)),
+        "confirm 1": verb(lambda source, world: source.confirm(1, world.now)),
+        "restart": verb(lambda source, world: source.restart(source.position, world.now)),
+        "fail": verb(lambda source, world: source.fail(Error("the sink is fenced"))),
+    },
+    lambda source: source.phase.name,
+    {
+        "CLAIMING": ("ready",),
+        "CLAIMING: elsewhere": ("consumer elsewhere",),
+        "RESETTING": ("consumer found",),
+        "RUNNING": RUNNING,
+        "RUNNING: asked": (*RUNNING, "delivery 1 of C", "delivery 2 of C", "flow control", "take one"),
+        "HOLDING": HELD,
+        "PAUSED": ("busy",),
+        "FULL": (*RUNNING, "delivery 1 of C", "delivery 2 of C", "delivery 3 of C"),
+        "DOWN": (*RUNNING, "delivery 1 of C", "link lost"),
+        "ENDED": (*RUNNING, "unsubscribe"),
+    },
+    check=not_beyond,
+    inputs={
+        "consumer found": described(),
+        "consumer elsewhere": described(config=FLOW_CONSUMER["config"] | {"deliver_subject": "old"}),
+        "consumer of a group": described(config=FLOW_CONSUMER["config"] | {"deliver_group": "g"}),
+        "consumer reset": described(b"A", reset_seq=1),
+        "consumer reset ahead": described(b"A", reset_seq=6, ack_floor={"consumer_seq": 0, "stream_seq": 5}),
+        "made anew": described(b"B", reset_seq=1),
+        "busy": refused(400, 10013),
+        "not found": refused(404, 10014),
+        "stalled after 0": beaten(0, "$JS.FC.S.C.2"),
+        "stalled after 1": beaten(1, "$JS.FC.S.C.2"),
+        "asked in vain": beaten(2, "$JS.FC.S.C.1"),
+    },
+)
+
+
 # -- the link ----------------------------------------------------------------------------------------------------------
 
 
@@ -505,7 +593,7 @@ SECURE_LINK: Final = Machine(
 
 MACHINES: Final = (
     fast("fail"), fast("ok"), ATOMIC, PIPELINED, DIRECT, LAST_MESSAGES, SNAPSHOT, CONSISTENT, SUBSCRIPTION, PUSH, PULL,
-    ORDERED, LINK, SECURE_LINK,
+    ORDERED, SOURCE, LINK, SECURE_LINK,
 )  # fmt: skip
 PAIRS: Final = [(machine, phase) for machine in MACHINES for phase in machine.phases]
 
@@ -515,7 +603,7 @@ def no_machine_steps_what_its_table_ignores() -> Iterator[None]:
     """A fast batch asks before it steps, and a link may meet anything when it is closed: those are left out."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (("publish.atomic", "ATOMIC"), ("consume.ordered", "ORDERED"),
-                             ("read.consistency", "CONSISTENT_READ")):  # fmt: skip
+                             ("consume.sourcing", "SOURCING"), ("read.consistency", "CONSISTENT_READ")):  # fmt: skip
             place = import_module(f"jsproto.client.{module}")
             patch.setattr(place, name, StepsAlone(getattr(place, name)))
         yield
@@ -598,7 +686,9 @@ def test_a_batch_that_cannot_fail_before_its_first_message_would_be_noticed(
 
 
 @pytest.mark.parametrize(
-    ("machine", "phases"), [(fast("fail"), FastPhase), (ATOMIC, AtomicPhase), (ORDERED, OrderedPhase)], ids=str
+    ("machine", "phases"),
+    [(fast("fail"), FastPhase), (ATOMIC, AtomicPhase), (ORDERED, OrderedPhase), (SOURCE, SourcingPhase)],
+    ids=str,
 )
 def test_every_phase_of_a_table_is_met(machine: Machine, phases: Any) -> None:
     assert {name.partition(":")[0] for name in machine.phases} == {phase.name for phase in phases}

@@ -9,32 +9,31 @@ arrives, and all of it is acknowledged.
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import Headers
-from jsproto.wire.encoder import encode_msg
-from jsproto.wire.frames import Pub, Sub, Unsub
-from tests.client.pushing import Pushing, ack_subject, heartbeat, info
+from jsproto.wire.frames import Pub
+from tests.client.pushing import ack_subject, heartbeat, info
 from tests.effort import examples
+from tests.stateful.pushed import Pushed
 
 WINDOW = 4  # deliveries without an answer after which the model asks for one
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 
-class Sourcing(RuleBasedStateMachine):
+class Sourcing(Pushed):
     """The machine under test, its session, and the server's consumer of a work queue."""
 
     @initialize(limit=st.integers(2, 12), stored=st.integers(0, 10), holes=st.booleans())
     def start(self, limit: int, stored: int, holes: bool) -> None:
-        self.h = Pushing(max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+        self.begin()
         self.limit = limit
         self.step = 2 if holes else 1
         self.last = 0
@@ -43,20 +42,16 @@ class Sourcing(RuleBasedStateMachine):
         self.floor = 0  # the highest consumer sequence that was acknowledged: what is not above it is ignored
         self.asked: str | None = None
         self.deliver = b"somebody"
-        self.wires: dict[bytes, bytes] = {}
-        self.under_way: deque[bytes] = deque()
         self.is_fragile = False  # somebody has reset the consumer, and its first delivery after that is under way
-        self.taken: list[int] = []
-        self.linked = True
         self.starts = 0
-        self.begin(0)
+        self.start_at(0)
         self.publish(stored)
 
-    def begin(self, position: int) -> None:
+    def start_at(self, position: int) -> None:
         """A process begins where the sink is."""
         self.starts += 1
         session = self.h.session
-        self.machine = SourcingConsumer(
+        self.reader = SourcingConsumer(
             session, Acker(session, session.requests, JSMsg, wants_acks=False), api=self.h.js.api,
             inbox=f"_INBOX.o{self.starts}", config=ConsumerConfig(ack_policy="flow_control"), consumer="C", stream="S",
             subject="C", position=position, now=self.h.now, pending_msgs_limit=self.limit,
@@ -64,17 +59,6 @@ class Sourcing(RuleBasedStateMachine):
         self.serve()
 
     # -- the server ----------------------------------------------------------------------------------------------------
-
-    def serve(self) -> None:
-        for frame in self.h.sent():
-            if isinstance(frame, Sub):
-                self.wires[frame.subject] = frame.sid
-            elif isinstance(frame, Unsub):
-                self.wires = {subject: sid for subject, sid in self.wires.items() if sid != frame.sid}
-            elif isinstance(frame, Pub) and frame.subject.startswith(b"$JS.FC."):
-                self.acknowledge(frame)
-            elif isinstance(frame, Pub):
-                self.answer(frame)
 
     def acknowledge(self, pub: Pub) -> None:
         if pub.subject.decode() != self.asked:
@@ -84,7 +68,7 @@ class Sourcing(RuleBasedStateMachine):
             return
         headers = Headers.parse(pub.header)
         consumer, stream = int(headers["Nats-Last-Consumer"]), int(headers["Nats-Last-Stream"])
-        assert stream <= self.machine.position, "what is not stored was acknowledged"
+        assert stream <= self.reader.position, "what is not stored was acknowledged"
         if not self.is_fragile:
             assert consumer <= self.consumer_seq, "what was not delivered was acknowledged"
             assert stream <= self.delivered_to, "what was not delivered was acknowledged"
@@ -94,6 +78,8 @@ class Sourcing(RuleBasedStateMachine):
         self.pending = {seq: number for seq, number in self.pending.items() if seq > stream}
 
     def answer(self, pub: Pub) -> None:
+        if pub.subject.startswith(b"$JS.FC."):
+            return self.acknowledge(pub)
         verb = pub.subject.decode().removeprefix("$JS.API.CONSUMER.").removesuffix(".S.C")
         if verb == "CREATE":
             wanted = json.loads(pub.payload)["config"]["deliver_subject"].encode()
@@ -106,25 +92,12 @@ class Sourcing(RuleBasedStateMachine):
         config = {"ack_policy": "flow_control", "deliver_subject": self.deliver.decode()}
         return self.reply(pub, info("C", config))
 
-    def reply(self, pub: Pub, body: dict[str, Any]) -> None:
-        assert pub.reply is not None
-        self.send(pub.reply, None, json.dumps(body).encode(), via=pub.reply.rpartition(b".")[0] + b".*")
-
     def reset(self) -> None:
         self.pending = dict.fromkeys(self.pending, 0)
         self.consumer_seq = self.delivered_to = self.floor = 0
 
-    def send(
-        self, subject: bytes, reply: bytes | None, payload: bytes, header: bytes | None = None, *, via: bytes
-    ) -> None:
-        if via in self.wires:
-            self.under_way.append(encode_msg(subject, self.wires[via], reply, header, payload))
-
     def arrive(self, most: int) -> None:
-        while self.under_way and most and self.linked:
-            self.h.feed(self.under_way.popleft())
-            most -= 1
-            self.serve()
+        super().arrive(most)
         if not self.under_way:
             self.is_fragile = False
 
@@ -162,20 +135,11 @@ class Sourcing(RuleBasedStateMachine):
         if self.asked is None and any(self.pending.values()):
             self.ask()
 
-    @rule(count=st.integers(1, 10))
-    def receive(self, count: int) -> None:
-        self.arrive(count)
-
-    @rule(most=st.integers(1, 10))
-    def take(self, most: int) -> None:
-        self.taken += [int(message.data) for message in self.machine.pop_many(most, self.h.now)]
-        self.serve()
-
     @precondition(lambda self: self.taken)
     @rule(data=st.data())
     def confirm(self, data: st.DataObject) -> None:
-        position = self.machine.position
-        self.machine.confirm(data.draw(st.sampled_from([s for s in self.taken if s >= position])), self.h.now)
+        position = self.reader.position
+        self.reader.confirm(data.draw(st.sampled_from([s for s in self.taken if s >= position])), self.h.now)
         self.serve()
 
     @precondition(lambda self: self.under_way and not self.is_fragile)
@@ -205,19 +169,16 @@ class Sourcing(RuleBasedStateMachine):
 
     @rule()
     def lose_link(self) -> None:
-        self.h.lose()
-        self.under_way.clear()
-        self.wires.clear()
+        self.lose()
         self.is_fragile = False
-        self.linked = False
 
     @rule()
     def begin_again(self) -> None:
         """The process ends, and another one begins at what the sink has: all that it took."""
-        if self.taken and self.machine.phase.name != "ENDED":
-            self.machine.unsubscribe(self.h.now)
+        if self.taken and self.reader.phase.name != "ENDED":
+            self.reader.unsubscribe(self.h.now)
             self.serve()
-            self.begin(self.taken[-1])
+            self.start_at(self.taken[-1])
 
     def reconnect(self) -> None:
         if self.h.session.connect_to is not None and not self.linked:
@@ -239,14 +200,14 @@ class Sourcing(RuleBasedStateMachine):
             self.beat()
             self.arrive(1000)
             self.take(1000)
-            if self.taken and self.taken[-1] > self.machine.position:
-                self.machine.confirm(self.taken[-1], self.h.now)
+            if self.taken and self.taken[-1] > self.reader.position:
+                self.reader.confirm(self.taken[-1], self.h.now)
                 self.serve()
             if not self.pending:
                 break
         self.in_order_and_once()
         assert len(self.taken) * self.step == self.last
-        assert not self.pending, (self.machine.phase, self.asked)
+        assert not self.pending, (self.reader.phase, self.asked)
 
 
 Sourcing.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40)

@@ -9,6 +9,7 @@ Where to look:
 * Ordering: ``ordered`` replaces its consumer after a gap. ``rules.sequence_gaps`` finds the gap.
 * Sourcing: ``sourcing`` acknowledges what is stored elsewhere by answering flow control. ``rules.delivery_log`` has the
   numbers.
+* Beginning again: ``resuming`` is what ``ordered`` and ``sourcing`` have in common.
 * Flow control: ``flow_control`` answers a server that pushes. ``prefetch`` bounds what is pulled ahead.
 * Heartbeats: ``heartbeats`` has the alarm of a silent consumer.
 * Retries: ``retry`` has every pause. ``rules.status`` says which refusals pass.

@@ -31,7 +31,7 @@ from jsproto.grammar.api import DEFAULT_PREFIX, decode_response
 from jsproto.grammar.bodies import MAX_UINT64, dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause, ConsumerReset
 from jsproto.grammar.headers import STREAM_IDENTITY, last_value
-from jsproto.grammar.sources import SOURCING_SINCE
+from jsproto.grammar.sources import SOURCING_LEVEL, SOURCING_SINCE
 from jsproto.grammar.sourcing import check_sourcing
 from jsproto.grammar.times import format_timestamp
 from jsproto.rules.status import CONFLICT, PUSH_BASED
@@ -43,7 +43,6 @@ D = TypeVar("D", bound=ConsumerMsg)
 
 Action: TypeAlias = Literal["create", "update"]
 
-RESET_SINCE: Final = ("2.14", 4)  # the release that has resets, and its API level
 MAX_PAGES: Final = 10_000  # of a list, because a server could send pages without an end
 
 
@@ -152,9 +151,9 @@ class Consumers(Api):
         """
         if seq is not None and (type(seq) is not int or not 0 < seq <= MAX_UINT64):
             raise LocalProtocolError(f"a consumer is reset to a sequence from 1 on, or to None, not to {seq!r:.100}")
-        server, (needed, _) = self.session.server, RESET_SINCE
-        if server is not None and server.is_before(needed) and self.api.prefix == DEFAULT_PREFIX:
-            raise UnsupportedByServerError("a consumer's reset", needed, server.version)
+        server = self.session.server
+        if server is not None and server.is_before(SOURCING_SINCE) and self.api.prefix == DEFAULT_PREFIX:
+            raise UnsupportedByServerError("a consumer's reset", SOURCING_SINCE, server.version)
         return self.session.run(_reset_consumer(self, stream, name, seq, now, timeout))
 
     def unpin_consumer(
@@ -230,10 +229,10 @@ def _reset_consumer(
 ) -> Generator[Ticket[Any], Any, ConsumerReset]:
     """Look the consumer up at the server that has it, which may be another than this session's. Then reset it."""
     info: ConsumerInfo = yield js.consumer_info(stream, name, now=now, timeout=timeout)
-    metadata, (needed, level) = info.config.metadata or {}, RESET_SINCE
+    metadata = info.config.metadata or {}
     found = metadata.get("_nats.level", "")
-    if found.isdecimal() and int(found[:9]) < level:
-        raise UnsupportedByServerError("a consumer's reset", needed, metadata.get("_nats.ver"))
+    if found.isdecimal() and int(found[:9]) < SOURCING_LEVEL:
+        raise UnsupportedByServerError("a consumer's reset", SOURCING_SINCE, metadata.get("_nats.ver"))
     reset: ConsumerReset = yield js.session.requests.request(
         js.api.consumer_reset(stream, name), b"" if seq is None else dumps({"seq": seq}),
         timeout=js.timeout if timeout is None else timeout, now=now, decode=_reset_answer,

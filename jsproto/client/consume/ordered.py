@@ -43,16 +43,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import DEFAULT_HEARTBEAT, HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.push_buffer import PushBuffer
-from jsproto.client.consume.retry import create_backoff
+from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
-    APIError,
-    ConnectionClosedError,
     Error,
-    JetStreamNotAvailableError,
     LocalProtocolError,
     NotJSMessageError,
     OutboundBufferLimitError,
@@ -60,37 +55,32 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import OrderedConsumerRecreated, StreamRecreated
-from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.jsack import jsack_sequences, parse_jsack
 from jsproto.grammar.subjects import has_wildcards
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Outbox
 from jsproto.rules.ordered import ORDERED, OrderedPhase, OrderedStep
 from jsproto.rules.sequence_gaps import NO_PREFIX, DeliverySequence, SequenceGap
-from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
 
 FORGOTTEN_AFTER: Final = 300.0  # seconds without a subscriber until the server deletes a consumer
-ANSWER_WITHIN: Final = 5.0  # seconds for creating another consumer: the leader that was asked may be gone
-_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
 
 
-class OrderedConsumer(PushBuffer[D]):
+class OrderedConsumer(ResumingBuffer[D]):
     """One ordered reading of a stream. Made by ``JetStream.subscribe_ordered``.
 
     Attributes, besides those of ``PushBuffer``: ``phase``, and ``recreated`` (how often another consumer was needed).
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_api", "_asked", "_awaited", "_backoff", "_config", "_count", "_deliver",
-        "_filter", "_floor", "_has_tried", "_identity", "_identity_to", "_inbox", "_is_asked_for", "_is_placed",
-        "_made", "_may_compare", "_ready", "_restating", "_sid", "_start", "_timeout", "_token",
-        "phase", "recreated",
+        "_asked", "_config", "_count", "_filter", "_identity", "_identity_to", "_is_asked_for", "_is_placed", "_made",
+        "_may_compare", "_restating", "_start", "_timeout", "_token", "phase", "recreated",
     )  # fmt: skip
 
     def __init__(
@@ -118,36 +108,27 @@ class OrderedConsumer(PushBuffer[D]):
         """
         if not idle_heartbeat > 0 or not timeout > 0:
             raise LocalProtocolError("an ordered consumer needs heartbeats and a timeout greater than 0")
-        super().__init__(outbox, acker, consumer="", patience=idle_heartbeat * heartbeats_missed, now=now, **keywords)
+        patience = idle_heartbeat * heartbeats_missed
+        super().__init__(outbox, acker, api=api, inbox=inbox, consumer="", patience=patience, now=now, **keywords)
         self.phase = OrderedPhase.CREATING
         self.recreated = 0
-        self._api = api
-        self._inbox = inbox
         self._config = settled(config, idle_heartbeat)
         self._timeout = timeout
         self._made = 0  # how many consumers were asked for
-        self._has_tried = False  # to create another one, since the last sign of life
-        self._backoff = create_backoff()
-        self._awaited = 0  # bytes of the message that found no room in the buffer
-        self._floor = 0  # up to which what came of the consumers before was kept
         self._is_placed = False  # from where on to read is known, even if that is the beginning
         self._identity: int | None = None  # when the stream was created; None while unknown
         self._may_compare = True
         self._restating = config.deliver_policy == "last_per_subject"
         self._count = DeliverySequence()
-        self._sid: int | None = None
         self._is_asked_for = False  # a consumer was, and was not left
         self._start: int | None = None  # after which sequence the present consumer starts, if it said so
-        self._deliver = ""
         self._token = b""
-        self._answer_to = b""
         self._identity_to = b""
         self._asked = ""
-        self._ready: Ticket[None] | None = Ticket()
         api.consumer_create(self.stream, "c", config.filter_subject or None)  # refuses bad names: nothing is sent yet
         is_publishable = self._outbox.takes_patterns or not has_wildcards(config.filter_subject or "")
         self._filter = (is_publishable and config.filter_subject) or None
-        self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
+        self._hold_anchor()
         self._create(now)
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
@@ -157,39 +138,6 @@ class OrderedConsumer(PushBuffer[D]):
         """The stream sequence up to which everything was received. Another consumer would start after it."""
         return max(self._floor, self._count.stream_seq)
 
-    def ready(self) -> Ticket[None]:
-        """Completed when the first consumer is there.
-
-        The ticket fails with:
-            Error: why it cannot be created, or why this consumer ended.
-        """
-        if self._ready is not None:
-            return self._ready
-        ticket: Ticket[None] = Ticket()
-        if self.error is not None:
-            ticket.fail(self.error)
-        else:
-            ticket.succeed(None)
-        return ticket
-
-    def unsubscribe(self, now: float) -> Ticket[None]:
-        """End it. What is buffered can still be taken. The ticket is complete: the deletion is not waited for."""
-        self._end(ConnectionClosedError("the subscription was closed"))
-        ticket: Ticket[None] = Ticket()
-        ticket.succeed(None)
-        return ticket
-
-    def drain(self, now: float) -> Ticket[None]:
-        """The same as ``unsubscribe``: what is not here yet can be read another time, from ``last_seq`` on."""
-        return self.unsubscribe(now)
-
-    def end_interest(self) -> None:
-        """First half of a drain."""
-        self._end(ConnectionClosedError("the subscription was drained"))
-
-    def end_drain(self, now: float, closing: bool) -> None:
-        """Second half of a drain: nothing is left to do."""
-
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def answered(self, message: Msg, now: float) -> None:
@@ -198,9 +146,7 @@ class OrderedConsumer(PushBuffer[D]):
         if not (is_creation or message.subject == self._identity_to):
             return  # about a consumer that was left
         try:
-            if is_no_responders(message):
-                raise JetStreamNotAvailableError(self._api.prefix)
-            body = decode_response(message.payload)
+            body = self._body(message)
             if is_creation:
                 self._created(ConsumerInfo.from_json(body), now)
             else:
@@ -285,7 +231,6 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _overflow(self, size: int, now: float) -> None:
         super()._overflow(size, now)
-        self._awaited = size
         last_reply = self._buffer.raws[-1][1]
         if self._token in last_reply:  # else nothing of this consumer is kept
             self._floor, _ = jsack_sequences(last_reply)
@@ -403,8 +348,7 @@ class OrderedConsumer(PushBuffer[D]):
 
     def _failed(self, error: Error, now: float) -> None:
         """The present consumer could not be created."""
-        for_good = isinstance(error, APIError) and error.code not in _SERVER_ERRORS
-        if self._ready is not None or for_good:
+        if self._ready is not None or stays(error):
             self._end(error)
         else:
             self._drop()
@@ -431,25 +375,11 @@ class OrderedConsumer(PushBuffer[D]):
             self._timers.set(Timer.CREATE, now + pause)
             self._outbox.rearm(self)
 
-    def _works(self) -> None:
-        """A sign of life: the next failure begins a new series of attempts."""
-        if self._has_tried:
-            self._has_tried = False
-            self._backoff.reset()
-
-    def _half_full(self) -> bool:
-        """Whether another consumer had better wait: for half of the buffer, or what found no room the last time."""
-        return self._buffer.half_full(self._awaited)
-
     def _drop(self, *, tell: bool = True) -> None:
         """Leave the present consumer. ``tell`` the server that it can be deleted, which it would find out itself."""
-        self._timers.clear()
         self._flow.clear()
-        self._outbox.rearm(self)
-        sid, self._sid = self._sid, None
         is_asked_for, self._is_asked_for = self._is_asked_for, False
-        if sid is not None:
-            self._outbox.unsubscribe(sid)
+        self._leave()
         if tell and is_asked_for:
             try:
                 self._outbox.publish(
@@ -463,47 +393,10 @@ class OrderedConsumer(PushBuffer[D]):
             return
         self._step(OrderedStep.END)
         self._drop(tell=self._outbox.closed_error is None)
-        self._outbox.unsubscribe(self._anchor)
-        self._finish(error)
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.fail(error)
-            self._outbox.completed(ready)
+        self._conclude(error)
 
     def _step(self, step: OrderedStep) -> None:
         self.phase = ORDERED[self.phase, step] or self.phase
-
-    def _is_there(self) -> None:
-        """The first consumer was created."""
-        ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.succeed(None)
-            self._outbox.completed(ready)
-
-
-class _Answers(Conversation):
-    """The subscription of an ordered consumer that outlives its consumers: API answers and news of the link."""
-
-    __slots__ = ("_owner",)
-
-    def __init__(self, owner: OrderedConsumer[Any]) -> None:
-        self._owner = owner
-
-    def receive(self, message: Msg, now: float) -> None:
-        """An answer of the API."""
-        self._owner.answered(message, now)
-
-    def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server does not permit a subscription or a request."""
-        self._owner.denied(violation, now)
-
-    def link_lost(self, error: Error, now: float) -> None:
-        """The link is gone."""
-        self._owner.anchor_lost(error, now)
-
-    def link_restored(self, now: float) -> None:
-        """There is a new one."""
-        self._owner.anchor_restored(now)
 
 
 def settled(config: ConsumerConfig, idle_heartbeat: float) -> ConsumerConfig:

@@ -57,17 +57,13 @@ from jsproto.api_errors import (
     ConsumerNameExistError,
     ConsumerNotFoundError,
 )
-from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import Acker, ConsumerMsg
-from jsproto.client.consume.push_buffer import PushBuffer
-from jsproto.client.consume.retry import create_backoff
+from jsproto.client.consume.resuming import ANSWER_WITHIN, ResumingBuffer, stays
 from jsproto.errors import (
-    APIError,
     ConfigMismatchError,
     ConnectionClosedError,
     Error,
-    JetStreamNotAvailableError,
     LocalProtocolError,
     NotJSMessageError,
     OutboundBufferLimitError,
@@ -75,33 +71,30 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
-from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import last_value
 from jsproto.grammar.jsack import jsack_sequences
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Outbox
 from jsproto.rules.delivery_log import DeliveryLog
 from jsproto.rules.sequence_gaps import NO_PREFIX, SequenceGap
 from jsproto.rules.sourcing import SOURCING, SourcingPhase, SourcingStep
-from jsproto.ticket import Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
 D = TypeVar("D", bound=ConsumerMsg)
 
 SOURCE_HEARTBEAT: Final = 1.0  # seconds; servers set it for every flow-control consumer (FACTS.md F4.2)
-ANSWER_WITHIN: Final = 5.0  # seconds for the answer to a claim or a reset
 STUCK_HEARTBEATS: Final = 2  # in a row that ask for what was answered: one may have crossed the answer
 IDENTITY: Final = b"Nats-Stream-Identity"
-_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves
 _RACES: Final = (ConsumerNameExistError, ConsumerAlreadyExistsError, ConsumerDoesNotExistError)
 _ASK_IDENTITY: Final = b"NATS/1.0\r\n%b: \r\n\r\n" % IDENTITY
 _ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
 
-class SourcingConsumer(PushBuffer[D]):
+class SourcingConsumer(ResumingBuffer[D]):
     """The sourcing end of one consumer.
 
     Attributes, besides those of ``PushBuffer``:
@@ -114,9 +107,8 @@ class SourcingConsumer(PushBuffer[D]):
     """
 
     __slots__ = (
-        "_anchor", "_answer_to", "_answered", "_answered_subject", "_api", "_asked", "_awaited", "_backoff", "_config",
-        "_deliver", "_floor", "_has_tried", "_inbox", "_is_told_busy", "_log", "_look_up", "_next_identity", "_ready",
-        "_requested", "_requests", "_sid", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
+        "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_log", "_look_up", "_next_identity",
+        "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
     )  # fmt: skip
 
     def __init__(
@@ -146,36 +138,28 @@ class SourcingConsumer(PushBuffer[D]):
         if config is not None and (fields := unfit(config)):
             raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
         patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
-        super().__init__(outbox, acker, consumer=consumer, patience=patience, now=now, **keywords)
+        super().__init__(outbox, acker, api=api, inbox=inbox, consumer=consumer, patience=patience, now=now, **keywords)
         self.phase = SourcingPhase.CLAIMING
         self.position = position
         self.identity = identity
         self.resets = 0
         self.info: ConsumerInfo | None = None
-        self._api = api
-        self._inbox = inbox
         self._deliver = f"{inbox}.d.m"
         self._look_up = api.stream_info(self.stream)
         self._config = config
-        self._floor = position  # up to which what came under numbers before was kept
+        self._floor = position
         self._taken = position  # up to which the sink was handed all
         self._log = DeliveryLog()
         self._asked: bytes | None = None  # the request that is to be answered
         self._answered_subject = b""
         self._answered = 0  # consumer sequence
         self._stuck = 0  # heartbeats in a row that ask for what was answered
-        self._awaited = 0  # bytes of the message that found no room in the buffer
         self._next_identity: str | None = None  # of the stream that was made anew, while it is not read
         self._is_told_busy = False
-        self._has_tried = False  # to claim it again, since the last sign of life
-        self._backoff = create_backoff()
-        self._sid: int | None = None
         self._requests = 0
         self._requested = ""
-        self._answer_to = b""
-        self._ready: Ticket[None] = Ticket()
         api.consumer_info(self.stream, consumer)  # refuses bad names: nothing is sent yet
-        self._anchor = outbox.subscribe(f"{inbox}.*", _Answers(self))
+        self._hold_anchor()
         self._claim(now)
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
@@ -184,14 +168,6 @@ class SourcingConsumer(PushBuffer[D]):
     def received(self) -> int:
         """The stream sequence up to which everything was received, whether it was taken or not."""
         return max(self._floor, self._log.stream_seq)
-
-    def ready(self) -> Ticket[None]:
-        """Completed when messages can come for the first time.
-
-        The ticket fails with:
-            Error: why this ended.
-        """
-        return self._ready
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
@@ -239,27 +215,6 @@ class SourcingConsumer(PushBuffer[D]):
         """The sink stores no more, because of ``error``: end. Nothing more is acknowledged."""
         self._end(error)
 
-    def unsubscribe(self, now: float) -> Ticket[None]:
-        """End it, so that another owner can claim the consumer. What is buffered can still be taken.
-
-        What was not confirmed comes again next time. The ticket is complete.
-        """
-        self.end_interest()
-        ticket: Ticket[None] = Ticket()
-        ticket.succeed(None)
-        return ticket
-
-    def drain(self, now: float) -> Ticket[None]:
-        """The same as ``unsubscribe``: what is not here yet comes next time."""
-        return self.unsubscribe(now)
-
-    def end_interest(self) -> None:
-        """First half of a drain."""
-        self._end(ConnectionClosedError("the subscription was closed"))
-
-    def end_drain(self, now: float, closing: bool) -> None:
-        """Second half of a drain: nothing is left to do."""
-
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def answered(self, message: Msg, now: float) -> None:
@@ -268,12 +223,10 @@ class SourcingConsumer(PushBuffer[D]):
             return  # to a request that was given up
         self._answer_to = b""
         if self._requested == self._look_up:
-            self._reset(now, self._first_left(message.payload))
+            self._reset(now, self._first_left(message))
             return
         try:
-            if is_no_responders(message):
-                raise JetStreamNotAvailableError(self._api.prefix)
-            info = ConsumerInfo.from_json(decode_response(message.payload))
+            info = ConsumerInfo.from_json(self._body(message))
             if self.phase is SourcingPhase.RESETTING:
                 identity = last_value(message.header, IDENTITY) if message.header else None
                 self._begun_again(info, None if identity is None else identity.decode("utf-8", "replace"), now)
@@ -386,12 +339,11 @@ class SourcingConsumer(PushBuffer[D]):
         super()._overflow(size, now)
         self._floor, _ = jsack_sequences(self._buffer.raws[-1][1])
         self._log.stream_seq = 0
-        self._awaited = size
         self._drop()
         self._step(SourcingStep.FILL)
 
     def _after_taking(self, some: bool, now: float) -> None:
-        if self.phase is SourcingPhase.FULL and not self._buffer.half_full(self._awaited):
+        if self.phase is SourcingPhase.FULL and not self._half_full():
             self._full = False
             self._begin_again("the buffer was full", now, is_mine=False)
 
@@ -447,10 +399,10 @@ class SourcingConsumer(PushBuffer[D]):
         else:
             self._ask_for(info.config, "update", now)
 
-    def _first_left(self, answer: bytes) -> int | None:
+    def _first_left(self, answer: Msg) -> int | None:
         """The first message of a work queue, if it was acknowledged. None too if the stream cannot be looked up."""
         try:
-            found = StreamInfo.from_json(decode_response(answer))
+            found = StreamInfo.from_json(self._body(answer))
         except Error:
             return None
         assert self.info is not None  # the stream is looked up after it
@@ -507,9 +459,7 @@ class SourcingConsumer(PushBuffer[D]):
         self._outbox.flush()
         self._step(SourcingStep.RUN)
         self._listen(now)
-        if not self._ready.done:
-            self._ready.succeed(None)
-            self._outbox.completed(self._ready)
+        self._is_there()
 
     def _end_hold(self, now: float) -> None:
         """Once the sink has all of the old stream, read the new one."""
@@ -535,8 +485,7 @@ class SourcingConsumer(PushBuffer[D]):
 
     def _failed(self, error: Error, now: float) -> None:
         """A claim or a reset failed."""
-        is_race = isinstance(error, _RACES)
-        if isinstance(error, APIError) and error.code not in _SERVER_ERRORS and not is_race:
+        if stays(error) and not isinstance(error, _RACES):
             self._end(error)
             return
         if isinstance(error, ConsumerNameExistError) and not self._is_told_busy:
@@ -552,59 +501,20 @@ class SourcingConsumer(PushBuffer[D]):
         self._timers.set(Timer.SOURCE_CLAIM, now + pause)
         self._outbox.rearm(self)
 
-    def _works(self) -> None:
-        """A sign of life: the next failure begins a new series of attempts."""
-        if self._has_tried:
-            self._has_tried = False
-            self._backoff.reset()
-
     def _drop(self) -> None:
         """Leave the subscription, and the requests that came by it."""
-        self._timers.clear()
-        self._outbox.rearm(self)
         self._answer_to, self._answered_subject, self._asked = b"", b"", None
-        sid, self._sid = self._sid, None
-        if sid is not None:
-            self._outbox.unsubscribe(sid)
+        self._leave()
 
     def _end(self, error: Error) -> None:
         if self.phase is SourcingPhase.ENDED:
             return
         self._step(SourcingStep.END)
         self._drop()
-        self._outbox.unsubscribe(self._anchor)
-        self._finish(error)
-        if not self._ready.done:
-            self._ready.fail(error)
-            self._outbox.completed(self._ready)
+        self._conclude(error)
 
     def _step(self, step: SourcingStep) -> None:
         self.phase = SOURCING[self.phase, step] or self.phase
-
-
-class _Answers(Conversation):
-    """The subscription that outlives those to the consumer: API answers and news of the link."""
-
-    __slots__ = ("_owner",)
-
-    def __init__(self, owner: SourcingConsumer[Any]) -> None:
-        self._owner = owner
-
-    def receive(self, message: Msg, now: float) -> None:
-        """An answer of the API."""
-        self._owner.answered(message, now)
-
-    def denied(self, violation: PermissionsViolationError, now: float) -> None:
-        """The server does not permit a subscription or a request."""
-        self._owner.denied(violation, now)
-
-    def link_lost(self, error: Error, now: float) -> None:
-        """The link is gone."""
-        self._owner.anchor_lost(error, now)
-
-    def link_restored(self, now: float) -> None:
-        """There is a new one."""
-        self._owner.anchor_restored(now)
 
 
 def unfit(config: ConsumerConfig) -> list[str]:

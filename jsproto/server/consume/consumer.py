@@ -305,6 +305,7 @@ class Consumer(Conversation):
         self._flow = FlowControl()
         self._priorities.forget()
         self._heartbeat_at = self._after_heartbeat(now)
+        self._is_scheduled = False  # what was due without a leader was dropped
         self._schedule()
 
     def close(self, now: float) -> None:

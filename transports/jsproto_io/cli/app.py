@@ -1,6 +1,6 @@
-"""The commands ``jsproto demo`` and ``jsproto ingest``: their options and what they show.
+"""The commands ``jsproto demo``, ``jsproto ingest`` and ``jsproto consumer``: their options and what they show.
 
-Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``), tables and JSON (``report``),
+Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``, the driver), tables and JSON (``report``),
 error lines, exit codes and signals (``terminal``).
 """
 
@@ -41,13 +41,15 @@ DEFAULT_URL = "nats://localhost:4222"
 BAR_WIDTH = 20  # leaves room for the ^C that a terminal echoes: one line more would spoil the erasing
 
 app = typer.Typer(
-    help="Put data into NATS JetStream by fast ingest, and get it back.",
+    help="Put data into NATS JetStream by fast ingest, get it back, and reset consumers.",
     epilog="Exit codes: 0 done, 1 failed or mismatch, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # the plain help is half as long
 )
+consumers = typer.Typer(help="Change the consumers of a stream.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(consumers, name="consumer")
 
 
 class Gap(StrEnum):
@@ -57,6 +59,7 @@ class Gap(StrEnum):
     OK = "ok"
 
 
+Servers = Annotated[str, typer.Option(envvar="NATS_URL", help="NATS URLs, comma-separated.", metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 User = Annotated[str | None, typer.Option(envvar="NATS_USER", help="User name.", metavar="NAME")]
 Password = Annotated[str | None, typer.Option(envvar="NATS_PASSWORD", help="Password.", metavar="TEXT")]
@@ -201,9 +204,7 @@ def ingest_command(
     allow_batched: Annotated[
         bool, typer.Option("--allow-batched", help="Switch fast ingest on if the stream has it off.")
     ] = False,
-    servers: Annotated[
-        str, typer.Option(envvar="NATS_URL", help="NATS URLs, comma-separated.", metavar="URL")
-    ] = DEFAULT_URL,
+    servers: Servers = DEFAULT_URL,
     kind: Annotated[
         Format,
         typer.Option("--format", help="auto: by the file's name, lines if it does not tell."),
@@ -298,3 +299,45 @@ def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int],
             progress.update(task, completed=source.position(), acked=acked)
 
         yield on_progress
+
+
+# -- jsproto consumer ----------------------------------------------------------------------------------------
+
+
+@consumers.command(
+    "reset",
+    short_help="Set a consumer back to its ack floor, or to a sequence.",
+    epilog="Example: jsproto consumer reset ORDERS billing --seq 1200",
+)
+def reset_command(
+    stream: Annotated[str, typer.Argument(help="The stream.", metavar="STREAM")],
+    consumer: Annotated[str, typer.Argument(help="The name of the consumer.", metavar="CONSUMER")],
+    seq: Annotated[
+        int | None,
+        typer.Option(min=1, help="Go on at this stream sequence; after the ack floor if not given.", metavar="N"),
+    ] = None,
+    servers: Servers = DEFAULT_URL,
+    user: User = None,
+    password: Password = None,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Reset a consumer: it forgets what it has delivered, and goes on after its ack floor, or at --seq.
+
+    The ack floor is the sequence up to which all is acknowledged. What comes after it is delivered again. Programs
+    that read from the consumer keep their subscriptions. Needs nats-server 2.14.
+
+    --seq goes back or ahead. Ahead in a work queue, what is left out stays in the stream, and is not delivered any
+    more. In an interest stream it is deleted if no other consumer wants it.
+    """
+    screen = Screen(as_json)
+    data: dict[str, Any] = {"stream": stream, "consumer": consumer}
+    with running(screen, lambda: 0, lambda: "", lambda: data):
+        with open_connection(
+            servers, name="jsproto consumer", event_cb=lambda _: None, user=user, password=password, token=token
+        ) as nc:
+            reset = nc.jetstream().reset_consumer(stream, consumer, seq)
+        if as_json:
+            screen.dump({"ok": True, **report.reset_json(reset)})
+        else:
+            screen.out.print(report.reset_text(reset), soft_wrap=True)
