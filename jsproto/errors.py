@@ -352,6 +352,18 @@ class ConsumerSilentError(TimeoutError):
     """A consumer sent nothing for too long, not even the heartbeats that were asked for."""
 
 
+class SourceBusyError(TimeoutError):
+    """A consumer could not be sourced from in time, since another program does so. Attributes: the names."""
+
+    def __init__(self, stream: str, consumer: str) -> None:
+        super().__init__(f"consumer {consumer} of stream {stream} is sourced from by another program")
+        self.stream = stream
+        self.consumer = consumer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceBusyError, (self.stream, self.consumer)
+
+
 _BY_STATUS = {
     kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
 }
@@ -566,7 +578,7 @@ class QueueFlowControlError(BindError):
 class FlowControlAckError(BindError):
     """The consumer is acknowledged by flow control, as for a stream that sources: no subscription can do that."""
 
-    explanation = "ack_policy 'flow_control' is for streams that source, not for subscriptions"
+    explanation = "ack_policy 'flow_control' is for streams that source, and for source(), not for subscriptions"
 
 
 class PullConsumerError(BindError):

@@ -161,7 +161,7 @@ class SourceBusy:
 
 @event
 class SourceReset:
-    """A consumer that is sourced is reset by this side, because of ``reason``. Nothing is lost, or comes twice."""
+    """A consumer that is sourced is reset by this side, because of ``reason``."""
 
     stream: str
     consumer: str

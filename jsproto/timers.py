@@ -38,6 +38,7 @@ class Timer(Enum):
     CREATE = "it is time to create a consumer again"
     DRAINED = "what a drained subscription has buffered must have been taken"
     SOURCE_ANSWER = "a claim, or a reset, of a sourced consumer must have been answered"
+    SOURCE_READY = "a sourced consumer must have been claimed for the first time"
     SOURCE_CLAIM = "it is time to claim a sourced consumer again"
     ASK_AGAIN = "there may be room again for a request that found none"
 

@@ -100,6 +100,12 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
         ),
         promise(
+            "What is not confirmed comes again the next time",
+            "drivers/test_sourcing.py::test_a_work_queue_is_copied_by_one_program_after_another",
+            "drivers/test_sourcing.py::test_what_was_not_confirmed_comes_again",
+            "integration/test_sourcing.py::test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link",
+        ),
+        promise(
             "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "
             "as often as it takes (event `OrderedConsumerRecreated`)",
             CLIENT_ORDERED + "a_gap_leads_to_a_consumer_that_starts_after_the_last_message",

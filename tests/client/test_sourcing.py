@@ -19,6 +19,8 @@ from jsproto.errors import (
     LocalProtocolError,
     OutboundBufferLimitError,
     PermissionsViolationError,
+    SourceBusyError,
+    TimeoutError,
 )
 from jsproto.events import (
     ConsumerRestarted,
@@ -137,6 +139,55 @@ def test_a_consumer_is_created_claimed_reset_and_only_then_subscribed_to() -> No
     assert s.machine.ready().result() is None
     assert s.machine.identity == "ID"
     assert s.h.sid(OWN)
+
+
+def test_a_first_claim_has_its_time() -> None:
+    s = Sourcing(run=False, within=3.0)
+    for _ in range(2):  # attempts are repeated until then
+        s.claim("old")
+        _, update = s.expect("CREATE")
+        s.h.reply_to(update, refusal(400, 10013))
+        s.h.advance(1.0)
+    s.h.advance(2.0)
+    with pytest.raises(SourceBusyError, match="consumer C of stream S"):
+        s.machine.ready().result()
+    assert s.machine.phase is SourcingPhase.ENDED
+    assert s.h.subs == {}
+
+
+def test_a_server_that_does_not_answer_a_first_claim() -> None:
+    s = Sourcing(run=False, within=3.0)
+    s.expect("INFO")
+    s.h.advance(3.0)
+    with pytest.raises(TimeoutError, match="could not be claimed in time"):
+        s.machine.ready().result()
+
+
+def test_a_claim_after_the_first_has_no_end() -> None:
+    s = Sourcing(within=3.0)
+    s.h.advance(2.0)
+    s.beat(0)
+    s.h.advance(2.0)
+    assert s.machine.error is None
+
+
+def test_a_sink_learns_that_only_a_confirmation_helps() -> None:
+    s = Sourcing()
+    s.messages(1, 2)
+    assert not s.machine.awaits_confirm
+    s.flow()
+    assert not s.machine.awaits_confirm
+    assert s.take(1) == [1]
+    assert not s.machine.awaits_confirm
+    assert s.take() == [2]
+    assert s.machine.awaits_confirm
+    s.confirm(1)
+    assert s.answers() == [("$JS.FC.S.C.1", 1, 1)]
+    assert not s.machine.awaits_confirm
+    s.flow("$JS.FC.S.C.2")
+    assert s.machine.awaits_confirm
+    s.confirm(2)
+    assert not s.machine.awaits_confirm
 
 
 def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5) -> dict[str, Any]:

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from jsproto import sourcing_consumer
-from jsproto.api_errors import SourceConsumerRequiresAckFCError
+from jsproto.api_errors import ConsumerNotFoundError, SourceConsumerRequiresAckFCError
 from jsproto.errors import (
+    ConfigMismatchError,
+    ConnectionClosedError,
     FlowControlAckError,
     LocalProtocolError,
     PushConsumerError,
+    SourceBusyError,
+    TimeoutError,
     UnsupportedByServerError,
 )
 from jsproto.grammar.consumer import ConsumerConfig
@@ -153,3 +157,105 @@ async def test_nobody_subscribes_to_a_sourcing_consumer(server: Any, connect: Co
         assert sorted(await js.consumer_names(name)) == there
         info = await js.consumer_info(name, "FC")
         assert (info.push_bound, info.delivered.consumer_seq) == (None, 0)
+
+
+FLOW = ConsumerConfig(ack_policy="flow_control", max_ack_pending=10)
+
+
+async def take(source: Any, stored: list[int], until: int) -> None:
+    """Store what comes, and confirm it, until there are so many."""
+    while len(stored) < until:
+        messages = await source.next_msgs(min(7, until - len(stored)), timeout=PATIENCE)
+        stored += [int(message.data) for message in messages]
+        await source.confirm(messages[-1].metadata.sequence.stream)
+
+
+async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 60)
+        stored: list[int] = []
+        position, identity = 0, None
+        for until in (25, 40, 60):
+            async with await js.source(name, "C", config=FLOW, position=position, identity=identity) as source:
+                assert (source.stream, source.consumer, source.error) == (name, "C", None)
+                await take(source, stored, until)
+                position, identity = source.position, source.identity
+                if until == 60:
+                    while (await js.stream_info(name)).state.messages:
+                        pass
+            async for message in source:  # what was buffered at the end
+                assert int(message.data) >= until
+            with pytest.raises(ConnectionClosedError):
+                await source.next_msg(timeout=PATIENCE)
+        assert stored == [*range(60)]
+        assert position == 60
+        assert identity
+        assert source.info.config.max_ack_pending == 10
+
+
+async def test_what_was_not_confirmed_comes_again(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 20)
+        for begin in (0, 4, 12):
+            async with await js.source(name, "C", config=FLOW, position=begin) as source:
+                taken = [await source.next_msg(timeout=PATIENCE) for _ in range(8)]
+                assert [int(message.data) for message in taken] == [*range(begin, begin + 8)]
+                await source.confirm(min(begin + 4 if begin == 0 else begin + 8, 20))
+
+
+async def test_a_sink_is_told_that_the_server_waits(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 15)
+        async with await js.source(name, "C", config=FLOW) as source:
+            taken = [await source.next_msg(timeout=PATIENCE) for _ in range(10)]
+            while not source.awaits_confirm:
+                await nc.flush()
+            assert source.pending_msgs == 0
+            with pytest.raises(TimeoutError):
+                await source.next_msg(timeout=0.01)
+            with pytest.raises(LocalProtocolError):
+                await source.confirm(11)
+            await source.confirm(taken[-1].metadata.sequence.stream)
+            assert not source.awaits_confirm
+            assert int((await source.next_msg(timeout=PATIENCE)).data) == 10
+            if source.pending_msgs:
+                with pytest.raises(LocalProtocolError):
+                    await source.confirm(15)
+            await source.restart(10)
+            async for message in source:
+                assert int(message.data) == 10
+                break
+
+
+async def test_a_second_program_waits_for_the_first(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 20)
+        stored: list[int] = []
+        async with await js.source(name, "C", config=FLOW) as source:
+            await take(source, stored, 10)
+            with pytest.raises(SourceBusyError, match=f"consumer C of stream {name}") as busy:
+                await other.jetstream().source(name, "C", timeout=0.5)
+            assert (busy.value.stream, busy.value.consumer) == (name, "C")
+            await take(source, stored, 15)
+        async with await other.jetstream().source(name, "C", position=15, timeout=PATIENCE) as heir:
+            await take(heir, stored, 20)
+        assert stored == [*range(20)]
+
+
+async def test_what_cannot_be_sourced_from(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc)
+        with pytest.raises(ConsumerNotFoundError):
+            await js.source(name, "MISSING")
+        await js.create_consumer(name, ConsumerConfig(durable_name="PULL"))
+        with pytest.raises(ConfigMismatchError):
+            await js.source(name, "PULL")
+        with pytest.raises(LocalProtocolError):
+            await js.source(name, "C", config=ConsumerConfig())
+        with pytest.raises(LocalProtocolError):
+            await js.source(name, "C", config=FLOW, position=-1)
+        assert await js.consumer_names(name) == ["PULL"]

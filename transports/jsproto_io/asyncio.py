@@ -40,13 +40,14 @@ from jsproto_io._aio.engine import AsyncEvent
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
+from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "Subscription", "connect",
+    "PushSubscription", "SourcingSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -50,6 +50,7 @@ from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
+from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session
 from jsproto_io._threads.engine import ThreadEngine
@@ -60,7 +61,7 @@ from jsproto_io._threads.reader import start_reader
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "Subscription", "connect",
+    "PushSubscription", "SourcingSubscription", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -34,6 +34,7 @@ What goes wrong:
 * The link is lost: it is claimed on the next link. Requests of the old link are forgotten, and the position stays.
 * Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
   of the old one is to be confirmed, so that a sequence means one message only.
+* With ``within``, the first claim has so many seconds. Then this ends, with SourceBusyError if another owner is there.
 * An API error that is no server error (5xx) ends it. So does ``fail``: the sink is fenced, for example.
 
 Not known to any subscriber: an answer may cross a reset by somebody else, and then has numbers from before it. A server
@@ -68,6 +69,7 @@ from jsproto.errors import (
     NotJSMessageError,
     OutboundBufferLimitError,
     PermissionsViolationError,
+    SourceBusyError,
     TimeoutError,
 )
 from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
@@ -108,7 +110,7 @@ class SourcingConsumer(ResumingBuffer[D]):
 
     __slots__ = (
         "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_log", "_look_up", "_next_identity",
-        "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
+        "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
     )  # fmt: skip
 
     def __init__(
@@ -122,13 +124,15 @@ class SourcingConsumer(ResumingBuffer[D]):
         config: ConsumerConfig | None = None,
         position: int = 0,
         identity: str | None = None,
+        within: float | None = None,
         now: float,
         **keywords: Any,
     ) -> None:
         """Claim ``consumer``. ``config``: how to create it if it is not there. None: it must be there.
 
         ``inbox``: a subject that nothing else uses, here and in other programs. ``position`` and ``identity``: what
-        the sink had when it last looked. ``now``: monotonic seconds. The other ``keywords``: see ``PushBuffer``.
+        the sink had when it last looked. ``within``: seconds for the first claim, None for no end. ``now``: monotonic
+        seconds. The other ``keywords``: see ``PushBuffer``.
 
         Raises:
             LocalProtocolError: ``config`` has another ack policy or a deliver group, or ``position`` is negative.
@@ -158,8 +162,10 @@ class SourcingConsumer(ResumingBuffer[D]):
         self._is_told_busy = False
         self._requests = 0
         self._requested = ""
+        self._ready_by = None if within is None else now + within
         api.consumer_info(self.stream, consumer)  # refuses bad names: nothing is sent yet
         self._hold_anchor()
+        self._limit_claim()
         self._claim(now)
 
     # -- the application's verbs ---------------------------------------------------------------------------------------
@@ -168,6 +174,11 @@ class SourcingConsumer(ResumingBuffer[D]):
     def received(self) -> int:
         """The stream sequence up to which everything was received, whether it was taken or not."""
         return max(self._floor, self._log.stream_seq)
+
+    @property
+    def awaits_confirm(self) -> bool:
+        """Whether the server waits for an answer, and what was received is all taken: only ``confirm`` can help."""
+        return self._asked is not None and not self.pending_msgs and self.position < self._taken
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
@@ -350,6 +361,10 @@ class SourcingConsumer(ResumingBuffer[D]):
     def _handle_timer(self, timer: Timer, now: float) -> None:
         if timer is Timer.SOURCE_CLAIM:
             self._claim(now)
+        elif timer is Timer.SOURCE_READY:
+            where = (self.stream, self.consumer)
+            late = TimeoutError("consumer {1} of stream {0} could not be claimed in time".format(*where))
+            self._end(SourceBusyError(*where) if self._is_told_busy else late)
         elif self._requested == self._look_up:
             self._looked_in_vain(now)
         else:
@@ -458,6 +473,8 @@ class SourcingConsumer(ResumingBuffer[D]):
         self._sid = self._outbox.subscribe(self._deliver, self)
         self._outbox.flush()
         self._step(SourcingStep.RUN)
+        self._ready_by = None
+        self._timers.stop(Timer.SOURCE_READY)
         self._listen(now)
         self._is_there()
 
@@ -505,11 +522,18 @@ class SourcingConsumer(ResumingBuffer[D]):
         """Leave the subscription, and the requests that came by it."""
         self._answer_to, self._answered_subject, self._asked = b"", b"", None
         self._leave()
+        self._limit_claim()
+
+    def _limit_claim(self) -> None:
+        if self._ready_by is not None:
+            self._timers.set(Timer.SOURCE_READY, self._ready_by)
+            self._outbox.rearm(self)
 
     def _end(self, error: Error) -> None:
         if self.phase is SourcingPhase.ENDED:
             return
         self._step(SourcingStep.END)
+        self._ready_by = None
         self._drop()
         self._conclude(error)
 

@@ -11,7 +11,7 @@ Rules:
 * A client that loses the race for creating a consumer looks again, and joins or is refused.
 * A queue group without a consumer's name uses its own name, so its members meet at one consumer.
 
-Not here: what happens afterwards (``push``, ``ordered``, ``pull``).
+Not here: what happens afterwards (``push``, ``ordered``, ``pull``, ``sourcing``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from jsproto.client.consume.message import Acker, ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,
@@ -253,6 +254,20 @@ class Subscriptions(Consumers):
         return self.session.run(
             _subscribe_ordered(self, wanted, config, now, message_class=message_class, facade=facade, **keywords)
         )
+
+    def source(
+        self, stream: str, consumer: str, *, now: float, message_class: type[D], facade: Any = None, **keywords: Any
+    ) -> SourcingConsumer[D]:
+        """Be the sourcing end of a consumer with the ack policy "flow_control". ``keywords``: those of the class.
+
+        Raises:
+            LocalProtocolError: a name, or a keyword, cannot be.
+        """
+        session = self.session
+        return SourcingConsumer(
+            session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=self.api,
+            inbox=session.new_inbox(), consumer=consumer, stream=stream, subject=stream, now=now, **keywords,
+        )  # fmt: skip
 
     def bind_pull(self, wanted: SubscriptionSpec, *, now: float) -> Ticket[BoundConsumer]:
         """A pull consumer as ``wanted``, found or created. The ticket fails with the errors of ``subscribe``."""

@@ -45,6 +45,7 @@ from jsproto_io._aio.extras import Messages, collect_messages
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
+from jsproto_io._aio.sourcing import Sources
 from jsproto_io._aio.subscribing import Subscribes
 from jsproto_io._aio.taking import Takes
 from jsproto_io._state.common import (
@@ -350,7 +351,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions, Consuming, Subscribes):
+class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

@@ -36,6 +36,7 @@ from jsproto_io._blocking.extras import Messages, collect_messages
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._blocking.reading import Reads
 from jsproto_io._blocking.sessions import Sessions
+from jsproto_io._blocking.sourcing import Sources
 from jsproto_io._blocking.subscribing import Subscribes
 from jsproto_io._blocking.taking import Takes
 from jsproto_io._state.common import (
@@ -337,7 +338,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions, Consuming, Subscribes):
+class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

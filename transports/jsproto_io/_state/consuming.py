@@ -16,6 +16,7 @@ from jsproto.client.consume.message import ConsumerMsg
 from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
@@ -39,7 +40,7 @@ def consumer_config(config: ConsumerConfig | None, options: ConsumerOptions) -> 
 class ConsumerNames:
     """The names of a subscription's consumer and stream."""
 
-    _core: PullConsumer[Any] | PushConsumer[Any] | OrderedConsumer[Any]
+    _core: PullConsumer[Any] | PushConsumer[Any] | OrderedConsumer[Any] | SourcingConsumer[Any]
 
     @property
     def stream(self) -> str:

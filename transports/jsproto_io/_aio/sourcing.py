@@ -1,0 +1,137 @@
+"""The facade for event loops, continued: the sourcing end of a consumer.
+
+Rules: those of ``_aio.connection``.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
+from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
+from jsproto_io._aio.taking import Iterates
+from jsproto_io._state.common import MAX_POP, Timeout, seconds
+from jsproto_io._state.sourcing import SourcingSubscriptionBase
+
+if TYPE_CHECKING:
+    from jsproto.client.jetstream import JetStream as CoreJetStream
+    from jsproto_io._aio.connection import Connection
+
+
+class Sources:
+    """The verb of ``JetStream`` that sources."""
+
+    _core: CoreJetStream
+    _connection: Connection
+
+    async def source(
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        config: ConsumerConfig | None = None,
+        position: int = 0,
+        identity: str | None = None,
+        timeout: Timeout | None = None,
+        pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
+        pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
+    ) -> SourcingSubscription:
+        """Be the sourcing end of a consumer with ``ack_policy="flow_control"``, from server 2.14 on.
+
+        Its deliver subject is changed, so that it delivers here. While another program is at work the server refuses
+        that, and it is tried again. Events of the connection tell what happens: SourceBusy, SourceReset, SourceSkipped,
+        StreamRecreated.
+
+        Args:
+            stream: the stream's name.
+            consumer: the consumer's name.
+            config: the configuration to create it with, if it is not there. None: it must be there.
+            position: the stream sequence up to which the sink has stored all. 0: nothing.
+            identity: that of the stream which the sink knows. Of another stream all is copied from its beginning.
+            timeout: seconds, or a timedelta, in which the consumer must deliver here. None: that of ``jetstream()``.
+            pending_msgs_limit: messages that may wait to be taken.
+            pending_bytes_limit: bytes that may wait to be taken.
+
+        Raises:
+            ConsumerNotFoundError: there is no such consumer, and no ``config``.
+            SourceBusyError: another program is at work until the time is over.
+            ConfigMismatchError: the consumer has another ack policy, or a deliver group.
+            APIError: the server refuses.
+            TimeoutError: the server does not answer.
+        """
+        limit, connection = seconds(timeout, default=self._core.timeout), self._connection
+        core = await connection._call_with_room(
+            lambda now: self._core.source(
+                stream, consumer, config=config, position=position, identity=identity, within=limit, now=now,
+                message_class=JSMsg, facade=connection, pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            limit=limit,
+        )  # fmt: skip
+        subscription = SourcingSubscription(core, self._core, connection)
+        try:
+            await connection._wait(core.ready())
+        except BaseException:
+            connection._release(core.unsubscribe)
+            raise
+        return subscription
+
+
+class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSubscription):
+    """What a stream has, in its order, for a sink that says what it has stored. Made by ``JetStream.source()``.
+
+    Take messages, store them, and ``confirm`` the last one. The server forgets, and deletes from a work queue, what is
+    confirmed. What is not confirmed comes again next time. As a context manager it unsubscribes at the end.
+    """
+
+    def __init__(self, core: SourcingConsumer[JSMsg], js: CoreJetStream, connection: Connection) -> None:
+        super().__init__(core)
+        self._js = js
+        self._connection = connection
+
+    async def next_msg(self, *, timeout: Timeout | None = None) -> JSMsg:
+        """Wait for the next message and take it.
+
+        Args:
+            timeout: seconds, or a timedelta. None: for ever.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ConnectionClosedError: this has ended, and its last message was taken.
+            ConnectionLostError: the connection has failed.
+            ConsumerNotFoundError: the consumer was deleted, and there is no ``config`` to create it with.
+        """
+        return await self._next(seconds(timeout))
+
+    async def next_msgs(self, most: int = MAX_POP, *, timeout: Timeout | None = None) -> list[JSMsg]:
+        """Wait for a message, and take up to ``most`` of those that are there. Errors: as ``next_msg``."""
+        messages = [await self._next(seconds(timeout))]
+        with suppress(IndexError):
+            while len(messages) < most:
+                messages.append(self._taken.popleft())
+        return messages
+
+    async def confirm(self, seq: int) -> None:
+        """All messages up to stream sequence ``seq`` are stored. The server is told when it asks.
+
+        Raises:
+            LocalProtocolError: ``seq`` is below ``position``, or beyond what was handed out.
+        """
+        await self._connection._call_with_room(lambda now: self._confirm(seq, now))
+
+    async def restart(self, position: int) -> None:
+        """The sink has lost some of what it took: what comes after ``position`` is handed out again.
+
+        Raises:
+            LocalProtocolError: ``position`` is below what was confirmed, or beyond what was handed out.
+            ConnectionClosedError: this has ended.
+        """
+        await self._connection._call_with_room(lambda now: self._restart(position, now))
+
+    async def unsubscribe(self) -> None:
+        """End it, so that another program can go on. The consumer stays."""
+        if not self._connection.is_closed:
+            self._connection._call(self._core.unsubscribe)
