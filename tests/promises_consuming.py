@@ -57,6 +57,14 @@ WIRE_DECODER: Final = "wire/test_decoder.py::test_"
 WIRE_PROPERTIES: Final = "wire/test_properties.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Copying a stream": (
+        promise(
+            "What is not confirmed comes again the next time",
+            "drivers/test_sourcing.py::test_a_work_queue_is_copied_by_one_program_after_another",
+            "drivers/test_sourcing.py::test_what_was_not_confirmed_comes_again",
+            "integration/test_sourcing.py::test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link",
+        ),
+    ),
     "Consuming": (
         promise(
             "during this block it is not delivered again",
@@ -98,12 +106,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_CONSUMING_PAIR + "an_ordered_consumer_reads_each_message_once_and_in_order",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
             DRIVERS_SUBSCRIBING + "an_ordered_subscription_survives_what_others_do_to_its_consumer",
-        ),
-        promise(
-            "What is not confirmed comes again the next time",
-            "drivers/test_sourcing.py::test_a_work_queue_is_copied_by_one_program_after_another",
-            "drivers/test_sourcing.py::test_what_was_not_confirmed_comes_again",
-            "integration/test_sourcing.py::test_a_work_queue_is_copied_once_and_in_order_whatever_happens_to_the_link",
         ),
         promise(
             "After a gap, silence, a new leader or a lost link another consumer goes on after the last message, "

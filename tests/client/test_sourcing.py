@@ -385,6 +385,22 @@ def test_gaps_lead_to_a_reset_and_then_to_pauses() -> None:
     assert s.told(UnexpectedMessage)
 
 
+def test_a_late_delivery_from_before_a_reset_is_not_the_first_one_after_it() -> None:
+    s = Sourcing(run=False, position=4)
+    s.claim(OWN)
+    s.reset(floor=4)
+    s.message(1, 2)  # which was acknowledged, under the numbers before
+    s.message(2, 6)  # the first one after the reset, 5, was lost
+    assert s.take() == []
+    s.reset(floor=4)
+    s.message(1, 2)
+    s.messages()
+    s.message(1, 5)
+    s.message(2, 6)
+    assert s.take() == [5, 6]
+    assert s.told(ConsumerRestarted) == []
+
+
 def test_an_answer_without_effect_leads_to_a_reset() -> None:
     s = Sourcing()
     s.messages(1, 2)

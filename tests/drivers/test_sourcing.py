@@ -188,10 +188,10 @@ async def test_a_work_queue_is_copied_by_one_program_after_another(server: Any, 
                 assert int(message.data) >= until
             with pytest.raises(ConnectionClosedError):
                 await source.next_msg(timeout=PATIENCE)
+            assert source.info.config.max_ack_pending == 10
         assert stored == [*range(60)]
         assert position == 60
         assert identity
-        assert source.info.config.max_ack_pending == 10
 
 
 async def test_what_was_not_confirmed_comes_again(server: Any, connect: Connect) -> None:

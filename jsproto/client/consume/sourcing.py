@@ -26,6 +26,7 @@ Answers (FACTS.md F4.5, F4.6):
 What goes wrong:
 
 * A number of the consumer that is missing: the consumer is reset, the first time at once and then after a pause.
+* Number 1 of a message that was acknowledged before the reset: it is late, and does not count as the first one.
 * Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It is not reset back. The
   numbers begin again, and what was received is passed over.
 * Two heartbeats that wait for an answer which was given, or for one that nothing is left for: it was lost, or
@@ -109,8 +110,9 @@ class SourcingConsumer(ResumingBuffer[D]):
     """
 
     __slots__ = (
-        "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_log", "_look_up", "_next_identity",
-        "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase", "position", "resets",
+        "_acked", "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_log", "_look_up",
+        "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase",
+        "position", "resets",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +155,7 @@ class SourcingConsumer(ResumingBuffer[D]):
         self._config = config
         self._floor = position
         self._taken = position  # up to which the sink was handed all
+        self._acked = 0  # stream sequence up to which all was acknowledged when the consumer was reset
         self._log = DeliveryLog()
         self._asked: bytes | None = None  # the request that is to be answered
         self._answered_subject = b""
@@ -285,6 +288,9 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._ignore(str(error))
             return False
         self._floor = last
+        if broken is None and log.consumer_seq == 1 and log.stream_seq <= self._acked:
+            self._log = self._seen = DeliveryLog()  # it is late, and from before the reset
+            return False
         if broken is not None and broken.found == 1:
             self._restarted(broken)
         elif broken is not None or log.stream_seq <= before:
@@ -466,8 +472,9 @@ class SourcingConsumer(ResumingBuffer[D]):
             return
         self.identity = identity or self.identity
         self._floor = self.received
-        if (floor := info.ack_floor.stream_seq) > self._floor:
-            self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, floor))
+        self._acked = info.ack_floor.stream_seq
+        if self._acked > self._floor:
+            self._outbox.emit(SourceSkipped(self.stream, self.consumer, self._floor + 1, self._acked))
         self._log = self._seen = DeliveryLog()
         self._answered = self._stuck = 0
         self._sid = self._outbox.subscribe(self._deliver, self)

@@ -6,6 +6,7 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
@@ -14,7 +15,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_POP, Timeout, seconds
-from jsproto_io._state.sourcing import SourcingSubscriptionBase
+from jsproto_io._state.sourcing import SourcingSubscriptionBase, leave
 
 if TYPE_CHECKING:
     from jsproto.client.jetstream import JetStream as CoreJetStream
@@ -75,7 +76,7 @@ class Sources:
         try:
             await connection._wait(core.ready())
         except BaseException:
-            connection._release(core.unsubscribe)
+            connection._release(partial(leave, core))
             raise
         return subscription
 
@@ -86,6 +87,8 @@ class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSu
     Take messages, store them, and ``confirm`` the last one. The server forgets, and deletes from a work queue, what is
     confirmed. What is not confirmed comes again next time. As a context manager it unsubscribes at the end.
     """
+
+    _connection: Connection
 
     def __init__(self, core: SourcingConsumer[JSMsg], js: CoreJetStream, connection: Connection) -> None:
         super().__init__(core)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -18,6 +19,11 @@ from jsproto_io._state.consuming import ConsumerNames
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
+
+
+def leave(core: SourcingConsumer[Any], now: float) -> None:
+    """End it, so that another program can be the sourcing end."""
+    core.unsubscribe(now)
 
 
 class SourcingSubscriptionBase(ConsumerNames):
@@ -32,7 +38,7 @@ class SourcingSubscriptionBase(ConsumerNames):
 
     def __del__(self) -> None:
         # A dropped subscription would keep others from the consumer. See BatchReaderBase.
-        self._connection._pending_closes.append(self._core.unsubscribe)
+        self._connection._pending_closes.append(partial(leave, self._core))
 
     def _take_ready(self, now: float) -> Ticket[None] | None:
         """Take the received messages. Without any, a ticket to wait for."""
