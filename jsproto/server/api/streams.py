@@ -6,6 +6,7 @@ Rules:
 * A request without a reply subject is ignored.
 * A stream that is created again with the same configuration is found.
 * No two streams take the same subject.
+* A stream that would copy from itself, directly or by way of others, is refused (FACTS.md F4.23).
 * A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
 
 Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
@@ -47,7 +48,7 @@ from jsproto.server.read.direct import FIELDS, GetRequest, find
 from jsproto.server.replication.replicas import ReplicaSet
 from jsproto.server.store.context import NAME, ServerContext
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.settings import accept, origin_of
+from jsproto.server.store.settings import accept, origin_of, origins_of
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
@@ -151,6 +152,7 @@ class JetStreamApi(Conversation):
             raise refusal(10052, str(error)) from None
         config = self._read_as_its_origin(config)
         accepted = accept(config, self._context)
+        self._check_cycle(accepted)
         inlet = self.streams.get(config.name)
         if inlet is not None:
             if inlet.stream.config.to_json() != accepted.to_json():
@@ -174,7 +176,9 @@ class JetStreamApi(Conversation):
         """
         inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
-        self._check_subjects(accept(config, self._context))
+        accepted = accept(config, self._context)
+        self._check_cycle(accepted)
+        self._check_subjects(accepted)
         inlet.update(config)
         self.replica_sets[config.name].configure(now)
         return inlet.stream
@@ -207,6 +211,17 @@ class JetStreamApi(Conversation):
     def _read_as_its_origin(self, config: StreamConfig) -> StreamConfig:
         origin = self.streams.get(origin_of(config))
         return config if origin is None else replace(config, mirror_direct=origin.stream.config.allow_direct)
+
+    def _check_cycle(self, config: StreamConfig) -> None:
+        """Raise APIError if the stream copies from itself, directly or by way of others (FACTS.md F4.23)."""
+        waiting, seen = origins_of(config), set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name == config.name:
+                raise refusal(10052, "detected cycle")
+            if name in self.streams and name not in seen:
+                seen.add(name)
+                waiting += origins_of(self.streams[name].stream.config)
 
     def _check_subjects(self, config: StreamConfig) -> None:
         subjects = config.subjects or []

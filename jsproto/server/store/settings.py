@@ -100,6 +100,12 @@ def origin_of(config: StreamConfig) -> str:
     return name if isinstance(name, str) else ""
 
 
+def origins_of(config: StreamConfig) -> list[str]:
+    """The names of the streams of this server that ``config``, as ``accept`` returns it, mirrors or has as sources."""
+    copied = [*(config.sources or ()), *([] if config.mirror is None else [config.mirror])]
+    return [source["name"] for source in copied if not source.get("external")]
+
+
 def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
     """``config`` without fields above the server's API level. Servers drop them before 2.12, and refuse them since."""
     unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]
