@@ -33,6 +33,24 @@ CASES: Final[dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], bool]]] = {
     "made_later": ((("P", {"sources": [{"name": "Q"}]}), ("Q", {"sources": [{"name": "P"}]})), True),
     "mirrors": ((("M", {"mirror": {"name": "N"}}), ("N", {"mirror": {"name": "M"}})), True),
     "mirror_and_source": ((("M", {"mirror": {"name": "N"}}), ("N", {"sources": [{"name": "M"}]})), True),
+    "itself_by_other_subjects": ((("A", {"sources": [{"name": "A", "filter_subject": "other.x"}]}),), False),
+    "itself_by_its_subjects": ((("A", {"sources": [{"name": "A", "filter_subject": "cycles.a.x"}]}),), True),
+    "itself_transformed": (
+        (("A", {"sources": [{"name": "A", "subject_transforms": [{"src": "other.x", "dest": "other.y"}]}]}),),
+        True,
+    ),
+    "the_last_one_filtered": (
+        (("A", {"sources": [{"name": "B", "filter_subject": "other.x"}]}), ("B", {"sources": [{"name": "A"}]})),
+        False,
+    ),
+    "a_short_and_a_long_way": (
+        (("A", {}), ("B", {"sources": [{"name": "A"}]}), ("D", {"sources": [{"name": "A"}, {"name": "B"}]})),
+        True,  # which is none, but servers do not look closer
+    ),
+    "a_long_and_a_short_way": (
+        (("A", {}), ("B", {"sources": [{"name": "A"}]}), ("D", {"sources": [{"name": "B"}, {"name": "A"}]})),
+        False,
+    ),
     "two_ways": (
         (
             ("A", {}),

@@ -16,6 +16,7 @@ Not here: what streams do (``server.inlet``), routing, reading without the leade
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -214,14 +215,15 @@ class JetStreamApi(Conversation):
 
     def _check_cycle(self, config: StreamConfig) -> None:
         """Raise APIError if the stream copies from itself, directly or by way of others (FACTS.md F4.23)."""
-        waiting, seen = origins_of(config), set[str]()
+        waiting, seen = deque([config]), set[str]()
         while waiting:
-            name = waiting.pop()
-            if name == config.name:
-                raise refusal(10052, "detected cycle")
-            if name in self.streams and name not in seen:
-                seen.add(name)
-                waiting += origins_of(self.streams[name].stream.config)
+            copying = waiting.popleft()
+            seen.add(copying.name)
+            for name, pattern in origins_of(copying):
+                if name not in seen:
+                    waiting += [self.streams[name].stream.config] if name in self.streams else []
+                elif not pattern or any(overlaps(pattern, subject) for subject in copying.subjects or ()):
+                    raise refusal(10052, "detected cycle")
 
     def _check_subjects(self, config: StreamConfig) -> None:
         subjects = config.subjects or []

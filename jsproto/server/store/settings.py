@@ -100,10 +100,14 @@ def origin_of(config: StreamConfig) -> str:
     return name if isinstance(name, str) else ""
 
 
-def origins_of(config: StreamConfig) -> list[str]:
-    """The names of the streams of this server that ``config``, as ``accept`` returns it, mirrors or has as sources."""
-    copied = [*(config.sources or ()), *([] if config.mirror is None else [config.mirror])]
-    return [source["name"] for source in copied if not source.get("external")]
+def origins_of(config: StreamConfig) -> list[tuple[str, str]]:
+    """The streams of this server that ``config``, as ``accept`` returns it, has as sources or mirrors.
+
+    Each by its name, and the filter by which it is a source, empty for none.
+    """
+    sources = [source for source in config.sources or () if not source.get("external")]
+    mirrored = [] if config.mirror is None or config.mirror.get("external") else [(config.mirror["name"], "")]
+    return [(source["name"], source.get("filter_subject") or "") for source in sources] + mirrored
 
 
 def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
