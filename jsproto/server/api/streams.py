@@ -64,6 +64,8 @@ _UNLIMITED: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 # What an answer has besides its error.
+_SECOND: Final = 1_000_000_000
+_POSITION_SINCE: Final = (2, 15, 0)
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
@@ -162,7 +164,11 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
         self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
-        self.replica_sets[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
+        self.replica_sets[config.name] = ReplicaSet(
+            stream, self._context, self._outbox, self._prefixes, now, self._stream_of
+        )
+        for replica_set in self.replica_sets.values():
+            replica_set.sources.made(config.name, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
@@ -193,6 +199,8 @@ class JetStreamApi(Conversation):
         self._find(name).close(now)
         self.replica_sets[name].close(now)
         del self.streams[name], self.replica_sets[name]
+        for replica_set in self.replica_sets.values():
+            replica_set.sources.deleted(name, now)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -201,6 +209,10 @@ class JetStreamApi(Conversation):
         if inlet is None:
             raise stream_not_found()
         return inlet
+
+    def _stream_of(self, name: str) -> Stream | None:
+        inlet = self.streams.get(name)
+        return None if inlet is None else inlet.stream
 
     def _fresh(self, name: str, now: float) -> Stream:
         """The stream as it is at ``now``."""
@@ -247,9 +259,9 @@ class JetStreamApi(Conversation):
         context = self._context
         self._fresh(stream.config.name, now)
         info = StreamInfo(stream.config, stream.created, stream.state(), context.domain, cluster)
-        return info.to_json() | self._copied(stream) | {"ts": format_timestamp(context.timestamp(now))}
+        return info.to_json() | self._copied(stream, now) | {"ts": format_timestamp(context.timestamp(now))}
 
-    def _copied(self, stream: Stream) -> Body:
+    def _copied(self, stream: Stream, now: float) -> Body:
         """What the stream copies, and how far it is. A mirror was heard of once it has copied a message."""
         body: Body = {}
         config = stream.config
@@ -258,8 +270,20 @@ class JetStreamApi(Conversation):
             body["mirror"] = _described(config.mirror, 0 if mirror is not None and stream.last_seq else -1)
             body["mirror"]["lag"] = 0 if mirror is None else mirror.behind
         if config.sources:
-            body["sources"] = [_described(source, -1) for source in config.sources]
+            body["sources"] = [self._described_source(config.name, source, now) for source in config.sources]
         return body
+
+    def _described_source(self, stream: str, configured: StreamSource, now: float) -> Body:
+        """A source in a description. From 2.15 it says the last sequence that is copied."""
+        source = self.replica_sets[stream].sources.of(configured)
+        if source is None:
+            return _described(configured, -1)
+        active = source.active(now)
+        body = _described(configured, -1 if active is None else round(active * _SECOND))
+        body["lag"] = source.lag
+        if source.position and self._context.release >= _POSITION_SINCE:
+            body["seq"] = source.position
+        return body | (as_body(stream_not_found()) if source.is_missing else {})
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
         sizes = {"memory": 0, "file": 0}
