@@ -100,6 +100,7 @@ def test_the_role_refuses_cycles(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_real_server_refuses_them_too(name: str, server: NatsServer) -> None:
     made: list[str] = []
+    answer: dict[str, Any] = {}
     with connect(server.url) as nc:
         for config in configs(name):
             verb = "UPDATE" if config["name"] in made else "CREATE"

@@ -212,7 +212,7 @@ class ReplicaSet:
     def deadline(self) -> float | None:
         """When ``catch_up`` has something to do, in seconds. None: time alone changes nothing."""
         followers = self.replicas if self.mirror is None else [self.mirror, *self.replicas]
-        deadlines = (follower.deadline() for follower in (*followers, self.sources))
+        deadlines = [self.sources.deadline(), *(follower.deadline() for follower in followers)]
         return min((when for when in deadlines if when is not None), default=None)
 
     def close(self, now: float) -> None:
