@@ -15,6 +15,7 @@ SETTINGS: Final = "server/test_consumer_settings.py::test_"
 READY: Final = "grammar/test_sourcing.py::test_"
 SOURCES: Final = "grammar/test_sources.py::test_"
 CONFIG: Final = "client/test_sourcing_config.py::test_"
+FOLLOWING: Final = "server/test_following.py::test_"
 REAL: Final = "drivers/test_sourcing.py::test_"
 
 RESETS: Final = "client/test_consumers.py::test_"
@@ -70,6 +71,8 @@ SHOWN: Final[dict[int, Requirement]] = {
         "lag and error of a source",
         SOURCES + "a_source", SOURCES + "any_information_is_written_as_it_was_read",
         REAL + "a_source_whose_consumer_acknowledges_otherwise_says_so",
+        FOLLOWING + "a_source_says_how_far_it_is_and_what_it_lacks",
+        FOLLOWING + "the_role_copies_what_a_real_server_copies",
     ),
     167: row("the client resets consumers", RESETS + "resetting", "drivers/test_pulling.py::test_resetting"),
     168: row("without a sequence: to the ack floor", RESETS + "resetting", reset("basic")),

@@ -236,6 +236,8 @@ class Server:
     def lose_leader(self, name: str) -> None:
         """Take the leader from a stream, which then stores nothing, and whose consumers deliver nothing."""
         self.leaderless.add(name)
+        if name in self.api.replica_sets:
+            self.api.replica_sets[name].sources.stop(self._now)
 
     def elect_leader(self, name: str, now: float) -> None:
         """Give the stream a new leader, which knows what is stored.
@@ -247,6 +249,7 @@ class Server:
         self.leaderless.discard(name)
         self._in_stream = True
         self.api.streams[name].lead(now)
+        self.api.replica_sets[name].sources.start(now)
         self._in_stream = False
         self._run_queue()
 

@@ -20,7 +20,7 @@ from tests.transcripts.test_transcripts import INDEX
 SCENARIO: Final = re.compile(r"source-(\w+@\S+)\.json")
 RECORDED: Final = {match[1]: entry["file"] for entry in INDEX if (match := SCENARIO.fullmatch(entry["file"]))}
 
-SOURCES: Final = "the role does not follow sources"
+SOURCES: Final = "the role follows no sources that have a consumer"
 STRICTER: Final = "an answer beyond what was delivered deletes messages, which the role does not do"
 DIFFERS: Final = {
     "auto_durable@2.15.1": SOURCES,

@@ -10,7 +10,7 @@ Life:
   another owner is subscribed. Then it is tried again, with growing pauses (``retry``).
 * It is reset with an empty body, so that it begins again after what is acknowledged. A reset to the position would
   leave orphans in a work queue. The subscription follows the answer: before it, messages would come twice.
-* A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.23). So the stream is looked
+* A server that stops may keep messages in a work queue that were acknowledged (FACTS.md F4.28). So the stream is looked
   up after a claim, if that is permitted, and the consumer reset to the first of them. They are passed over, and
   acknowledged again. In a queue that is shared (``sourcing``) others may want them, and they are left.
 * What is not newer than what was received is passed over. It counts as stored as far as the sink has confirmed it.

@@ -6,6 +6,7 @@ Rules:
 * A request without a reply subject is ignored.
 * A stream that is created again with the same configuration is found.
 * No two streams take the same subject.
+* A stream that would copy from itself, directly or by way of others, is refused (FACTS.md F4.23).
 * A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
 
 Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
@@ -15,6 +16,7 @@ Not here: what streams do (``server.inlet``), routing, reading without the leade
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -47,7 +49,7 @@ from jsproto.server.read.direct import FIELDS, GetRequest, find
 from jsproto.server.replication.replicas import ReplicaSet
 from jsproto.server.store.context import NAME, ServerContext
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.settings import accept, origin_of
+from jsproto.server.store.settings import accept, origin_of, origins_of
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
@@ -62,6 +64,8 @@ _UNLIMITED: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 # What an answer has besides its error.
+_SECOND: Final = 1_000_000_000
+_POSITION_SINCE: Final = (2, 15, 0)
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
@@ -151,6 +155,7 @@ class JetStreamApi(Conversation):
             raise refusal(10052, str(error)) from None
         config = self._read_as_its_origin(config)
         accepted = accept(config, self._context)
+        self._check_cycle(accepted)
         inlet = self.streams.get(config.name)
         if inlet is not None:
             if inlet.stream.config.to_json() != accepted.to_json():
@@ -159,7 +164,11 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
         self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
-        self.replica_sets[config.name] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now)
+        self.replica_sets[config.name] = ReplicaSet(
+            stream, self._context, self._outbox, self._prefixes, now, self._stream_of
+        )
+        for replica_set in self.replica_sets.values():
+            replica_set.sources.made(config.name, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
             if origin is not None and config.name in (name, origin.stream.config.name):
@@ -174,7 +183,9 @@ class JetStreamApi(Conversation):
         """
         inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
-        self._check_subjects(accept(config, self._context))
+        accepted = accept(config, self._context)
+        self._check_cycle(accepted)
+        self._check_subjects(accepted)
         inlet.update(config)
         self.replica_sets[config.name].configure(now)
         return inlet.stream
@@ -188,6 +199,8 @@ class JetStreamApi(Conversation):
         self._find(name).close(now)
         self.replica_sets[name].close(now)
         del self.streams[name], self.replica_sets[name]
+        for replica_set in self.replica_sets.values():
+            replica_set.sources.deleted(name, now)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -196,6 +209,10 @@ class JetStreamApi(Conversation):
         if inlet is None:
             raise stream_not_found()
         return inlet
+
+    def _stream_of(self, name: str) -> Stream | None:
+        inlet = self.streams.get(name)
+        return None if inlet is None else inlet.stream
 
     def _fresh(self, name: str, now: float) -> Stream:
         """The stream as it is at ``now``."""
@@ -207,6 +224,18 @@ class JetStreamApi(Conversation):
     def _read_as_its_origin(self, config: StreamConfig) -> StreamConfig:
         origin = self.streams.get(origin_of(config))
         return config if origin is None else replace(config, mirror_direct=origin.stream.config.allow_direct)
+
+    def _check_cycle(self, config: StreamConfig) -> None:
+        """Raise APIError if the stream copies from itself, directly or by way of others (FACTS.md F4.23)."""
+        waiting, seen = deque([config]), set[str]()
+        while waiting:
+            copying = waiting.popleft()
+            seen.add(copying.name)
+            for name, pattern in origins_of(copying):
+                if name not in seen:
+                    waiting += [self.streams[name].stream.config] if name in self.streams else []
+                elif not pattern or any(overlaps(pattern, subject) for subject in copying.subjects or ()):
+                    raise refusal(10052, "detected cycle")
 
     def _check_subjects(self, config: StreamConfig) -> None:
         subjects = config.subjects or []
@@ -230,9 +259,9 @@ class JetStreamApi(Conversation):
         context = self._context
         self._fresh(stream.config.name, now)
         info = StreamInfo(stream.config, stream.created, stream.state(), context.domain, cluster)
-        return info.to_json() | self._copied(stream) | {"ts": format_timestamp(context.timestamp(now))}
+        return info.to_json() | self._copied(stream, now) | {"ts": format_timestamp(context.timestamp(now))}
 
-    def _copied(self, stream: Stream) -> Body:
+    def _copied(self, stream: Stream, now: float) -> Body:
         """What the stream copies, and how far it is. A mirror was heard of once it has copied a message."""
         body: Body = {}
         config = stream.config
@@ -241,8 +270,20 @@ class JetStreamApi(Conversation):
             body["mirror"] = _described(config.mirror, 0 if mirror is not None and stream.last_seq else -1)
             body["mirror"]["lag"] = 0 if mirror is None else mirror.behind
         if config.sources:
-            body["sources"] = [_described(source, -1) for source in config.sources]
+            body["sources"] = [self._described_source(config.name, source, now) for source in config.sources]
         return body
+
+    def _described_source(self, stream: str, configured: StreamSource, now: float) -> Body:
+        """A source in a description. From 2.15 it says the last sequence that is copied."""
+        source = self.replica_sets[stream].sources.of(configured)
+        if source is None:
+            return _described(configured, -1)
+        active = source.active(now)
+        body = _described(configured, -1 if active is None else round(active * _SECOND))
+        body["lag"] = source.lag
+        if source.position and self._context.release >= _POSITION_SINCE:
+            body["seq"] = source.position
+        return body | (as_body(stream_not_found()) if source.is_missing else {})
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
         sizes = {"memory": 0, "file": 0}

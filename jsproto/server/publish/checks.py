@@ -91,6 +91,20 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     return None
 
 
+def check_copy(stream: Stream, message: Publication, now: float) -> bool:
+    """Check a copy that a source makes. Returns False if its message id is known already.
+
+    Raises: APIError: the stream does not take it.
+    """
+    check_open(stream)
+    msg_id = message.value(MSG_ID)
+    if msg_id and stream.duplicate_of(msg_id, now) is not None:
+        return False
+    check_size(stream, message)
+    _check_header_size(message)
+    return True
+
+
 class Staged:
     """What a batch will have changed: the running sequence, the ids and subjects of its members, their size."""
 

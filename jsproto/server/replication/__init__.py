@@ -1,1 +1,1 @@
-"""Copies of a stream: replicas that lag, mirrors that hold a part, and the headers that copies keep."""
+"""Copies of a stream: replicas that lag, mirrors that hold a part, sources, and the headers that copies keep."""

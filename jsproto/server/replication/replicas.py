@@ -14,19 +14,20 @@ Rules:
 * A mirror has copied everything when it begins to answer. It goes on answering after its origin is deleted.
 * A mirror answers for its origin, not for a stream that the origin mirrors in turn.
 
-Not here: other servers, sources (configured, never followed), elections (a new leader has every message).
+Not here: other servers, what sources copy (``following``), elections (a new leader has every message).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto.outbox import Outbox
 from jsproto.server.read.direct import DirectGet
+from jsproto.server.replication.following import Sources
 from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
@@ -90,17 +91,9 @@ class Replica:
             self._changes = deque(one for one in self._changes if one[1] is not message)
 
     def _changed(self, change: Stored | int, now: float) -> None:
-        """Queue a change, and catch up.
-
-        In a chain of mirrors one copies after the other, not inside the other: a queue takes the place of recursion.
-        """
+        """Queue a change, and catch up."""
         self._changes.append((now, change))
-        waiting = self._context.catching_up
-        waiting.append(self.catch_up)
-        if len(waiting) == 1:
-            while waiting:
-                waiting[0](now)
-                waiting.popleft()
+        self._context.in_turn(self.catch_up, now)
 
     def catch_up(self, now: float) -> None:
         """Apply the changes that ``lag`` allows at ``now``."""
@@ -147,17 +140,28 @@ class Replica:
 class ReplicaSet:
     """All copies of one stream.
 
-    Attributes: ``replicas`` (those besides the leader), ``mirror`` (copies an origin into this stream, else None).
+    Attributes: ``replicas`` (those besides the leader), ``mirror`` (copies an origin into this stream, else None),
+    ``sources`` (what copies others into this stream).
     """
 
-    __slots__ = ("_context", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas")
+    __slots__ = ("_context", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas", "sources")
 
     def __init__(
-        self, stream: Stream, context: ServerContext, outbox: Outbox, prefixes: Sequence[str], now: float
+        self,
+        stream: Stream,
+        context: ServerContext,
+        outbox: Outbox,
+        prefixes: Sequence[str],
+        now: float,
+        find: Callable[[str], Stream | None],
     ) -> None:
-        """Answer below ``prefixes``, as the configuration says. ``now``: seconds."""
+        """Answer below ``prefixes``, as the configuration says. ``now``: seconds.
+
+        ``find``: returns the stream of a name, None if there is none.
+        """
         self.replicas: list[Replica] = []
         self.mirror: Replica | None = None
+        self.sources = Sources(stream, context, find)
         self._stream = stream
         self._context = context
         self._outbox = outbox
@@ -177,6 +181,7 @@ class ReplicaSet:
             self.replicas.append(Replica(self._stream, Stream(config, self._context, now), self._context, now))
         if config.mirror is None:
             self.follow(None, now)
+        self.sources.configure(config, now)
         names = [config.name] if config.allow_direct else []
         if config.mirror is not None and config.mirror_direct:
             names.append(origin_of(config))
@@ -197,7 +202,8 @@ class ReplicaSet:
             self.mirror = Replica(origin, self._stream, self._context, now, Taking(self._stream.config.mirror or {}))
 
     def catch_up(self, now: float) -> None:
-        """Let every copy apply the changes that its lag allows."""
+        """Let every copy apply the changes that its lag allows, and begin the sources that are due."""
+        self.sources.handle_timeout(now)
         if self.mirror is not None:
             self.mirror.catch_up(now)
         for replica in self.replicas:
@@ -206,13 +212,14 @@ class ReplicaSet:
     def deadline(self) -> float | None:
         """When ``catch_up`` has something to do, in seconds. None: time alone changes nothing."""
         followers = self.replicas if self.mirror is None else [self.mirror, *self.replicas]
-        deadlines = (follower.deadline() for follower in followers)
+        deadlines = [self.sources.deadline(), *(follower.deadline() for follower in followers)]
         return min((when for when in deadlines if when is not None), default=None)
 
     def close(self, now: float) -> None:
         """End all answers, because the stream is deleted. Mirrors of it go on."""
         self._unsubscribe()
         self.follow(None, now)
+        self.sources.stop(now)
 
     def _unsubscribe(self) -> None:
         for sid in self._sids:

@@ -82,6 +82,17 @@ class ServerContext:
         if not self.api_level:
             self.api_level = next(level for since, level in _API_LEVELS if self.release >= since)
 
+    def in_turn(self, catch_up: Callable[[float], None], now: float) -> None:
+        """Let a copy catch up at ``now`` (seconds).
+
+        In a chain of copies one catches up after the other, not inside the other: a queue takes the place of recursion.
+        """
+        self.catching_up.append(catch_up)
+        if len(self.catching_up) == 1:
+            while self.catching_up:
+                self.catching_up[0](now)
+                self.catching_up.popleft()
+
     @property
     def is_before_2_12(self) -> bool:
         """Whether the release is older than 2.12, and knows neither required API levels nor later features."""

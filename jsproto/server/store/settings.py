@@ -100,6 +100,16 @@ def origin_of(config: StreamConfig) -> str:
     return name if isinstance(name, str) else ""
 
 
+def origins_of(config: StreamConfig) -> list[tuple[str, str]]:
+    """The streams of this server that ``config``, as ``accept`` returns it, has as sources or mirrors.
+
+    Each by its name, and the filter by which it is a source, empty for none.
+    """
+    sources = [source for source in config.sources or () if not source.get("external")]
+    mirrored = [] if config.mirror is None or config.mirror.get("external") else [(config.mirror["name"], "")]
+    return [(source["name"], source.get("filter_subject") or "") for source in sources] + mirrored
+
+
 def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
     """``config`` without fields above the server's API level. Servers drop them before 2.12, and refuse them since."""
     unknown = [name for name, level in _LEVELS.items() if level > context.api_level and getattr(config, name)]

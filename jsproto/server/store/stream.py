@@ -164,6 +164,15 @@ class Stream:
         named = ((_text(subject), len(seqs)) for subject, seqs in self._by_subject.items() if seqs)
         return sorted((subject, count) for subject, count in named if matches(pattern, subject))
 
+    def after(self, seq: int) -> list[Stored]:
+        """The messages with a sequence higher than ``seq``, oldest first."""
+        newest: list[Stored] = []
+        for stored in reversed(self._messages.values()):
+            if stored.seq <= seq:
+                break
+            newest.append(stored)
+        return newest[::-1]
+
     def matching(self, pattern: bytes, seq: int) -> Iterator[Stored]:
         """The messages from the sequence ``seq`` on whose subject matches ``pattern``, oldest first."""
         wanted, number = _text(pattern), max(seq, self.first_seq)
@@ -258,10 +267,11 @@ class Stream:
             self._ids_in_order.append((self.last_msg_id, now))
         self._limit_subject(message.subject)
         self._limit()
-        if message.rollup == "sub":
-            self.purge(_text(message.subject), keep=1)
-        elif message.rollup == "all":
-            self.purge(keep=1)
+        if self.config.allow_rollup_hdrs and not self.config.deny_purge:  # else it is a copy, which keeps the header
+            if message.rollup == "sub":
+                self.purge(_text(message.subject), keep=1)
+            elif message.rollup == "all":
+                self.purge(keep=1)
         if self.config.retention == "interest":
             self.settled(seq)
         return seq
