@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from contextlib import suppress
 from typing import Any
 
@@ -188,6 +189,18 @@ def test_a_sink_learns_that_only_a_confirmation_helps() -> None:
     assert s.machine.awaits_confirm
     s.confirm(2)
     assert not s.machine.awaits_confirm
+
+
+def test_the_verb_of_the_core() -> None:
+    h = Pushing()
+    machine = h.js.source("S", "C", position=7, now=h.now, message_class=JSMsg)
+    assert (machine.stream, machine.consumer, machine.position) == ("S", "C", 7)
+    assert [asked for asked, _, _ in h.asked()] == ["CONSUMER.INFO.S.C"]
+
+
+def test_who_is_in_the_way_can_be_pickled() -> None:
+    error = pickle.loads(pickle.dumps(SourceBusyError("S", "C")))
+    assert (error.stream, error.consumer, str(error)) == ("S", "C", str(SourceBusyError("S", "C")))
 
 
 def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5) -> dict[str, Any]:

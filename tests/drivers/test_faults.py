@@ -243,9 +243,8 @@ async def test_missed_pongs_end_the_connection(connect: Connect) -> None:
 
     with FakeServer(script) as server:
         async with connect(server.url, ping_interval=0.02, max_reconnect_attempts=0) as nc:
-            sub = await nc.subscribe("a")
-            with pytest.raises(StaleConnectionError):
-                await sub.next_msg()
+            with pytest.raises((StaleConnectionError, ConnectionClosedError), match="2 PINGs in a row"):
+                await (await nc.subscribe("a")).next_msg()
 
 
 async def test_many_who_flush_end_no_healthy_link(server: Any, connect: Connect) -> None:
@@ -270,7 +269,7 @@ async def test_a_ping_while_much_waits_behind_a_flush_loses_nothing(connect: Con
 
     def script(peer: Peer) -> None:
         peer.handshake()
-        assert blocked.wait(20)
+        assert blocked.wait(300)
         peer.send(PING * 3)
         asked = answered = 0
         while (len(got), asked, answered) != (3_000, 2, 3):
@@ -288,7 +287,7 @@ async def test_a_ping_while_much_waits_behind_a_flush_loses_nothing(connect: Con
         async with connect(server.url, pending_size=100_000_000, max_reconnect_attempts=0) as nc:
 
             async def flush() -> None:
-                assert await nc.flush(timeout=20) >= 0
+                assert await nc.flush(timeout=300) >= 0
 
             for number in range(1_500):
                 await nc.publish(f"{number}", bytes(8_000))

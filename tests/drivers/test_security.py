@@ -55,7 +55,7 @@ def sign(nonce: str) -> bytes:
 @pytest.fixture(scope="module")
 def users() -> Iterator[NatsServer]:
     """A server that knows its users by password or nkey."""
-    config = f'authorization {{ users: [ {{user: u, password: "{PASSWORD}"}}, {{nkey: {NKEY.public}}} ] }}'
+    config = f'authorization {{ timeout: 60, users: [ {{user: u, password: "{PASSWORD}"}}, {{nkey: {NKEY.public}}} ] }}'
     with NatsServer(jetstream=False, config=config) as running:
         yield running
 
@@ -85,7 +85,7 @@ def tls(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Call
 @pytest.fixture(scope="module")
 def secure(tls: Callable[[str], str]) -> Iterator[NatsServer]:
     """A server that requires TLS and a token."""
-    with NatsServer(config=f'{tls("")}authorization {{ token: "{TOKEN}" }}') as running:
+    with NatsServer(config=f'{tls("")}authorization {{ token: "{TOKEN}", timeout: 60 }}') as running:
         yield running
 
 

@@ -170,7 +170,7 @@ def test_a_stream_that_keeps_one_message_of_a_subject_is_read_whole_while_it_is_
                 for _ in range(examples(10)):
                     expected = set(keys) if len(subjects) != 1 or subjects == ">" else set(subjects)
                     assert {message.subject for message in js.snapshot("KV", subjects)} == expected
-            with pytest.raises(SnapshotError, match="may have been overwritten since"):
+            with pytest.raises(SnapshotError, match="may have been overwritten since|is not shown"):
                 js.snapshot("KV", at=js.stream_info("KV").state.last_seq - len(keys) // 2)
         assert set(key_values(js.snapshot("KV"))) == set(keys)
 

@@ -187,6 +187,12 @@ def test_before_2_15_neither_the_position_nor_the_identity_is_said() -> None:
     assert len(copies(reader)) == 2
 
 
+def test_a_copy_whose_message_id_is_known_is_left_out() -> None:
+    copied, (source,) = on_the_role("duplicates")
+    assert [payload for _, payload, _ in copied] == [b"own", b"1", b"2", b"4", b"5", b"x" * 200, b"7"]
+    assert source["lag"] == 0
+
+
 def test_a_full_stream_goes_on_when_it_has_room() -> None:
     reader = Reader()
     reader.make()
