@@ -364,6 +364,29 @@ class SourceBusyError(TimeoutError):
         return SourceBusyError, (self.stream, self.consumer)
 
 
+class CopyTargetError(Error):
+    """A stream cannot be the target of a copy. Attributes: ``target`` (its name), ``reason``."""
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"stream {target} cannot be copied to: {reason}")
+        self.target = target
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CopyTargetError, (self.target, self.reason)
+
+
+class CopyFencedError(Error):
+    """Somebody else writes to the target of a copy, again and again. Attribute: ``target`` (its name)."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"another program writes to stream {target}, so the copy cannot know what it has")
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CopyFencedError, (self.target,)
+
+
 _BY_STATUS = {
     kind.code: kind for kind in (MessageNotFoundError, BadRequestError, RequiredApiLevelError, TooManyResultsError)
 }

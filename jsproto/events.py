@@ -170,6 +170,19 @@ class SourceReset:
 
 
 @event
+class CopyRestarted:
+    """A copy begins again: the target ``target`` is looked up, and the consumer claimed.
+
+    ``position``: the stream sequence up to which all is stored. ``error``: why.
+    """
+
+    stream: str
+    target: str
+    position: int
+    error: Error
+
+
+@event
 class SourceSkipped:
     """Messages ``first`` to ``last`` of a stream, as far as there were any, were acknowledged by somebody else.
 
@@ -236,6 +249,7 @@ Event: TypeAlias = (
     | ConsumerSilent
     | DeliveriesLost
     | ConsumerRestarted
+    | CopyRestarted
     | OrderedConsumerRecreated
     | StreamRecreated
     | SourceBusy

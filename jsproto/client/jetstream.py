@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from jsproto.client.connection.api import succeeded
 from jsproto.client.consume.subscribe import Subscriptions
+from jsproto.client.copy.target import CopyTarget, find_target
 from jsproto.client.publish.advisories import BatchAdvisories
 from jsproto.client.publish.atomic import MAX_MESSAGES, AtomicBatch
 from jsproto.client.publish.fast import ACK_TIMEOUT, DEFAULT_FLOW, FastPublisher
@@ -221,6 +222,19 @@ class JetStream(Reads, Subscriptions):
             required_api_level=required_api_level, ack_timeout=ack_timeout,
         )  # fmt: skip
         return self.session.run(publish_batch(self.session, batch, messages, now))
+
+    def copy_target(
+        self, name: str, source: str, *, now: float, marker: str | None = None, timeout: float | None = None
+    ) -> Ticket[CopyTarget]:
+        """What the stream ``name`` has of the stream ``source`` already. See ``client.copy``.
+
+        ``marker``: the subject of the markers, None for copies by fast ingest. ``timeout``: seconds for each question.
+
+        The ticket fails with:
+            CopyTargetError: the stream cannot be the target.
+            APIError: the server refuses, for example with StreamNotFoundError.
+        """
+        return self.session.run(find_target(self, name, marker, source, now, timeout))
 
     def consistent_session(
         self,

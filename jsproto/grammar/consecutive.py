@@ -34,6 +34,23 @@ def by_thousands(first: int, count: int) -> Iterator[tuple[slice, bytes, Sequenc
         at = stop
 
 
+def side_by_side(firsts: Sequence[int], count: int) -> Iterator[tuple[slice, list[tuple[bytes, Sequence[bytes]]]]]:
+    """``by_thousands`` for several columns of numbers, each counting up from its own first one.
+
+    Yields for each group its places, and for each column the digits that are shared and the others of each number.
+    """
+    at = 0
+    while at < count:
+        stop, columns = count, []
+        for first in firsts:
+            high, low = divmod(first + at, 1_000)
+            table, end = (_LAST_THREE, 1_000) if high else (_SMALL, 10 ** len(_SMALL[low]))
+            stop = min(at + end - low, stop)
+            columns.append((b"%d" % high if high else b"", table, low))
+        yield slice(at, stop), [(high, table[low : low + stop - at]) for high, table, low in columns]
+        at = stop
+
+
 def joined(before: bytes, numbers: range, after: bytes) -> bytes:
     """``before``, the number and ``after`` for each of ``numbers``, which rise by one and are not negative."""
     parts: list[bytes] = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from jsproto.grammar.consecutive import by_thousands
+from jsproto.grammar.consecutive import by_thousands, side_by_side
 from jsproto.grammar.headers import LINE_END
 
 Column: TypeAlias = bytes | Sequence[bytes]  # what all messages have at one place, or each its own
@@ -56,6 +56,33 @@ def encode_numbered(
         ends = _ends(b"%d %%d\r\n" % size, size, sizes[run])
         columns = (b"H", _part(lines, run), ends, before + high, numbers, after, payloads[run])
         pieces.append(_interleave(len(numbers), columns))
+    return pieces
+
+
+def encode_counting(
+    reply: tuple[bytes, bytes],
+    first: int,
+    lines: Column,
+    block: Sequence[bytes],
+    firsts: Sequence[int],
+    sizes: Sequence[int],
+    payloads: Sequence[bytes],
+) -> list[bytes]:
+    """Messages with replies and header blocks, in which numbers count up from ``first`` and from ``firsts``.
+
+    ``lines``: how their control lines begin (``HPUB`` and the subject). ``block``: the bytes before, between and after
+    the numbers of a header block, one more than ``firsts``. Otherwise as ``encode_run``. Pays: ``copy``.
+    """
+    before, after = reply
+    constant = sum(map(len, block))
+    pieces = []
+    for run, ((high, numbers), *inner) in side_by_side((first, *firsts), len(payloads)):
+        size = constant + sum([len(shared) + len(rest[0]) for shared, rest in inner])
+        ends = _ends(b"%b %d %%d\r\n" % (after.replace(b"%", b"%%"), size), size, sizes[run])
+        columns: list[Column] = [_part(lines, run), before + high, numbers, ends]
+        for text, (shared, rest) in zip(block[:-1], inner, strict=True):
+            columns += (text + shared, rest)
+        pieces.append(_interleave(len(numbers), [*columns, block[-1], payloads[run]]))
     return pieces
 
 

@@ -111,13 +111,7 @@ class PushBuffer(Drainable, Generic[D]):
 
         To call it again reports that the messages taken before are dealt with: flow control is answered then.
         """
-        flow = self._flow
-        if flow.markers:
-            most = flow.answer_reached(most)
-        raws = self._buffer.take(most)
-        flow.taken += len(raws)
-        self._after_taking(bool(raws), now)
-        messages = self.acker.messages(raws)
+        messages = self.acker.messages(self._take(most, now))
         if self._raw:
             for message in messages:
                 if not message._raw[1].startswith(ACK_PREFIX):
@@ -227,6 +221,16 @@ class PushBuffer(Drainable, Generic[D]):
         """A timer of the subclass is due."""
 
     # -- for subclasses ------------------------------------------------------------------------------------------------
+
+    def _take(self, most: int, now: float) -> list[RawMsg]:
+        """Take up to ``most`` buffered messages, oldest first."""
+        flow = self._flow
+        if flow.markers:
+            most = flow.answer_reached(most)
+        raws = self._buffer.take(most)
+        flow.taken += len(raws)
+        self._after_taking(bool(raws), now)
+        return raws
 
     def _listen(self, now: float) -> None:
         """From now on silence counts."""

@@ -185,10 +185,18 @@ class SourcingConsumer(ResumingBuffer[D]):
 
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
-        messages = super().pop_many(most, now)
-        if messages:
-            self._taken, _ = jsack_sequences(messages[-1]._raw[1])
-        return messages
+        return self.acker.messages(self.pop_raws(most, now))
+
+    def pop_raws(self, most: int, now: float) -> list[RawMsg]:
+        """``pop_many``, for a sink that makes no object of each message. They are in the order of their sequences."""
+        raws = self._take(most, now)
+        if raws:
+            self._taken, _ = jsack_sequences(raws[-1][1])
+        return raws
+
+    def wake(self) -> None:
+        """Complete the pending ticket of ``readable``, although there may be no message: the reader has to look up."""
+        self._readable.notify()
 
     def confirm(self, seq: int, now: float) -> None:
         """All messages up to stream sequence ``seq`` are stored. The consumer may forget them, and delete them.

@@ -95,7 +95,7 @@ class FastPublisher(Batch):
 
     __slots__ = (
         "_ack_timeout", "_cause", "_commit_sequence", "_ends_with_eob", "_gap", "_idle_limit",
-        "_inbox", "_limit", "_link_error", "_ping_every", "_reply",
+        "_inbox", "_limit", "_link_error", "_ping_every", "_progress", "_reply",
         "_resumption", "_sent", "_sent_at", "_settled", "_sid", "_subject", "_terminal", "_timers", "_window",
         "acks", "batch_id", "error", "phase", "sequence",
     )  # fmt: skip
@@ -153,6 +153,7 @@ class FastPublisher(Batch):
         self._subject: str | None = None
         self._sent_at = 0.0
         self._ready = Readable(outbox.completed)
+        self._progress = Readable(outbox.completed)
         self._commit: Ticket[PubAck] | None = None
         self._commit_sequence = 0
         self._cause: Error | None = None
@@ -207,6 +208,13 @@ class FastPublisher(Batch):
         if error is None and (self.phase in ENDED or self.phase is FastPhase.COMMITTING):
             error = self._closed()
         return self._ready.ticket(error is None and bool(self.room), error)
+
+    def progress(self, acked: int) -> Ticket[None]:
+        """A ticket that is completed when ``acked`` has changed from this value, or the batch has ended.
+
+        A server acknowledges by itself only as many messages at once as ``flow`` says.
+        """
+        return self._progress.ticket(self.acked != acked or self.phase in ENDED)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -538,6 +546,7 @@ class FastPublisher(Batch):
             self._outbox.emit(FlowRateChanged(self.batch_id, ack.seq, window.every, every))
         if window.acked > acked:
             self._sent.forget(window.acked)
+            self._progress.notify()
         if message.subject == self._resumption:  # what was said of messages before may have gone with the old link
             self._resumption = None
             self._forget_settled()
@@ -746,6 +755,7 @@ class FastPublisher(Batch):
         """The batch has ended: drop the inbox, so that the server can skip what it still wanted to say."""
         self._limit = 0
         self._timers.clear()
+        self._progress.notify()
         if self._sid is not None:
             self._outbox.unsubscribe(self._sid)
         self._outbox.rearm(self)

@@ -11,6 +11,7 @@ from typing import TypeVar, Unpack
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.connection.subscription import Subscription as CoreSubscription
+from jsproto.client.copy.target import CopyDelivery
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.publish.atomic import MAX_MESSAGES
 from jsproto.client.publish.fast import DEFAULT_FLOW
@@ -24,6 +25,7 @@ from jsproto.errors import (
 )
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
+from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
@@ -31,6 +33,7 @@ from jsproto.wire.frames import Msg
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.consuming import Consuming
 from jsproto_io._blocking.contexts import Managed
+from jsproto_io._blocking.copying import StreamCopy
 from jsproto_io._blocking.engine import Engine
 from jsproto_io._blocking.extras import Messages, collect_messages
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
@@ -357,6 +360,43 @@ class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
         self._core = core
         self._connection = connection
         self._pipelined = pipelined
+
+    def copy(
+        self,
+        stream: str,
+        consumer: str,
+        target: str,
+        *,
+        to: JetStream | None = None,
+        config: ConsumerConfig | None = None,
+        delivery: CopyDelivery = "fast",
+        marker: str | None = None,
+        prefix: str = "",
+        timeout: Timeout | None = None,
+    ) -> StreamCopy:
+        """A copy of what a consumer with ``ack_policy="flow_control"`` delivers, in another stream. ``run()`` copies.
+
+        What is stored in the target is acknowledged to the consumer, so a work queue is emptied. Each copy has the
+        header ``Jsproto-Copy-Source``, or each atomic batch a marker, from which the next copy goes on.
+
+        Args:
+            stream: the name of the source. Its server must be 2.14 or later.
+            consumer: the name of the consumer.
+            target: the name of the stream to copy to. It takes the subjects of the source, after ``prefix``.
+            to: the JetStream of the target. None: this one.
+            config: the configuration to create the consumer with, if it is not there. None: it must be there.
+            delivery: "fast" is quickest, and ``target`` has no other writer. "atomic" stores batches of up to 999 with
+                a marker, beside other writers.
+            marker: for "atomic", the subject of the markers. ``target`` takes it.
+            prefix: text before each subject of a copy, such as ``"copies."``.
+            timeout: seconds, or a timedelta, in which the consumer must deliver here, and for an answer of the target.
+                None: that of ``jetstream()``.
+
+        Raises:
+            LocalProtocolError: the arguments contradict each other.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return StreamCopy(self, to or self, (stream, consumer, target), config, delivery, marker, prefix, limit)
 
     def create_stream(
         self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]

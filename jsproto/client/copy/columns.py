@@ -1,0 +1,182 @@
+"""What a consumer delivered, as messages to publish: with the origin of each in its header block, and a fence.
+
+* A copy has its original's subject after a prefix, its payload, and the headers that ``grammar.copies`` keeps.
+* The fence is the sequence that the target's last message must have, in a header of each copy. A target that somebody
+  else has written to refuses the copy.
+* Messages of a consumer come in ascending order of their sequences.
+
+How it works: where a run of messages has no headers and no holes in its sequences, all its numbers count up, and one
+join encodes it (``bulk_encoder.encode_counting``). Otherwise each message takes one format. Pays: ``copy``.
+
+Not here: what becomes of a copy that is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from jsproto.grammar.batch import EXPECTED_LAST_SEQUENCE
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.copies import COPY_SOURCE, kept_lines, origin_parts
+from jsproto.grammar.decimals import MAX_DIGITS
+from jsproto.grammar.headers import Headers
+from jsproto.grammar.jsack import jsack_sequences
+from jsproto.wire.bulk_encoder import all_equal, encode_counting
+from jsproto.wire.frames import RawMsg
+
+_FENCE: Final = b"NATS/1.0\r\n%b: " % EXPECTED_LAST_SEQUENCE.encode()
+_LONGEST_LINE: Final = 4_096  # bytes of a control line, at most
+_MAX_SUBJECTS: Final = 10_000  # beyond it the cache of control lines starts over
+
+
+class CopyForm:
+    """What all copies have in common.
+
+    Attribute: ``keeps_ttl`` (whether the target takes a time to live).
+    """
+
+    __slots__ = ("_check", "_lines", "_prefix", "keeps_ttl")
+
+    def __init__(self, prefix: str, check: Callable[[str], None], *, keeps_ttl: bool) -> None:
+        """``prefix``: text before each subject. ``check``: raises if the target does not take a subject."""
+        self._prefix = prefix
+        self._check = check
+        self._lines: dict[bytes, bytes] = {}
+        self.keeps_ttl = keeps_ttl
+
+    def subject(self, subject: bytes) -> str:
+        """The subject of the copy of a message with this one."""
+        return self._prefix + subject.decode("utf-8", "surrogateescape")
+
+    def lines(self, subjects: Sequence[bytes]) -> bytes | list[bytes]:
+        """How the control lines of messages to these subjects begin: the one that all have, or each its own."""
+        lines = self._lines
+        if all_equal(subjects):
+            subjects = subjects[:1]
+        new = set(subjects).difference(lines)
+        if len(lines) + len(new) > _MAX_SUBJECTS:
+            lines.clear()
+            new = set(subjects)
+        for subject in new:
+            text = self.subject(subject)
+            self._check(text)
+            lines[subject] = b"HPUB %b " % text.encode("utf-8", "surrogateescape")
+        found = [*map(lines.__getitem__, subjects)]
+        return found[0] if len(found) == 1 else found
+
+    def kept(self, header: bytes | None) -> bytes:
+        """The header lines that the copy has of its original."""
+        return b"" if header is None else kept_lines(header, keep_ttl=self.keeps_ttl)
+
+
+class CopyColumns(MessageColumns):
+    """Copies of messages that follow each other in a consumer, with the fence."""
+
+    __slots__ = ("_after", "_before", "_expected", "_form", "_origin", "_raws", "seqs")
+
+    def __init__(
+        self,
+        form: CopyForm,
+        origin: tuple[str, str | None],
+        raws: Sequence[RawMsg],
+        seqs: Sequence[int],
+        expected: int,
+    ) -> None:
+        """``origin``: the name and the identity of the stream. ``seqs``: stream sequences of ``raws``.
+
+        ``expected``: the last sequence of the target, before the first of these is stored.
+        """
+        before, after = origin_parts(*origin)
+        self._form = form
+        self._origin = origin
+        self._raws = raws
+        self.seqs = seqs
+        self._expected = expected
+        self._before = b"\r\n%b: %b" % (COPY_SOURCE.encode(), before)
+        self._after = after + b"\r\n\r\n"
+
+    @property
+    def subjects(self) -> Sequence[str]:
+        """Where each copy goes."""
+        return [self._form.subject(raw[0]) for raw in self._raws]
+
+    @property
+    def payloads(self) -> Sequence[bytes]:
+        """What each copy carries."""
+        return [raw[3] for raw in self._raws]
+
+    def encoded(self, reply: tuple[bytes, bytes], first: int, largest: int, most: int) -> tuple[int, bytes]:
+        """How many copies from the front on were encoded, and their HPUBs.
+
+        ``largest`` is for headers and payload together. CopyTargetError: the target does not take a subject.
+        """
+        count = self._fitting(largest, most)
+        if not count:
+            return 0, b""
+        raws, seqs = self._raws[:count], self.seqs[:count]
+        subjects, _, headers, payloads = zip(*raws, strict=True)
+        lines = self._form.lines(subjects)
+        if seqs[-1] - seqs[0] == count - 1 and headers.count(None) == count:
+            block = (_FENCE, self._before, self._after)
+            sizes = [*map(len, payloads)]
+            pieces = encode_counting(reply, first, lines, block, (self._expected, seqs[0]), sizes, payloads)
+            return count, b"".join(pieces)
+        before, after = reply
+        frames = []
+        each = [lines] * count if isinstance(lines, bytes) else lines
+        for place, (line, header, payload) in enumerate(zip(each, headers, payloads, strict=True)):
+            block_of_one = self._block(place, header)
+            size = len(block_of_one)
+            sizes_of_one = (first + place, after, size, size + len(payload))
+            frames.append(b"%b%b%d%b %d %d\r\n%b%b\r\n" % (line, before, *sizes_of_one, block_of_one, payload))
+        return count, b"".join(frames)
+
+    def _fitting(self, largest: int, most: int) -> int:
+        """How many from the front on are surely small enough, and start before ``most`` bytes."""
+        more = len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
+        sizes = [len(raw[3]) + len(raw[2] or b"") for raw in self._raws]
+        if sizes and max(sizes) + more <= largest and sum(sizes) + len(sizes) * (more + _LONGEST_LINE) <= most:
+            return len(sizes)
+        count = 0
+        for size in sizes:
+            if size + more > largest or most < 0:
+                break
+            most -= size + more
+            count += 1
+        return count
+
+    def _block(self, place: int, header: bytes | None) -> bytes:
+        """The header block of one copy."""
+        lines = self._form.kept(header)
+        fence = self._expected + place
+        return b"NATS/1.0\r\n%b%b%d%b%d%b" % (
+            lines, _FENCE[len(b"NATS/1.0\r\n") :], fence, self._before, self.seqs[place], self._after,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Subject, payload and headers of each copy, for publishers that take it by itself."""
+        for place in range(len(self._raws)):
+            yield self[place]
+
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            start, _, step = place.indices(len(self._raws))
+            assert step == 1  # whoever cuts a run takes the next part of it
+            return CopyColumns(self._form, self._origin, self._raws[place], self.seqs[place], self._expected + start)
+        subject, _, header, payload = self._raws[place]
+        text = self._form.subject(subject)
+        self._form.lines((subject,))  # which checks it
+        return text, payload, Headers.parse(self._block(place, header))
+
+
+def sequences_of(raws: Sequence[RawMsg]) -> Sequence[int]:
+    """The stream sequences of these messages: a range where none is missing between the first and the last."""
+    first, _ = jsack_sequences(raws[0][1])
+    last, _ = jsack_sequences(raws[-1][1])
+    if last - first == len(raws) - 1:
+        return range(first, last + 1)
+    return [jsack_sequences(raw[1])[0] for raw in raws]

@@ -1,0 +1,237 @@
+"""One copy from a consumer to a stream: which message has which place, what is stored, and what comes next.
+
+* Messages are handed on in the order in which the consumer delivers them.
+* What is confirmed to the consumer is what the target has acknowledged, never more.
+* By fast ingest, all of a batch that was acknowledged is stored. The end of a batch is acknowledged by a commit alone.
+* By atomic batches, a batch is stored with the marker that says up to where, or not at all.
+* Each copy, or each marker, is refused if something else was stored in between: by another copy, or by bytes of an
+  earlier one that were under way. Then the target is looked up again.
+* After ``MAX_FENCES`` such refusals in a row, with nothing stored meanwhile, somebody else is at work.
+
+Not here: what waits (the drivers), what the target has at first (``target``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from jsproto.api_errors import StreamWrongLastSequenceConstantError, StreamWrongLastSequenceError
+from jsproto.backoff import Backoff
+from jsproto.client.copy.columns import CopyColumns, CopyForm, sequences_of
+from jsproto.client.copy.target import CopyTarget
+from jsproto.errors import (
+    APIError,
+    BatchClosedError,
+    BatchError,
+    BatchMessageError,
+    ConnectionLostError,
+    CopyFencedError,
+    Error,
+    NoRespondersError,
+    SourceBusyError,
+    TimeoutError,
+)
+from jsproto.grammar.batch import EXPECTED_LAST_SUBJECT_SEQUENCE
+from jsproto.grammar.copies import CopyOrigin
+from jsproto.grammar.headers import Headers
+from jsproto.wire.frames import RawMsg
+
+LINGER: Final = 0.05  # seconds: so long a batch stays open for the next message
+ACK_WAIT: Final = 1.0  # seconds for an acknowledgement that is due
+MAX_ATOMIC: Final = 999  # copies in an atomic batch: the marker is one more
+MAX_FENCES: Final = 5
+_FIRST_PAUSE: Final = 0.1  # seconds
+_LONGEST_PAUSE: Final = 5.0
+_SERVER_ERRORS: Final = range(500, 600)  # codes that may pass by themselves, unlike all others
+
+
+class CopyStep(Enum):
+    """What a copy by fast ingest does when nothing is there to be taken."""
+
+    AWAIT_ACK = "an acknowledgement is due by itself"
+    AWAIT_MSGS = "more messages may come for this batch"
+    COMMIT = "the batch has to end: only that brings the acknowledgement of what was sent"
+
+
+class Taken(NamedTuple):
+    """Messages that were taken from the consumer, in order, and the identity of the stream that they are of."""
+
+    raws: Sequence[RawMsg]
+    identity: str | None
+
+
+class Copier:
+    """The places of messages in both streams, since the target was looked up.
+
+    Attributes:
+        stream: the name of the source.
+        target: the name of the target.
+        origin: the message up to which all is stored in the target. None: nothing is.
+    """
+
+    def __init__(self, stream: str, target: CopyTarget, prefix: str = "") -> None:
+        """``prefix``: text before each subject of a copy."""
+        self.stream = stream
+        self.target = target.name
+        self.origin = target.origin
+        self._form = CopyForm(prefix, target.check, keeps_ttl=target.keeps_ttl)
+        self._last_seq = target.last_seq  # of the target, or of its marker, once all that was sent is stored
+        self._identity: str | None = None
+        self._marked: CopyOrigin | None = None  # what the marker of the batch says
+        self._sent: deque[tuple[int, Sequence[int]]] = deque()  # batch sequence of the last one, stream sequences
+        self._sequence = 0  # in the batch
+        self._acked = 0  # in the batch
+        self._stored = 0
+
+    @property
+    def under_way(self) -> int:
+        """How many copies were handed on, and are not acknowledged."""
+        return self._sequence - self._acked
+
+    def take_stored(self) -> int:
+        """How many copies were acknowledged since the last call."""
+        stored, self._stored = self._stored, 0
+        return stored
+
+    @property
+    def position(self) -> int:
+        """The stream sequence up to which all is stored. 0: nothing is."""
+        return 0 if self.origin is None else self.origin.seq
+
+    @property
+    def identity(self) -> str | None:
+        """The identity of the stream that the copies are of. None: it is not known."""
+        return None if self.origin is None else self.origin.identity
+
+    # -- fast ingest ---------------------------------------------------------------------------------------------------
+
+    def begin_batch(self) -> None:
+        """The next messages are the first ones of a batch."""
+        self._sent.clear()
+        self._sequence = self._acked = 0
+
+    def columns(self, taken: Taken) -> CopyColumns:
+        """What to publish in the batch for these messages."""
+        raws, identity = taken
+        self._identity = identity
+        seqs = sequences_of(raws)
+        columns = CopyColumns(self._form, (self.stream, identity), raws, seqs, self._last_seq + self._sequence)
+        self._sequence += len(raws)
+        self._sent.append((self._sequence, seqs))
+        return columns
+
+    def acknowledged(self, count: int) -> int:
+        """``count`` messages of the batch are stored. Returns ``position``, which may be confirmed."""
+        sent = self._sent
+        self._stored += count - self._acked
+        self._acked = count
+        while sent:
+            last, seqs = sent[0]
+            first = last - len(seqs)
+            if count <= first:
+                break
+            self.origin = CopyOrigin(self.stream, seqs[min(count, last) - first - 1], self._identity)
+            if count < last:
+                break
+            sent.popleft()
+        return self.position
+
+    def committed(self, count: int) -> int:
+        """The batch has ended, and ``count`` messages are stored. Returns ``position``."""
+        position = self.acknowledged(count)
+        self._last_seq += count
+        self.begin_batch()
+        return position
+
+    def next_step(self, acked: int, flow: int, *, awaits_confirm: bool, waited: bool) -> CopyStep:
+        """What to do without messages.
+
+        ``acked`` and ``flow``: of the batch. ``awaits_confirm``: the consumer delivers no more before it has an answer.
+        ``waited``: that was waited for in vain.
+        """
+        if waited:
+            return CopyStep.COMMIT
+        if self._sequence - acked >= flow:
+            return CopyStep.AWAIT_ACK
+        return CopyStep.COMMIT if awaits_confirm else CopyStep.AWAIT_MSGS
+
+    # -- atomic batches ------------------------------------------------------------------------------------------------
+
+    def batch(self, taken: Taken, marker: str) -> list[tuple[str, bytes] | tuple[str, bytes, Headers]]:
+        """The messages of an atomic batch: the copies, and the marker. ``marker``: its subject."""
+        form, (raws, identity) = self._form, taken
+        form.lines([raw[0] for raw in raws])  # which checks them
+        messages: list[tuple[str, bytes] | tuple[str, bytes, Headers]] = []
+        for subject, _, header, payload in raws:
+            lines = form.kept(header)
+            text = form.subject(subject)
+            if lines:
+                messages.append((text, payload, Headers.parse(b"NATS/1.0\r\n%b\r\n" % lines)))
+            else:
+                messages.append((text, payload))
+        origin = CopyOrigin(self.stream, sequences_of(raws[-1:])[0], identity)
+        fence = Headers({EXPECTED_LAST_SUBJECT_SEQUENCE: str(self._last_seq)})
+        messages.append((marker, bytes(origin), fence))
+        self._marked, self._sequence = origin, len(raws)
+        return messages
+
+    def committed_marker(self, seq: int) -> int:
+        """The batch of ``batch`` is stored, and its marker has the sequence ``seq``. Returns ``position``."""
+        self.origin, self._last_seq = self._marked, seq
+        self._stored += self._sequence
+        self._sequence = 0
+        return self.position
+
+
+class CopyRetry:
+    """How often a copy may begin again, and after which pause."""
+
+    def __init__(self, target: str) -> None:
+        """``target``: the name of the stream that is written to."""
+        self._target = target
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._fences = 0
+        self._position = -1
+
+    def failed(self, error: Error, position: int, now: float) -> float:
+        """The copy has failed with everything up to ``position`` stored. Returns the seconds until it begins again.
+
+        Raises:
+            CopyFencedError: somebody else writes to the target.
+            Error: ``error`` itself, if the copy would fail in the same way.
+        """
+        if position > self._position >= 0:
+            self._backoff.reset()
+            self._fences = 0
+        self._position = position
+        if is_fence(error):
+            self._fences += 1
+            if self._fences > MAX_FENCES:
+                raise CopyFencedError(self._target) from error
+        elif not passes(error):
+            raise error
+        pause = self._backoff.failed(now)
+        assert pause is not None  # this series never gives up
+        return pause
+
+
+def is_fence(error: BaseException | None) -> bool:
+    """Whether the target has another last sequence than the copy knows."""
+    if isinstance(error, StreamWrongLastSequenceError | StreamWrongLastSequenceConstantError):
+        return True
+    return isinstance(error, BatchMessageError) and is_fence(error.__cause__)
+
+
+def passes(error: Error) -> bool:
+    """Whether the next attempt may succeed: an answer is missing, or it is not known what is stored."""
+    if isinstance(error, SourceBusyError | BatchMessageError | BatchClosedError):
+        return False
+    if isinstance(error, APIError):
+        return error.code in _SERVER_ERRORS and error.err_code not in _FULL
+    return isinstance(error, BatchError | ConnectionLostError | NoRespondersError | TimeoutError)
+
+
+_FULL: Final = frozenset({10047, 10077})

@@ -1,0 +1,81 @@
+"""What a copy of a message says of its original, and which headers of the original it keeps.
+
+The origin of a copy is the stream, the sequence, and the identity of the stream, as one line of text. A header of each
+copy has it, or the payload of a marker that is stored with the copies.
+
+Rules:
+
+* Headers whose names begin with ``Nats-`` are instructions to servers. A copy has none of the original's, except the
+  time to live where the target takes one.
+* All other headers are kept, in their order.
+* An origin of any other form is none.
+
+Not here: who copies (``client.copy``), and the header by which servers do the same (``Nats-Stream-Source``), which no
+client may send (FACTS.md F4.20).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from jsproto._event import event
+from jsproto.grammar.decimals import MAX_DIGITS
+from jsproto.grammar.headers import LINE_END, last_value
+from jsproto.grammar.subjects import MAX_NAME
+
+COPY_SOURCE: Final = "Jsproto-Copy-Source"
+"""The header of a copy: ``<stream> <sequence>``, and from nats-server 2.15 the identity of the stream."""
+
+_NAME: Final = COPY_SOURCE.encode()
+_ORIGIN: Final = re.compile(rb"([^ ]{1,%d}) ([0-9]{1,%d})(?: ([!-~]{1,%d}))?" % (MAX_NAME, MAX_DIGITS, MAX_NAME))
+_INSTRUCTIONS: Final = re.compile(rb"(?<=\n)(?:Nats-|%b:)[^\n]*\n" % _NAME)
+_BUT_TTL: Final = re.compile(rb"(?<=\n)(?:Nats-(?!TTL:)|%b:)[^\n]*\n" % _NAME)
+
+
+@event
+class CopyOrigin:
+    """Of which message something is the copy: the stream, its identity, and the sequence in it.
+
+    ``identity`` is None where the server has none (before 2.15).
+    """
+
+    stream: str
+    seq: int
+    identity: str | None
+
+    def __bytes__(self) -> bytes:
+        """As a header or a marker has it."""
+        before, after = origin_parts(self.stream, self.identity)
+        return b"%b%d%b" % (before, self.seq, after)
+
+
+def origin_parts(stream: str, identity: str | None) -> tuple[bytes, bytes]:
+    """What stands before and after the sequence, in the origins of all messages of one stream."""
+    return b"%b " % stream.encode(), b"" if identity is None else b" %b" % identity.encode()
+
+
+def parse_origin(text: bytes) -> CopyOrigin | None:
+    """The origin that ``text`` names. None: it is of another form."""
+    found = _ORIGIN.fullmatch(text)
+    if found is None:
+        return None
+    stream, seq, identity = found.groups()
+    try:
+        return CopyOrigin(stream.decode(), int(seq), None if identity is None else identity.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def origin_of(header: bytes | None) -> CopyOrigin | None:
+    """The origin that a header block names. None: it is not that of a copy."""
+    text = None if header is None else last_value(header, _NAME)
+    return None if text is None else parse_origin(text)
+
+
+def kept_lines(header: bytes, *, keep_ttl: bool) -> bytes:
+    """The lines of a header block that a copy keeps, each with its end. Neither the first nor the empty last line."""
+    lines = header[header.find(LINE_END) + len(LINE_END) : -len(LINE_END)]
+    if b"Nats-" not in lines and _NAME not in lines:
+        return lines
+    return (_BUT_TTL if keep_ttl else _INSTRUCTIONS).sub(b"", b"\n" + lines)[1:]

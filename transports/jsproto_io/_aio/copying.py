@@ -1,0 +1,159 @@
+"""The facade for event loops, continued: the copy of a stream in another one.
+
+Rules: those of ``_aio.connection``. ``jsproto.client.copy`` decides, and this waits.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken
+from jsproto.client.copy.target import CopyDelivery
+from jsproto.errors import Error, TimeoutError
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.ticket import Ticket
+from jsproto_io._aio.sourcing import SourcingSubscription
+from jsproto_io._state.copying import StreamCopyBase
+
+if TYPE_CHECKING:
+    from jsproto_io._aio.connection import Connection, FastPublisher, JetStream
+
+DRAINED_EVERY: Final = 0.25  # seconds between two questions whether a consumer has anything left
+
+
+class StreamCopy(StreamCopyBase):
+    """One copy of a stream. Made by ``JetStream.copy()``."""
+
+    _connection: Connection
+
+    def __init__(
+        self,
+        js: JetStream,
+        to: JetStream,
+        names: tuple[str, str, str],
+        config: ConsumerConfig | None,
+        delivery: CopyDelivery,
+        marker: str | None,
+        prefix: str,
+        limit: float,
+    ) -> None:
+        super().__init__(js._connection, (to._core, to._connection), names, config, delivery, marker, prefix, limit)
+        self._js = js
+        self._to = to
+
+    async def run(self, *, until_caught_up: bool = False) -> int:
+        """Copy until ``stop()``, or an error that stays. What passes by is waited for (event CopyRestarted).
+
+        Args:
+            until_caught_up: return once the consumer has nothing left, and has heard that all is stored.
+
+        Returns:
+            How many copies were acknowledged meanwhile.
+
+        Raises:
+            CopyTargetError: the target cannot be copied to, or is not a copy of this stream.
+            CopyFencedError: another program writes to the target.
+            SourceBusyError: another program sources from the consumer.
+            ConsumerNotFoundError: there is no such consumer, and no ``config``.
+            ConfigMismatchError: the consumer has another ack policy, or a deliver group.
+            BatchMessageError: the target refuses a message, for example because it is full.
+            MaxPayloadError: a copy is larger than the target's server takes.
+            ConnectionClosedError: one of the connections has ended.
+            APIError: a server refuses.
+        """
+        before, self._until_caught_up = self.copied, until_caught_up
+        while not self._stopped:
+            try:
+                await self._run_once()
+                break
+            except Error as error:
+                pause = self._failed(error)
+            with suppress(TimeoutError):
+                await self._connection._wait(Ticket[None](), pause)
+        self._stopped = False
+        return self.copied - before
+
+    async def _run_once(self) -> None:
+        copier = self._begin(await self._to._connection._ask(self._find_target))
+        source = await self._js.source(
+            self.stream, self.consumer, config=self._config, position=copier.position, identity=copier.identity,
+            timeout=self._limit,
+        )  # fmt: skip
+        async with source:
+            self._source = source._core
+            try:
+                while (taken := await self._first(source)).raws:
+                    if self._marker is None:
+                        await self._copy_fast(copier, source, taken)
+                    else:
+                        await self._copy_atomic(copier, source, taken, self._marker)
+            finally:
+                self._source = None
+
+    async def _copy_fast(self, copier: Copier, source: SourcingSubscription, taken: Taken) -> None:
+        """Copy in one batch, until no message comes for a while."""
+        copier.begin_batch()
+        async with self._to.fast_publisher() as batch:
+            while taken.raws:
+                await batch.publish_many(copier.columns(taken))
+                copier.acknowledged(batch.acked)
+                self._stored(copier, source._core)
+                taken = await self._more(copier, source, batch)
+            ack = await batch.commit()
+        copier.committed(ack.count or 0)
+        self._stored(copier, source._core)
+
+    async def _copy_atomic(self, copier: Copier, source: SourcingSubscription, taken: Taken, marker: str) -> None:
+        """Copy these in one batch."""
+        ack = await self._to.publish_batch(copier.batch(taken, marker))
+        copier.committed_marker(ack.seq)
+        self._stored(copier, source._core)
+
+    async def _first(self, source: SourcingSubscription) -> Taken:
+        """Wait for messages. None come after ``stop``, or when the consumer has none left."""
+        connection, core = self._connection, source._core
+        while not self._stopped:
+            taken = connection._call(partial(self._take, core))
+            if taken.raws:
+                return taken
+            readable = connection._call(lambda now: core.readable())
+            if not self._until_caught_up:
+                await connection._wait(readable)
+                continue
+            with suppress(TimeoutError):
+                await connection._wait(readable, DRAINED_EVERY)
+            info = await self._js.consumer_info(self.stream, self.consumer)
+            if not (info.num_pending or info.num_ack_pending or core.pending_msgs):
+                break
+        return Taken([], None)
+
+    async def _more(self, copier: Copier, source: SourcingSubscription, batch: FastPublisher) -> Taken:
+        """The next messages of the batch. None: it is time for the commit."""
+        connection, core, waited = self._connection, source._core, False
+        while True:
+            taken = connection._call(partial(self._take, core))
+            if taken.raws or self._stopped:
+                return taken
+            acked = batch.acked
+            step = self._next_step(copier, core, batch._core, acked, waited=waited)
+            if step is CopyStep.COMMIT:
+                return taken
+            waited = False
+            try:
+                if step is CopyStep.AWAIT_ACK:
+                    await self._await_ack(batch, acked)
+                else:
+                    await connection._wait(connection._call(lambda now: core.readable()), LINGER)
+            except TimeoutError:
+                waited = True
+            copier.acknowledged(batch.acked)
+            self._stored(copier, core)
+
+    async def _await_ack(self, batch: FastPublisher, acked: int) -> None:
+        """Wait for the first acknowledgement of more than ``acked`` messages, or the batch's error."""
+        connection = self._to._connection
+        await connection._wait(connection._call(lambda now: batch._core.progress(acked)), ACK_WAIT)
+        if batch.error is not None:
+            raise batch.error
