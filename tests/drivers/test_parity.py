@@ -19,7 +19,7 @@ from tests.tools import generate_blocking
 CLASSES = (
     "PipelinedPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
     "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "Subscription",
+    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

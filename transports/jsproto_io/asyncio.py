@@ -36,6 +36,7 @@ from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.engine import AsyncEvent
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
@@ -47,7 +48,7 @@ from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "Subscription", "connect",
+    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ from jsproto_io import ConnectKeywords
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
+from jsproto_io._blocking.copying import StreamCopy
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
@@ -61,7 +62,7 @@ from jsproto_io._threads.reader import start_reader
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
     "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "Subscription", "connect",
+    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from jsproto.errors import Error
 from jsproto.grammar.columns import MessageColumns
@@ -26,6 +26,8 @@ from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection
+
+T = TypeVar("T")
 
 Messages: TypeAlias = Iterable[OutgoingMessage] | AsyncIterable[OutgoingMessage]
 MessageCallback: TypeAlias = Callable[[JSMsg], object]
@@ -47,6 +49,13 @@ async def collect_messages(messages: Messages, most: int | None) -> Sequence[Out
                 await messages.aclose()  # event loops complain about generators that are not closed
             break
     return taken
+
+
+async def call_back(callback: Callable[[T], object], argument: T) -> None:
+    """Call ``callback`` with ``argument``, and await what it returns if that can be awaited."""
+    done = callback(argument)
+    if inspect.isawaitable(done):
+        await done
 
 
 class BatchIterator(BatchReaderBase):

@@ -5,14 +5,17 @@ Rules: those of ``_aio.connection``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
+from jsproto_io._aio.extras import call_back
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_POP, Timeout, seconds
 from jsproto_io._state.sourcing import SourcingSubscriptionBase, leave
@@ -116,6 +119,25 @@ class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSu
             while len(messages) < most:
                 messages.append(self._taken.popleft())
         return messages
+
+    async def consume(self, store: Callable[[list[JSMsg]], object], *, most: int = MAX_POP) -> None:
+        """Hand on what comes to ``store``, and confirm it when that returns. Ends when the subscription does.
+
+        Args:
+            store: is called with a list of messages in order. What it raises ends this call, and its messages are not
+                confirmed. Under asyncio and trio it may be a coroutine function.
+            most: the messages of one list, at most.
+
+        Raises:
+            Error: why the subscription has failed. Errors: as ``next_msg``.
+        """
+        while True:
+            try:
+                messages = await self.next_msgs(most)
+            except ConnectionClosedError:
+                return
+            await call_back(store, messages)
+            await self.confirm(messages[-1].metadata.sequence.stream)
 
     async def confirm(self, seq: int) -> None:
         """All messages up to stream sequence ``seq`` are stored. The server is told when it asks.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.columns import MessageColumns
@@ -27,6 +27,8 @@ from jsproto_io._state.subscribing import PushSubscriptionBase
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
 
+T = TypeVar("T")
+
 Messages: TypeAlias = Iterable[OutgoingMessage]
 MessageCallback: TypeAlias = Callable[[JSMsg], object]
 
@@ -36,6 +38,11 @@ def collect_messages(messages: Messages, most: int | None) -> Sequence[OutgoingM
     if isinstance(messages, MessageColumns):
         return messages
     return list(messages if most is None else islice(messages, max(most, 0) + 1))
+
+
+def call_back(callback: Callable[[T], object], argument: T) -> None:
+    """Call ``callback`` with ``argument``."""
+    callback(argument)
 
 
 class BatchIterator(BatchReaderBase):

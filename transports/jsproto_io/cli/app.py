@@ -1,7 +1,7 @@
-"""The commands ``jsproto demo``, ``jsproto ingest`` and ``jsproto consumer``: their options and what they show.
+"""The commands ``jsproto demo``, ``ingest``, ``mirror`` and ``consumer``: their options and what they show.
 
-Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``, the driver), tables and JSON (``report``),
-error lines, exit codes and signals (``terminal``).
+Not here: what the commands do (``demo``, ``plan``, ``ingest``, ``records``, ``mirror``, the driver), tables and JSON
+(``report``), error lines, exit codes and signals (``terminal``).
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, ProgressColumn, TextColumn
+from rich.progress import BarColumn, DownloadColumn, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 import jsproto
 from jsproto_io.cli import demo as demos
 from jsproto_io.cli import ingest as ingests
+from jsproto_io.cli import mirror as mirrors
 from jsproto_io.cli import report
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import Ingest, open_connection
+from jsproto_io.cli.mirror import Mirrored, MirrorPlan
 from jsproto_io.cli.plan import IngestPlan
 from jsproto_io.cli.records import (
     BadUsage,
@@ -36,12 +38,13 @@ from jsproto_io.cli.records import (
 )
 from jsproto_io.cli.terminal import Screen, one_line, running
 from jsproto_io.nats_server import NatsServer
+from jsproto_io.sync import StreamCopy
 
 DEFAULT_URL = "nats://localhost:4222"
 BAR_WIDTH = 20  # leaves room for the ^C that a terminal echoes: one line more would spoil the erasing
 
 app = typer.Typer(
-    help="Put data into NATS JetStream by fast ingest, get it back, and reset consumers.",
+    help="Put data into NATS JetStream by fast ingest, get it back, copy streams, and reset consumers.",
     epilog="Exit codes: 0 done, 1 failed or mismatch, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
@@ -299,6 +302,106 @@ def _ingest_progress(screen: Screen, source: Source) -> Iterator[Callable[[int],
             progress.update(task, completed=source.position(), acked=acked)
 
         yield on_progress
+
+
+# -- jsproto mirror ------------------------------------------------------------------------------------------
+
+
+@app.command(
+    "mirror",
+    short_help="Copy a stream into another one, each message once.",
+    epilog="Example: jsproto mirror JOBS JOBS_COPY --to-servers nats://there:4222 --create-stream --follow",
+)
+def mirror_command(
+    source: Annotated[str, typer.Argument(help="The stream to copy.", metavar="SRC")],
+    target: Annotated[str, typer.Argument(help="The stream to copy to.", metavar="DST")],
+    to_servers: Annotated[
+        str | None, typer.Option(help="The servers of DST, if they are others.", metavar="URL")
+    ] = None,
+    consumer: Annotated[
+        str | None, typer.Option(help="The consumer of SRC; mirror-DST if not given.", metavar="NAME")
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option("--filter", help="Copy this subject alone, wildcards allowed.", metavar="SUBJECT")
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Put this before each subject, such as 'copies.'.", metavar="TEXT")] = "",
+    marker: Annotated[
+        str | None,
+        typer.Option(
+            help="Use atomic batches with markers of this subject: DST may have other writers.", metavar="SUBJECT"
+        ),
+    ] = None,
+    create_stream: Annotated[bool, typer.Option("--create-stream", help="Make DST if it is not there.")] = False,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Copy a work queue beside its other consumers. A message goes when all have it."),
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Wait so long for another program that copies.", metavar="SECONDS")
+    ] = 10.0,
+    servers: Servers = DEFAULT_URL,
+    user: User = None,
+    password: Password = None,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a stream into another one, also on other servers, and acknowledge what is stored there.
+
+    A work queue is emptied by that. The copy can be ended at any time, also by a crash: the next run goes on where it
+    was, and stores each message once. DST has no other writer, unless --marker is used. Credentials are those of SRC.
+    Credentials of DST go into its URL. Needs nats-server 2.14 at SRC.
+    """
+    screen = Screen(as_json)
+    result = Mirrored()
+
+    def data() -> dict[str, Any]:
+        return report.mirror_json(result, source, target)
+
+    with running(screen, lambda: result.copied, lambda: report.mirrored(result), data):
+        plan = MirrorPlan(
+            source=source, target=target, consumer=consumer or f"mirror-{target}", subject=subject, prefix=prefix,
+            marker=marker, create=create_stream, shared=shared, follow=follow, wait=wait,
+        )  # fmt: skip
+        credentials = {"user": user, "password": password, "token": token}
+        with ExitStack() as stack:
+
+            def dial(url: str, **options: Any) -> Any:
+                nc = open_connection(
+                    url, name="jsproto mirror", event_cb=lambda _: None, max_reconnect_attempts=-1, **options
+                )
+                return stack.enter_context(nc)
+
+            nc = dial(servers, **credentials)
+            to = nc if to_servers is None else dial(to_servers)
+            on_begin = stack.enter_context(_mirror_progress(screen))
+            mirrors.mirror(nc.jetstream(), to.jetstream(), plan, result, on_begin)
+        if as_json:
+            screen.dump({"ok": True, **data()})
+        else:
+            screen.out.print(report.mirror_table(result))
+
+
+@contextmanager
+def _mirror_progress(screen: Screen) -> Iterator[Callable[[StreamCopy], None]]:
+    """Show how many messages are copied, and how many are left."""
+    with screen.progress(CopyColumn()) as progress:
+
+        def on_begin(copy: StreamCopy) -> None:
+            progress.add_task(one_line(f"{copy.stream} to {copy.target}"), total=None, copy=copy)
+
+        yield on_begin
+
+
+class CopyColumn(ProgressColumn):
+    """What a copy says of itself, each time that the display is drawn."""
+
+    def render(self, task: Task) -> Text:
+        """The text of ``task``, which has the copy among its fields."""
+        copy: StreamCopy = task.fields["copy"]
+        rate = report.per_second(copy.copied, task.elapsed or 0)
+        lag = "" if copy.lag is None else f", {copy.lag:,} behind"
+        return Text(f"{copy.copied:,} copied, {rate:,}/s{lag}")
 
 
 # -- jsproto consumer ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from jsproto_io.cli.demo import Demo
 from jsproto_io.cli.ingest import Ingest, Meter
+from jsproto_io.cli.mirror import Mirrored
 from jsproto_io.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -232,6 +233,46 @@ def ingest_table(result: Ingest) -> Table:
     table.add_row("acknowledgements", f"{result.acks:,}")
     table.add_row("messages per acknowledgement", flow_text(result))
     return table
+
+
+def mirrored(result: Mirrored) -> str:
+    """The part of an error line about what was copied. Empty before the copy began."""
+    copy = result.copy
+    if copy is None:
+        return ""
+    if not copy.position:
+        return "; nothing was copied"
+    return f"; {copy.copied:,} copied, {copy.stream} is stored up to {copy.position:,}; run it again to go on"
+
+
+def mirror_table(result: Mirrored) -> Table:
+    """What was copied, and how fast."""
+    copy = result.copy
+    assert copy is not None  # it has ended well
+    table = _table("")
+    table.show_header = False
+    table.add_row("copied", f"{copy.copied:,}")
+    table.add_row("stored up to", f"{copy.position:,} of stream {copy.stream}")
+    table.add_row("time", f"{result.meter.seconds:.2f} s")
+    table.add_row("messages/s", f"{per_second(copy.copied, result.meter.seconds):,}", style="bold")
+    if copy.restarts:
+        table.add_row("begun again", f"{copy.restarts:,} times")
+    return table
+
+
+def mirror_json(result: Mirrored, source: str, target: str) -> dict[str, Any]:
+    """A copy for a program, complete or not. ``position``: the sequence of the source up to which all is stored."""
+    copy = result.copy
+    return {
+        "source": source,
+        "target": target,
+        "copied": result.copied,
+        "position": 0 if copy is None else copy.position,
+        "stream_identity": None if copy is None else copy.identity,
+        "restarts": 0 if copy is None else copy.restarts,
+        "seconds": round(result.meter.seconds, 6),
+        "messages_per_s": per_second(result.copied, result.meter.seconds),
+    }
 
 
 def reset_text(reset: ConsumerReset) -> str:
