@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice, repeat
 from operator import lt
-from typing import Any, Final, NamedTuple, TypeAlias, overload
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, overload
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar import consecutive
@@ -157,9 +157,14 @@ class MessageColumns(Sequence[tuple[str, bytes]]):
 
     Who has messages in another form than objects of Python's derives from it: ``encoded`` says what they look like on
     the wire, and the columns, which are then made when somebody asks for them, what they are.
+
+    Attribute: ``has_headers`` (whether messages have headers besides: then only ``encoded`` and the iterator have all
+    of them).
     """
 
     __slots__ = ("_payloads", "_subjects")
+
+    has_headers: ClassVar[bool] = False
 
     def __init__(self, subjects: Sequence[str], payloads: Sequence[bytes]) -> None:
         """LocalProtocolError when one is longer than the other."""

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from jsproto.grammar.consecutive import by_thousands, count_up, joined
+from jsproto.grammar.consecutive import by_thousands, count_up, joined, side_by_side
 from jsproto.grammar.decimals import NO_NUMBER, saturated
 
 firsts = st.integers(0, 3_000) | st.integers(10**20 - 3_000, 10**20 + 10) | st.integers(998_000, 1_001_000)
@@ -21,6 +21,17 @@ def test_numbers_by_thousands(first: int, count: int) -> None:
         assert len(set(map(len, lows))) == 1
         numbers += [high + low for low in lows]
     assert numbers == [b"%d" % number for number in range(first, first + count)]
+
+
+@given(st.lists(firsts, min_size=1, max_size=3), counts)
+def test_columns_of_numbers(first_ones: list[int], count: int) -> None:
+    columns: list[list[bytes]] = [[] for _ in first_ones]
+    for run, found in side_by_side(first_ones, count):
+        for column, (high, lows) in zip(columns, found, strict=True):
+            assert run == slice(len(column), len(column) + len(lows))
+            assert len(set(map(len, lows))) == 1
+            column += [high + low for low in lows]
+    assert columns == [[b"%d" % number for number in range(first, first + count)] for first in first_ones]
 
 
 @given(firsts, counts)

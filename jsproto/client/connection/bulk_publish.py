@@ -58,6 +58,8 @@ class BulkPublisher:
         """``encode`` for all of ``messages``: nothing when there are none, or one of them is not plain."""
         try:
             if isinstance(messages, MessageColumns):
+                if messages.has_headers:
+                    return (), []
                 subjects, payloads = messages.subjects, messages.payloads
             else:
                 subjects = [subject for subject, _ in messages]

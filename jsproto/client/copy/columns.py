@@ -75,6 +75,8 @@ class CopyColumns(MessageColumns):
 
     __slots__ = ("_after", "_before", "_expected", "_form", "_origin", "_raws", "seqs")
 
+    has_headers = True
+
     def __init__(
         self,
         form: CopyForm,

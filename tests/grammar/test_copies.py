@@ -1,0 +1,68 @@
+"""What a copy says of its original, and which of its headers it keeps."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import example, given
+
+from jsproto.grammar.copies import COPY_SOURCE, CopyOrigin, kept_lines, origin_of, parse_origin
+from jsproto.grammar.headers import Headers, encode_headers
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters=".*>/\\"), min_size=1)
+IDENTITIES = st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+
+
+@given(NAMES.filter(lambda name: len(name.encode()) <= 255), st.integers(0, 2**64 - 1), IDENTITIES)
+def test_what_is_written_is_read(stream: str, seq: int, identity: str | None) -> None:
+    origin = CopyOrigin(stream, seq, identity)
+    assert parse_origin(bytes(origin)) == origin
+    block = encode_headers({"A": "b", COPY_SOURCE: bytes(origin).decode()})
+    assert origin_of(block) == origin
+
+
+@given(st.binary())
+@example(b"S 1\r\n")
+@example(b"S 1 ")
+@example(b"S  1")
+@example(b"S 1 a b")
+@example(b"\xff 1")
+@example(b"S " + b"9" * 21)
+def test_anything_else_is_no_origin(text: bytes) -> None:
+    origin = parse_origin(text)
+    assert origin is None or bytes(origin) == text or origin.seq == int(text.split(b" ")[1])
+
+
+@pytest.mark.parametrize("header", [None, b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nJsproto-Copy-Source: S\r\n\r\n"])
+def test_no_origin(header: bytes | None) -> None:
+    assert origin_of(header) is None
+
+
+def test_the_last_header_counts() -> None:
+    origin = CopyOrigin("S", 7, "abc")
+    block = encode_headers(Headers([(COPY_SOURCE, "OTHER 1"), (COPY_SOURCE, bytes(origin).decode())]))
+    assert origin_of(block) == origin
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        ("", ""),
+        ("A: b\r\nC:d\r\n", "A: b\r\nC:d\r\n"),
+        ("Nats-Msg-Id: 1\r\n", ""),
+        ("A: b\r\nNats-Expected-Last-Sequence: 1\r\nC: d\r\n", "A: b\r\nC: d\r\n"),
+        ("Nats-Rollup: all\r\nNats-TTL: 5s\r\nA: Nats-b\r\n", "A: Nats-b\r\n"),
+        ("Jsproto-Copy-Source: X 1\r\nA: b\r\n", "A: b\r\n"),
+        ("nats-msg-id: 1\r\nX-Nats-Y: 2\r\n", "nats-msg-id: 1\r\nX-Nats-Y: 2\r\n"),
+    ],
+)
+def test_instructions_are_not_copied(lines: str, kept: str) -> None:
+    block = f"NATS/1.0\r\n{lines}\r\n".encode()
+    assert kept_lines(block, keep_ttl=False) == kept.encode()
+    with_ttl = kept_lines(block, keep_ttl=True)
+    assert with_ttl.replace(b"Nats-TTL: 5s\r\n", b"") == kept.encode()
+    assert (b"Nats-TTL" in with_ttl) == ("TTL" in lines)
+
+
+def test_a_status_line_is_not_kept() -> None:
+    assert kept_lines(b"NATS/1.0 503 No\r\nA: b\r\n\r\n", keep_ttl=False) == b"A: b\r\n"
