@@ -27,6 +27,7 @@ Map of the house. A room imports only from those above it, and the two roles nev
                       jetstream, scripts   the API, and requests that take several steps
       connection/     session (the one that hosts conversations), link, server_pool, requests, subscription
       publish/        fast (fast ingest), atomic (batches), pipelined (an ack for each), advisories
+      copy/           copies of streams: copier (what is stored), columns (many copies at once), target (where to go on)
       consume/        pull, push, ordered, sourcing, resuming (both of them), subscribe, message (acks), heartbeats,
                       prefetch, priority
       read/           direct, single, multi, snapshot, retry, consistent_session (token and levels),

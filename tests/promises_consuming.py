@@ -59,6 +59,55 @@ WIRE_PROPERTIES: Final = "wire/test_properties.py::test_"
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "Copying a stream": (
         promise(
+            "Each message is in the target once and in order, wherever the copy, a link or one of both servers is "
+            "ended, and the next copy goes on.",
+            "integration/test_sourcing.py::test_a_short_soak",
+            "pair/test_copying_pair.py::test_another_process_goes_on",
+            "pair/test_copying_pair.py::TestStormy",
+            "drivers/test_copying.py::test_a_target_that_goes_and_comes_back",
+        ),
+        promise(
+            'With `delivery="fast"` the target has no other writer.',
+            "drivers/test_copying.py::test_another_writer",
+            "pair/test_copying_pair.py::test_somebody_else_writes_to_the_target",
+        ),
+        promise(
+            "it may have other writers",
+            "drivers/test_copying.py::test_another_writer",
+            "drivers/test_copying.py::test_atomic_batches_beside_other_writers",
+        ),
+        promise(
+            "Where the last copies are deleted before the consumer has heard that they are stored, they are copied "
+            "again.",
+            "drivers/test_copying.py::test_copies_that_are_deleted_too_early",
+        ),
+        promise(
+            "Headers that begin with `Nats-` are not, except `Nats-TTL` for a target that takes it.",
+            "client/test_copy_columns.py::test_copies_are_published_as_a_list_of_them",
+            "drivers/test_copying.py::test_a_work_queue_is_copied_and_emptied",
+        ),
+        promise(
+            "What the target refuses ends the copy with an error (it is full, or a message is too large), and stays in "
+            "the source.",
+            "drivers/test_copying.py::test_what_the_target_refuses_is_not_lost",
+        ),
+        promise(
+            "One program at a time copies from a consumer.",
+            "drivers/test_copying.py::test_one_program_at_a_time",
+        ),
+        promise(
+            "**Then a message goes when all of them have acknowledged it**",
+            "drivers/test_copying.py::test_a_queue_that_is_shared_with_workers",
+        ),
+        promise(
+            "From nats-server 2.15 a stream that was deleted and created again is copied from its beginning.",
+            "drivers/test_copying.py::test_a_source_that_is_made_anew",
+        ),
+        promise(
+            "What it returns from is confirmed.",
+            "drivers/test_copying.py::test_a_callback_confirms_what_it_returns_from",
+        ),
+        promise(
             "What is not confirmed comes again the next time",
             "drivers/test_sourcing.py::test_a_work_queue_is_copied_by_one_program_after_another",
             "drivers/test_sourcing.py::test_what_was_not_confirmed_comes_again",
@@ -401,6 +450,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "each sequence must come once and in order",
             INTEGRATION_SUBSCRIBE_RELEASES + "an_ordered_subscription_through_leader_changes_and_reconnects",
+        ),
+        promise(
+            "Each message must be there once and in order, and the queue empty.",
+            "integration/test_sourcing.py::test_a_short_soak",
         ),
     ),
 }

@@ -60,6 +60,7 @@ ROOMS: Final = {
     "client.connection": {"connection"},
     "client.publish": {"connection", "publish"},
     "client.consume": {"connection", "consume"},
+    "client.copy": {"copy"},
     "client.read": {"connection", "read"},
     "server.store": {"store"},
     "server.publish": {"store", "publish"},

@@ -24,7 +24,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     CORE: ("socket.create_connection", "class NatsPyOutbox", "jsproto.testing"),
     DRIVERS: (
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
-        "js.source(", "NatsServer()",
+        "js.copy(", "js.source(", "NatsServer()",
     ),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),

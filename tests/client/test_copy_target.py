@@ -64,21 +64,23 @@ def test_a_target_without_subjects_takes_its_name() -> None:
 
 
 def test_the_last_copy_says_where_it_goes_on() -> None:
-    target, asked = found(info(5, 9), message(8, b"A: b\r\nJsproto-Copy-Source: S 41 id\r\n"))
-    assert target.origin == CopyOrigin("S", 41, "id")
-    assert target.last_seq == 9  # the last one was deleted, and the next copy is 10
-    assert asked[1] == (b"$JS.API.STREAM.MSG.GET.T", {"last_by_subj": ">"})
+    copy, older = (message(seq, b"A: b\r\nJsproto-Copy-Source: S %d id\r\n" % (seq + 33)) for seq in (8, 3))
+    for answers in ((copy, NO_MESSAGE), (NO_MESSAGE, copy), (copy, older), (older, copy)):
+        target, asked = found(info(5, 9), *answers)
+        assert target.origin == CopyOrigin("S", 41, "id")
+        assert target.last_seq == 9  # the last one was deleted, and the next copy is 10
+        assert [body for _, body in asked[1:]] == [{"last_by_subj": "*.>"}, {"last_by_subj": "*"}]
 
 
 def test_what_is_stored_meanwhile_is_looked_at_again() -> None:
     copy = message(10, b"Jsproto-Copy-Source: S 42 id\r\n")
-    target, asked = found(info(5, 9), copy, info(6, 10), copy)
+    target, asked = found(info(5, 9), copy, NO_MESSAGE, info(6, 10), copy, NO_MESSAGE)
     assert (target.last_seq, target.origin) == (10, CopyOrigin("S", 42, "id"))
-    assert len(asked) == 4
+    assert len(asked) == 6
 
 
 def test_what_is_deleted_meanwhile_leaves_no_copy() -> None:
-    target, _ = found(info(5, 9), NO_MESSAGE)
+    target, _ = found(info(5, 9), NO_MESSAGE, NO_MESSAGE)
     assert (target.last_seq, target.origin) == (9, None)
 
 
@@ -92,7 +94,7 @@ def test_what_is_deleted_meanwhile_leaves_no_copy() -> None:
 )
 def test_a_target_of_somebody_else(last: dict[str, Any], reason: str) -> None:
     with pytest.raises(CopyTargetError, match=reason) as raised:
-        found(info(5, 9), last)
+        found(info(5, 9), last, NO_MESSAGE)
     assert (raised.value.target, raised.value.reason) == ("T", reason)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+
+import pytest
 
 from jsproto.client.consume.message import Acker, JSMsg
 from jsproto.client.consume.sourcing import SourcingConsumer
@@ -14,6 +17,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.rules.sourcing import SourcingPhase
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import Connection, connect
+from tests.integration.soak_sourcing import KINDS, run
 from tests.servers import recreate_stream
 
 PATIENCE = 120.0
@@ -101,3 +105,12 @@ def test_a_second_owner_waits_for_the_first(server: NatsServer) -> None:
         copy(second, heir, [*copied], COUNT)
         empty(second, "SOURCETWO")
         assert machine.resets == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delivery", ["fast", "atomic"])
+def test_a_short_soak(delivery: str) -> None:
+    outcome = run(20_000, 1, 3, delivery)
+    assert outcome.violations == []
+    assert outcome.faults == Counter(KINDS)
+    assert outcome.rate > 0

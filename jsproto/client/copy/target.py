@@ -13,7 +13,7 @@ Not here: what a copy does when the proof fails (``copier``).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from jsproto._event import event
 from jsproto.errors import CopyTargetError, LocalProtocolError, MessageNotFoundError
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 CopyDelivery: TypeAlias = Literal["fast", "atomic"]
 """How copies are stored: by fast ingest into a stream of their own, or by atomic batches with a marker in each."""
+
+
+_ANY: Final = ("*.>", "*")  # all subjects; for ">" servers look at the last sequence alone, be it deleted or not
 
 
 @event
@@ -69,11 +72,12 @@ def find_target(
         info: StreamInfo = yield js.stream_info(name, now=now, timeout=timeout)
         check_target(info.config, marker)
         last: StoredMsg | None = None
-        if info.state.messages:
+        for pattern in (_ANY if marker is None else (marker,)) if info.state.messages else ():
             try:
-                last = yield js.get_last_msg(name, marker or ">", level="leader", now=now, timeout=timeout)
-            except MessageNotFoundError:  # there is no marker, or somebody deletes
-                last = None
+                found: StoredMsg = yield js.get_last_msg(name, pattern, level="leader", now=now, timeout=timeout)
+            except MessageNotFoundError:
+                continue
+            last = found if last is None or found.seq > last.seq else last
         if last is None or last.seq <= info.state.last_seq:
             break
     origin = None

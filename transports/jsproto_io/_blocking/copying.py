@@ -58,7 +58,8 @@ class StreamCopy(StreamCopyBase):
             SourceBusyError: another program sources from the consumer.
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
             ConfigMismatchError: the consumer has another ack policy, or a deliver group.
-            BatchMessageError: the target refuses a message, for example because it is full.
+            BatchMessageError: the target refuses a message, for example because it is full. The refusal of the first
+                one of a batch is the APIError itself.
             MaxPayloadError: a copy is larger than the target's server takes.
             ConnectionClosedError: one of the connections has ended.
             APIError: a server refuses.
@@ -143,7 +144,7 @@ class StreamCopy(StreamCopyBase):
             waited = False
             try:
                 if step is CopyStep.AWAIT_ACK:
-                    self._await_ack(batch, acked)
+                    self._wait_for_ack(batch, acked)
                 else:
                     connection._wait(connection._call(lambda now: core.readable()), LINGER)
             except TimeoutError:
@@ -151,7 +152,7 @@ class StreamCopy(StreamCopyBase):
             copier.acknowledged(batch.acked)
             self._stored(copier, core)
 
-    def _await_ack(self, batch: FastPublisher, acked: int) -> None:
+    def _wait_for_ack(self, batch: FastPublisher, acked: int) -> None:
         """Wait for the first acknowledgement of more than ``acked`` messages, or the batch's error."""
         connection = self._to._connection
         connection._wait(connection._call(lambda now: batch._core.progress(acked)), ACK_WAIT)

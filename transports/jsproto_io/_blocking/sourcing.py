@@ -124,8 +124,8 @@ class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSu
         """Hand on what comes to ``store``, and confirm it when that returns. Ends when the subscription does.
 
         Args:
-            store: is called with a list of messages in order. What it raises ends this call, and its messages are not
-                confirmed. Under asyncio and trio it may be a coroutine function.
+            store: is called with a list of messages. What it raises ends this call, and its messages are not
+                confirmed.
             most: the messages of one list, at most.
 
         Raises:

@@ -1,0 +1,351 @@
+"""A stream is copied into another one on real servers, each message once, whatever the target or others do."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+
+from jsproto.api_errors import (
+    ConsumerNotFoundError,
+    StreamMessageExceedsMaximumError,
+    StreamNotFoundError,
+    StreamStoreFailedError,
+)
+from jsproto.errors import (
+    BatchMessageError,
+    ConnectionClosedError,
+    CopyFencedError,
+    CopyTargetError,
+    LocalProtocolError,
+    SourceBusyError,
+    TimeoutError,
+)
+from jsproto.events import CopyRestarted, Event, StreamRecreated
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto_io.nats_server import NatsServer
+from tests.drivers.conftest import Connect
+from tests.drivers.test_facade import make_stream, unique
+from tests.drivers.test_subscribing import PATIENCE, fill, until
+
+pytestmark = pytest.mark.anyio
+
+FLOW = ConsumerConfig(ack_policy="flow_control", max_ack_pending=100)
+
+
+def copy_of(js: Any, stream: str, target: str, to: Any = None, **options: Any) -> Any:
+    """``js.copy`` by a consumer that is made, with subjects that begin with ``copies.``."""
+    there = {} if to is None else {"to": getattr(to, "_target", to)}
+    return js.copy(stream, "C", target, config=FLOW, prefix="copies.", timeout=PATIENCE, **there, **options)
+
+
+async def make_target(js: Any, stream: str, **options: Any) -> str:
+    name = unique("T")
+    wanted = {"allow_batched": True, "allow_atomic": True, "allow_direct": True, "storage": "memory", **options}
+    await js.create_stream(name, subjects=[f"copies.{stream}.>", f"{name}.pos"], **wanted)
+    return name
+
+
+async def copies(js: Any, target: str) -> list[int]:
+    """The payloads of the copies, in their order."""
+    last = (await js.stream_info(target)).state.last_seq
+    found = []
+    for seq in range(1, last + 1):
+        message = await js.get_msg(target, seq, level="leader")
+        if message.subject.startswith("copies."):
+            found.append(int(message.data))
+    return found
+
+
+async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, to = nc.jetstream(), other.jetstream()
+        _, name = await make_stream(nc, retention="workqueue", allow_msg_ttl=True)
+        target = await make_target(to, name, allow_msg_ttl=True)
+        await fill(js, name, 250)
+        headers = {"A": "b", "Nats-Expected-Stream": name, "Nats-TTL": "1h"}
+        await js.publish(f"{name}.b", b"250", headers=headers, msg_id="1")
+        copy = copy_of(js, name, target, to)
+        assert (copy.position, copy.identity, copy.lag, copy.copied) == (0, None, None, 0)
+        assert await copy.run(until_caught_up=True) == 251
+        assert (copy.position, copy.copied, copy.restarts, copy.lag) == (251, 251, 0, None)
+        assert copy.identity
+        assert (await js.stream_info(name)).state.messages == 0
+        assert await copies(to, target) == [*range(251)]
+        last = await to.get_msg(target, 251, level="leader")
+        assert last.subject == f"copies.{name}.b"
+        assert dict(last.headers.items()) == {
+            "A": "b", "Nats-TTL": "1h", "Nats-Expected-Last-Sequence": "250",
+            "Jsproto-Copy-Source": f"{name} 251 {copy.identity}",
+        }  # fmt: skip
+        assert await copy.run(until_caught_up=True) == 0
+        await fill(js, name, 5, first=251)
+        again = copy_of(js, name, target, to)
+        assert await again.run(until_caught_up=True) == 5
+        assert await copies(to, target) == [*range(256)]
+
+
+async def test_atomic_batches_beside_other_writers(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        marker = f"{target}.pos"
+        await fill(js, name, 30)
+        copy = copy_of(js, name, target, delivery="atomic", marker=marker)
+        for first in (0, 30, 60):
+            if first == 30:
+                copy = copy_of(js, name, target, delivery="atomic", marker=marker)
+            assert await copy.run(until_caught_up=True) == 30
+            await js.publish(f"copies.{name}.z", b"%d" % -first)  # somebody else
+            await fill(js, name, 30, first=first + 30)
+        found = [number for number in await copies(js, target) if number > 0]
+        assert found == [*range(1, 90)]
+        assert (await js.get_last_msg(target, marker)).data == f"{name} 90 {copy.identity}".encode()
+        with pytest.raises(CopyTargetError, match="is not from a copy"):
+            await copy_of(js, name, target).run()
+
+
+async def test_it_goes_on_until_it_is_stopped(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        copy = copy_of(js, name, target, other.jetstream())
+        results: list[int] = []
+
+        async def run() -> None:
+            results.append(await copy.run())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            for first in (0, 7):
+                await fill(js, name, 7, first=first)
+                await until(lambda first=first: copy.copied == first + 7)
+            assert copy.lag == 0
+            copy.stop()
+        assert results == [14]
+        assert await copies(js, target) == [*range(14)]
+        async with await js.source(name, "C") as source:  # it is free
+            assert source.position == 0
+
+
+async def test_one_program_at_a_time(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        async with await js.source(name, "C", config=FLOW):
+            second = other.jetstream().copy(name, "C", target, prefix="copies.", timeout=0.3)
+            with pytest.raises(SourceBusyError):
+                await second.run()
+
+
+async def test_what_the_target_refuses_is_not_lost(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name, max_msgs=20, discard="new", max_msg_size=200)
+        await fill(js, name, 30)
+        with pytest.raises(BatchMessageError) as full:
+            await copy_of(js, name, target).run(until_caught_up=True)
+        assert isinstance(full.value.__cause__, StreamStoreFailedError)
+        assert await copies(js, target) == [*range(20)]
+        await js.update_stream(target, max_msgs=100)
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 10
+        assert await copies(js, target) == [*range(30)]
+        await js.publish(f"{name}.a", b"%0300d" % 30)
+        with pytest.raises(StreamMessageExceedsMaximumError):  # as the first of a batch
+            await copy_of(js, name, target).run(until_caught_up=True)
+        assert (await js.stream_info(name)).state.messages == 1
+        await js.update_stream(target, max_msg_size=1_000)
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 1
+        assert await copies(js, target) == [*range(31)]
+
+
+async def test_subjects_that_the_target_does_not_take(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        await fill(js, name, 3)
+        with pytest.raises(CopyTargetError, match=f"it does not take the subject {name}.a"):
+            await js.copy(name, "C", target, config=FLOW, timeout=PATIENCE).run()  # without the prefix
+        assert (await js.stream_info(name)).state.messages == 3  # a copy of a copy would be in there
+        await js.update_stream(name, subjects=[f"{name}.>", "elsewhere." + name])
+        await js.publish("elsewhere." + name, b"3")
+        with pytest.raises(CopyTargetError, match=f"it does not take the subject copies.elsewhere.{name}"):
+            await copy_of(js, name, target).run()
+        assert (await js.stream_info(name)).state.messages == 4
+
+
+@pytest.mark.parametrize("delivery", ["fast", "atomic"])
+async def test_another_writer(server: Any, connect: Connect, delivery: str) -> None:
+    async with connect(server.url) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        options = {"delivery": "atomic", "marker": f"{target}.pos"} if delivery == "atomic" else {}
+        copy = copy_of(js, name, target, **options)
+        there, ended = other.jetstream(), False
+        seen = [0]
+
+        async def write() -> None:
+            """Somebody who does not know of the copy."""
+            while not ended:
+                await there.publish(f"copies.{name}.z", b"-1")
+                await there.publish(f"{name}.a", b"%d" % seen[0])
+                seen[0] += 1
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            if delivery == "fast":
+                with pytest.raises((CopyFencedError, CopyTargetError)) as raised:
+                    await copy.run()
+                assert target in str(raised.value)
+            else:
+                tasks.start_soon(copy.run)
+                await until(lambda: copy.copied >= 30)
+                copy.stop()
+            ended = True
+        found = [number for number in await copies(js, target) if number >= 0]
+        assert found == [*range(len(found))]
+        assert len(found) >= copy.copied
+
+
+async def test_a_target_that_goes_and_comes_back(server: Any, own_server: NatsServer, connect: Connect) -> None:
+    events: list[Event] = []
+    patient = {"reconnect_time_wait": 0.02, "max_reconnect_attempts": -1}
+    async with connect(server.url, event_cb=events.append) as nc, connect(own_server.url, **patient) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        to = other.jetstream()
+        target = await make_target(to, name, storage="file")
+        copy = copy_of(js, name, target, to)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(copy.run)
+            await fill(js, name, 40)
+            await until(lambda: copy.copied)
+            await anyio.to_thread.run_sync(own_server.kill)
+            await fill(js, name, 40, first=40)
+            await anyio.to_thread.run_sync(own_server.start)
+            await until(lambda: copy.position == 80)
+            copy.stop()
+        assert await copies(to, target) == [*range(80)]
+        restarted = [event for event in events if isinstance(event, CopyRestarted)]
+        assert len(restarted) == copy.restarts
+        assert all((event.stream, event.target) == (name, target) for event in restarted)
+
+
+async def test_a_source_that_is_made_anew(server: Any, connect: Connect) -> None:
+    events: list[Event] = []
+    async with connect(server.url, event_cb=events.append) as nc, connect(server.url) as other:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        copy = copy_of(js, name, target, other.jetstream())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(copy.run)
+            await fill(js, name, 10)
+            await until(lambda: copy.copied == 10)
+            await js.delete_stream(name)
+            await js.create_stream(name, subjects=[f"{name}.>"], retention="workqueue", storage="memory")
+            await fill(js, name, 4, first=10)
+            await until(lambda: copy.copied == 14)
+            copy.stop()
+        assert copy.position == 4
+        assert await copies(js, target) == [*range(14)]
+        assert [event.stream for event in events if isinstance(event, StreamRecreated)] == [name]
+        again = copy_of(js, name, target)
+        assert await again.run(until_caught_up=True) == 0
+        assert (again.position, again.identity) == (4, copy.identity)
+
+
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+async def test_other_retentions_and_messages_that_are_gone(server: Any, connect: Connect, retention: str) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention=retention)
+        target = await make_target(js, name)
+        await copy_of(js, name, target).run(until_caught_up=True)  # makes the consumer, without which nothing stays
+        await fill(js, name, 30)
+        for seq in (1, 7, 8, 30):
+            await nc.request(f"$JS.API.STREAM.MSG.DELETE.{name}", b'{"seq":%d}' % seq)
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 26
+        assert await copies(js, target) == [n for n in range(30) if n + 1 not in (1, 7, 8, 30)]
+        assert (await js.stream_info(name)).state.messages == (0 if retention == "interest" else 26)
+
+
+async def test_copies_that_are_deleted_too_early(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        await fill(js, name, 30)
+        async with await js.source(name, "C", config=FLOW) as source:  # which stores all, and confirms nothing
+            identity = source.identity
+            for seq in range(1, 31):
+                headers = {"Jsproto-Copy-Source": f"{name} {seq} {identity}"}
+                message = await source.next_msg(timeout=PATIENCE)
+                await js.publish(f"copies.{name}.a", message.data, headers=headers)
+        await nc.request(f"$JS.API.STREAM.MSG.DELETE.{target}", b'{"seq":30}')
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 1
+        found = [await js.get_msg(target, seq, level="leader") for seq in (29, 31)]
+        assert [int(message.data) for message in found] == [28, 29]
+        assert (await js.stream_info(target)).state.messages == 30
+        await nc.request(f"$JS.API.STREAM.PURGE.{target}")
+        assert await copy_of(js, name, target).run(until_caught_up=True) == 0  # the consumer has heard of all
+
+
+async def test_a_queue_that_is_shared_with_workers(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        worker = await js.pull_subscribe(f"{name}.>", durable="WORKER")
+        await fill(js, name, 20)
+        shared = FLOW.updated(sourcing=True)
+        copy = js.copy(name, "C", target, config=shared, prefix="copies.", timeout=PATIENCE)
+        assert await copy.run(until_caught_up=True) == 20
+        assert (await js.stream_info(name)).state.messages == 20
+        jobs = await worker.fetch(20, timeout=PATIENCE)
+        await worker.ack_many(jobs)
+        await until_empty(js, name)
+        assert await copies(js, target) == [*range(20)]
+
+
+async def until_empty(js: Any, stream: str) -> None:
+    while (await js.stream_info(stream)).state.messages:
+        pass
+
+
+async def test_what_is_not_there(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        with pytest.raises(StreamNotFoundError):
+            await copy_of(js, name, "MISSING").run()
+        with pytest.raises(ConsumerNotFoundError):
+            await js.copy(name, "C", target, prefix="copies.").run()
+        with pytest.raises(LocalProtocolError):
+            copy_of(js, name, target, delivery="atomic")
+    copy = copy_of(js, name, target)
+    with pytest.raises(ConnectionClosedError):
+        await copy.run()
+    copy.stop()
+
+
+async def test_a_callback_confirms_what_it_returns_from(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 20)
+        stored: list[int] = []
+
+        def store(messages: list[Any]) -> None:
+            if len(stored) == 8:
+                raise ZeroDivisionError
+            stored.extend(int(message.data) for message in messages)
+
+        async with await js.source(name, "C", config=FLOW) as source:
+            with pytest.raises(ZeroDivisionError):
+                await source.consume(store, most=4)
+            assert source.position == len(stored) == 8
+        async with await js.source(name, "C", position=8) as source, anyio.create_task_group() as tasks:
+            tasks.start_soon(source.consume, lambda messages: stored.append(len(messages)))
+            await until(lambda: source.position == 20)
+            await source.unsubscribe()
+        assert sum(stored[8:]) == 12
+        async with await js.source(name, "C", position=20) as source:
+            with suppress(TimeoutError):
+                assert await source.next_msg(timeout=0.01) is None
