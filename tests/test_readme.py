@@ -93,6 +93,14 @@ def test_what_is_pushed(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "ordered=True"), fresh) == "100 orders billed\nb'0' audit\nTrue\n"
 
 
+def test_the_programs_that_copy(fresh: NatsServer) -> None:
+    copied, left = run(program_with(DRIVERS, "js.copy("), fresh).splitlines()
+    assert copied == "10 messages copied, up to 10"
+    assert left.startswith("0 left; Headers([")
+    assert "('Jsproto-Copy-Source', 'JOBS 10 " in left
+    assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\n"
+
+
 def test_a_server_for_tests() -> None:
     assert run(program_with(DRIVERS, "NatsServer()")) == "[b'before', True]\n"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tests.bench.task import FETCH, FLOW, WINDOW, Run, Runner, Task, batches
+from tests.bench.task import FETCH, FLOW, MAX_ACK_PENDING, WINDOW, Run, Runner, Task, batches
 
 if TYPE_CHECKING:
     from jsproto.client.consume.message import ConsumerMsg
@@ -194,6 +194,23 @@ def sync_ordered_callback(task: Task) -> None:
                 complete.wait()
 
 
+def sync_copy(task: Task) -> None:
+    from jsproto import ConsumerConfig
+    from jsproto_io.sync import connect
+
+    with connect(task.url) as nc, connect(task.url) as other:
+        js, to = nc.jetstream(), other.jetstream()
+        config = ConsumerConfig(ack_policy="flow_control", max_ack_pending=MAX_ACK_PENDING)
+        for run in task.runs():
+            target = f"{run.stream}_COPY"
+            to.create_stream(target, subjects=[f"copies.{run.subject}"], allow_batched=True)
+            js.copy(run.stream, "COPY", target, to=to, config=config, prefix="copies.").run(until_caught_up=True)
+            run.received = to.stream_info(target).state.messages
+            run.received_bytes = run.received * len(run.payload)
+            to.delete_stream(target)
+            js.delete_consumer(run.stream, "COPY")
+
+
 # -- event loops -------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +342,22 @@ async def ordered_callback(connect: Connect, task: Task) -> None:
 
             async with await js.subscribe(stream=run.stream, ordered=True, cb=take):
                 await complete.wait()
+
+
+async def copy(connect: Connect, task: Task) -> None:
+    from jsproto import ConsumerConfig
+
+    async with connect(task.url) as nc, connect(task.url) as other:
+        js, to = nc.jetstream(), other.jetstream()
+        config = ConsumerConfig(ack_policy="flow_control", max_ack_pending=MAX_ACK_PENDING)
+        for run in task.runs():
+            target = f"{run.stream}_COPY"
+            await to.create_stream(target, subjects=[f"copies.{run.subject}"], allow_batched=True)
+            await js.copy(run.stream, "COPY", target, to=to, config=config, prefix="copies.").run(until_caught_up=True)
+            run.received = (await to.stream_info(target)).state.messages
+            run.received_bytes = run.received * len(run.payload)
+            await to.delete_stream(target)
+            await js.delete_consumer(run.stream, "COPY")
 
 
 async def async_publish(connect: Connect, task: Task) -> None:

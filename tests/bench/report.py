@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.bench.series import ResultRow, installed
-from tests.bench.table import CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, Goal
+from tests.bench.table import CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SUM_GOALS, Goal, SumGoal
 
 WIDTH: Final = 22  # of a client's or a job's name
 
@@ -29,6 +29,8 @@ def lines(rows: Sequence[ResultRow]) -> Iterator[str]:
     yield "goals"
     for goal in GOALS:
         yield goal_line(goal, found)
+    for total in SUM_GOALS:
+        yield sum_line(total, found)
     for limit in CORE_GOALS:
         taken = next((row.cpu_us_per_msg for row in rows if row.job == limit.job), None)
         verdict = "not measured" if taken is None else "met" if taken < limit.limit else "missed"
@@ -84,3 +86,13 @@ def goal_line(goal: Goal, found: dict[tuple[str, str], ResultRow]) -> str:
         return f"  {'not measured':12} {text}"
     reached = ratio(goal.measure, found[goal.ours], found[goal.theirs])
     return f"  {'met' if reached >= goal.factor else 'missed':12} {text}: {reached:.1f}x"
+
+
+def sum_line(goal: SumGoal, found: dict[tuple[str, str], ResultRow]) -> str:
+    """A goal for the sum of several rows, and whether it was met."""
+    parts = " and ".join(" ".join(part) for part in goal.parts)
+    text = f"{' '.join(goal.ours)}, cpu: at most {parts} together"
+    if not {goal.ours, *goal.parts} <= found.keys():
+        return f"  {'not measured':12} {text}"
+    taken, most = found[goal.ours].cpu_us_per_msg, sum(found[part].cpu_us_per_msg for part in goal.parts)
+    return f"  {'met' if taken <= most else 'missed':12} {text}: {taken:.2f} of {most:.2f} us"

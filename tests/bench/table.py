@@ -40,6 +40,14 @@ class Goal:
 
 
 @attrs.frozen
+class SumGoal:
+    """``ours`` takes at most as much CPU as ``parts`` together (all are (job, client))."""
+
+    ours: tuple[str, str]
+    parts: tuple[tuple[str, str], ...] = attrs.field(validator=min_len(1))
+
+
+@attrs.frozen
 class CoreGoal:
     """A job of the core alone takes less than ``limit`` microseconds for each message."""
 
@@ -201,6 +209,17 @@ JOBS: Final = {
         reads=True,
         against=(("ordered-push", "nats-py"), ("ordered-push", "nats-py-callback")),
     ),
+    "copy": Job(
+        "copy a whole stream into another one, with the origin and a fence in each message",
+        60_000,
+        {
+            "jsproto-sync": ours.sync_copy,
+            "jsproto-asyncio": ours.on_asyncio(ours.copy),
+            "jsproto-trio": ours.on_trio(ours.copy),
+        },
+        reads=True,
+        against=(("fetch-ack", "nats-py"),),
+    ),
 }
 
 CORE: Final = {
@@ -236,4 +255,8 @@ GOALS: Final = (
         )
     ),
 )  # fmt: skip
+SUM_GOALS: Final = tuple(
+    SumGoal(("copy", driver), (("fetch-ack", driver), ("fast-ingest", driver)))
+    for driver in ("jsproto-sync", "jsproto-asyncio", "jsproto-trio")
+)
 CORE_GOALS: Final = (CoreGoal("core-publish-many", 0.8), CoreGoal("core-parse-msg", 1.3))

@@ -12,7 +12,7 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench import report, series
 from tests.bench.series import BenchError, Plan, ResultRow, rotated, row
-from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS
+from tests.bench.table import CORE, CORE_GOALS, DISTRIBUTIONS, GOALS, JOBS, PEERS, SUM_GOALS
 from tests.bench.task import Sample, Task
 
 CLIENTS = {client for job in JOBS.values() for client in job.clients}
@@ -25,6 +25,7 @@ def test_the_table_names_only_what_it_has() -> None:
     keys = {(name, client) for name, job in JOBS.items() for client in job.clients}
     assert {key for job in JOBS.values() for key in job.against} <= keys
     assert {key for goal in GOALS for key in (goal.ours, goal.theirs)} <= keys
+    assert {key for total in SUM_GOALS for key in (total.ours, *total.parts)} <= keys
     assert {goal.job for goal in CORE_GOALS} <= set(CORE)
 
 
@@ -79,7 +80,16 @@ def test_goals_are_judged_as_they_are(cpu: float, verdict: str) -> None:
 
 def test_what_was_not_measured_is_no_success() -> None:
     text = "\n".join(report.lines([]))
-    assert text.count("not measured") == len(GOALS) + len(CORE_GOALS)
+    assert text.count("not measured") == len(GOALS) + len(SUM_GOALS) + len(CORE_GOALS)
+
+
+@pytest.mark.parametrize(("cpu", "verdict"), [(3.0, "met"), (3.1, "missed")])
+def test_a_sum_is_judged_as_it_is(cpu: float, verdict: str) -> None:
+    total = SUM_GOALS[0]
+    rows = [ResultRow(*total.ours, 128, cpu, 1), *(ResultRow(*part, 128, 1.5, 1) for part in total.parts)]
+    (line,) = (line for line in report.lines(rows) if "together: " in line)
+    assert line.split()[0] == verdict
+    assert line.endswith(f"{cpu:.2f} of 3.00 us")
 
 
 def test_the_warm_up_is_not_measured() -> None:
