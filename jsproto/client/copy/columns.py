@@ -26,7 +26,7 @@ from jsproto.wire.bulk_encoder import all_equal, encode_counting
 from jsproto.wire.frames import RawMsg
 
 _FENCE: Final = b"NATS/1.0\r\n%b: " % EXPECTED_LAST_SEQUENCE.encode()
-_LONGEST_LINE: Final = 4_096  # bytes of a control line, at most
+_LINE: Final = len("HPUB    \r\n\r\n") + 3 * MAX_DIGITS  # bytes besides subjects, header block and payload, at most
 _MAX_SUBJECTS: Final = 10_000  # beyond it the cache of control lines starts over
 
 
@@ -73,7 +73,7 @@ class CopyForm:
 class CopyColumns(MessageColumns):
     """Copies of messages that follow each other in a consumer, with the fence."""
 
-    __slots__ = ("_after", "_before", "_expected", "_form", "_origin", "_raws", "seqs")
+    __slots__ = ("_after", "_before", "_expected", "_form", "_more", "_origin", "_raws", "seqs")
 
     has_headers = True
 
@@ -97,6 +97,7 @@ class CopyColumns(MessageColumns):
         self._expected = expected
         self._before = b"\r\n%b: %b" % (COPY_SOURCE.encode(), before)
         self._after = after + b"\r\n\r\n"
+        self._more = len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
 
     @property
     def subjects(self) -> Sequence[str]:
@@ -113,15 +114,19 @@ class CopyColumns(MessageColumns):
 
         ``largest`` is for headers and payload together. CopyTargetError: the target does not take a subject.
         """
-        count = self._fitting(largest, most)
+        subjects, _, headers, payloads = zip(*self._raws, strict=True) if self._raws else ((), (), (), ())
+        seqs, count, sizes = self.seqs, len(payloads), [*map(len, payloads)]
+        is_plain, more = headers.count(None) == count, self._more
+        control = len(reply[0]) + len(reply[1]) + max(map(len, subjects), default=0) + _LINE
+        if not is_plain or max(sizes, default=0) + more > largest or sum(sizes) + count * (more + control) > most:
+            count = self._fitting(largest, most, control)
+            subjects, headers, payloads = subjects[:count], headers[:count], payloads[:count]
+            seqs, sizes, is_plain = seqs[:count], sizes[:count], headers.count(None) == count
         if not count:
             return 0, b""
-        raws, seqs = self._raws[:count], self.seqs[:count]
-        subjects, _, headers, payloads = zip(*raws, strict=True)
         lines = self._form.lines(subjects)
-        if seqs[-1] - seqs[0] == count - 1 and headers.count(None) == count:
+        if is_plain and seqs[-1] - seqs[0] == count - 1:
             block = (_FENCE, self._before, self._after)
-            sizes = [*map(len, payloads)]
             pieces = encode_counting(reply, first, lines, block, (self._expected, seqs[0]), sizes, payloads)
             return count, b"".join(pieces)
         before, after = reply
@@ -134,17 +139,17 @@ class CopyColumns(MessageColumns):
             frames.append(b"%b%b%d%b %d %d\r\n%b%b\r\n" % (line, before, *sizes_of_one, block_of_one, payload))
         return count, b"".join(frames)
 
-    def _fitting(self, largest: int, most: int) -> int:
-        """How many from the front on are surely small enough, and start before ``most`` bytes."""
-        more = len(_FENCE) + len(self._before) + len(self._after) + 2 * MAX_DIGITS
-        sizes = [len(raw[3]) + len(raw[2] or b"") for raw in self._raws]
-        if sizes and max(sizes) + more <= largest and sum(sizes) + len(sizes) * (more + _LONGEST_LINE) <= most:
-            return len(sizes)
+    def _fitting(self, largest: int, most: int, control: int) -> int:
+        """How many from the front on are surely small enough, and start before ``most`` bytes.
+
+        ``control``: bytes of a control line, about.
+        """
         count = 0
-        for size in sizes:
-            if size + more > largest or most < 0:
+        for _, _, header, payload in self._raws:
+            size = len(payload) + len(header or b"") + self._more
+            if size > largest or most < 0:
                 break
-            most -= size + more
+            most -= size + control
             count += 1
         return count
 

@@ -124,15 +124,15 @@ class StreamCopyBase:
             self._last = raws[-1]
         return Taken(raws, source.identity)
 
-    def _confirm_stored(self, copier: Copier, source: SourcingConsumer[Any], now: float) -> None:
-        """Confirm what is stored, if that is more than before."""
-        if copier.origin is not self._confirmed:
-            self._confirmed = copier.origin
-            source.confirm(copier.position, now)
+    def _confirm(self, copier: Copier, source: SourcingConsumer[Any], now: float) -> None:
+        self._confirmed = copier.origin
+        source.confirm(copier.position, now)
 
     def _stored(self, copier: Copier, source: SourcingConsumer[Any]) -> None:
+        """Confirm what is stored, if that is more than before."""
         self._copied += copier.take_stored()
-        self._connection._call(lambda now: self._confirm_stored(copier, source, now))
+        if copier.origin is not self._confirmed:
+            self._connection._call(lambda now: self._confirm(copier, source, now))
 
     def _next_step(
         self, copier: Copier, source: SourcingConsumer[Any], batch: FastPublisher, acked: int, *, waited: bool
