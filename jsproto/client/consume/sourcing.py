@@ -183,6 +183,11 @@ class SourcingConsumer(ResumingBuffer[D]):
         """Whether the server waits for an answer, and what was received is all taken: only ``confirm`` can help."""
         return self._asked is not None and not self.pending_msgs and self.position < self._taken
 
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the server was told that all is stored which it has delivered since the last reset."""
+        return self._answered == self._log.consumer_seq
+
     def pop_many(self, most: int, now: float) -> list[D]:
         """Take up to ``most`` messages, oldest first. Then ``confirm`` says that they are stored."""
         return self.acker.messages(self.pop_raws(most, now))
@@ -405,6 +410,8 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._outbox.flush()
             if stored is not None:
                 self._answered, _ = stored
+                if self.is_acknowledged:
+                    self.wake()
         self._answered_subject, self._asked = self._asked, None
 
     # -- claims and resets ---------------------------------------------------------------------------------------------

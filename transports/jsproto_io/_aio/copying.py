@@ -9,18 +9,20 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken
 from jsproto.client.copy.target import CopyDelivery
 from jsproto.errors import Error, TimeoutError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
+from jsproto_io._aio.consuming import JSMsg
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._state.copying import StreamCopyBase
 
 if TYPE_CHECKING:
     from jsproto_io._aio.connection import Connection, FastPublisher, JetStream
 
-DRAINED_EVERY: Final = 0.25  # seconds between two questions whether a consumer has anything left
+DRAINED_EVERY: Final = 0.5  # seconds between two questions whether a consumer has anything left
 
 
 class StreamCopy(StreamCopyBase):
@@ -119,16 +121,17 @@ class StreamCopy(StreamCopyBase):
             taken = connection._call(partial(self._take, core))
             if taken.raws:
                 return taken
-            readable = connection._call(lambda now: core.readable())
-            if not self._until_caught_up:
-                await connection._wait(readable)
-                continue
-            with suppress(TimeoutError):
-                await connection._wait(readable, DRAINED_EVERY)
-            info = await self._js.consumer_info(self.stream, self.consumer)
-            if not (info.num_pending or info.num_ack_pending or core.pending_msgs):
+            if self._until_caught_up and core.is_acknowledged and await self._is_drained(core):
                 break
+            readable = connection._call(lambda now: core.readable())
+            with suppress(TimeoutError):
+                await connection._wait(readable, DRAINED_EVERY if self._until_caught_up else None)
         return Taken([], None)
+
+    async def _is_drained(self, core: SourcingConsumer[JSMsg]) -> bool:
+        """Whether the consumer has nothing left."""
+        info = await self._js.consumer_info(self.stream, self.consumer)
+        return not (info.num_pending or info.num_ack_pending or core.pending_msgs)
 
     async def _more(self, copier: Copier, source: SourcingSubscription, batch: FastPublisher) -> Taken:
         """The next messages of the batch. None: it is time for the commit."""
