@@ -400,7 +400,7 @@ class CopyColumn(ProgressColumn):
         """The text of ``task``, which has the copy among its fields."""
         copy: StreamCopy = task.fields["copy"]
         rate = report.per_second(copy.copied, task.elapsed or 0)
-        lag = "" if copy.lag is None else f", {copy.lag:,} behind"
+        lag = "" if copy.lag is None else f", {copy.lag:,} to go"
         return Text(f"{copy.copied:,} copied, {rate:,}/s{lag}")
 
 
