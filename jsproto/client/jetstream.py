@@ -152,7 +152,7 @@ class JetStream(Reads, Subscriptions):
         """Publish ahead of the acknowledgements, as ``PipelinedPublisher`` does."""
         return PipelinedPublisher(
             self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
-            max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw=self.session.draw,
+            max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw_many=self.session.draw_many,
         )  # fmt: skip
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:

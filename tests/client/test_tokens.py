@@ -22,6 +22,13 @@ def test_the_same_entropy_gives_the_same_tokens() -> None:
     assert {len(token) for token in drawn} == {SIZE}
 
 
+@pytest.mark.parametrize("counts", [(1, 63, 64, 65, 200, 0), (500,), (3,) * 50])
+def test_many_tokens_are_those_one_by_one(counts: tuple[int, ...]) -> None:
+    one, same = Tokens(bytes(16)), Tokens(bytes(16))
+    for count in counts:
+        assert one.draw_many(count) == [same.draw() for _ in range(count)]
+
+
 def test_entropy_may_be_long() -> None:
     assert Tokens(b"a" * 1_000 + b"b").draw() != Tokens(b"a" * 1_000 + b"c").draw()
 

@@ -86,7 +86,7 @@ class Session(BulkOutbox):
     * ``error``: why the session ended, None while it lives or if the application closed it.
     * ``closed``: the session has ended.
     * ``wants_close``: the driver is to close the socket.
-    * ``draw``: gives 16 bytes of text that nobody can compute from others.
+    * ``draw``: gives 16 bytes of text that nobody can compute from others. ``draw_many(count)`` gives a list of them.
     """
 
     def __init__(self, options: ConnectOptions, *, token: bytes) -> None:
@@ -98,7 +98,8 @@ class Session(BulkOutbox):
         self.error: Error | None = None
         self.closed = False
         self.wants_close = False
-        self.draw = Tokens(token).draw
+        tokens = Tokens(token)
+        self.draw, self.draw_many = tokens.draw, tokens.draw_many
         self._link: Link | None = None
         self._server_pool = ServerPool(options, int(self.draw(), 16))
         self._address: Address | None = None

@@ -35,7 +35,21 @@ class Tokens:
     def draw(self) -> bytes:
         """The next one."""
         if not self._left:
-            self._draws += 1
-            drawn = shake_256(self._entropy + self._draws.to_bytes(8)).hexdigest(_SPLIT.size // 2)
-            self._left = [*_SPLIT.unpack(drawn.encode())]
+            self._refill()
         return self._left.pop()
+
+    def draw_many(self, count: int) -> list[bytes]:
+        """As many as ``count`` calls of ``draw`` give. Pays: ``async-publish``."""
+        drawn: list[bytes] = []
+        while len(drawn) < count:
+            if not self._left:
+                self._refill()
+            taken = self._left[-1 : -1 - (count - len(drawn)) : -1]
+            del self._left[-len(taken) :]
+            drawn += taken
+        return drawn
+
+    def _refill(self) -> None:
+        self._draws += 1
+        drawn = shake_256(self._entropy + self._draws.to_bytes(8)).hexdigest(_SPLIT.size // 2)
+        self._left = [*_SPLIT.unpack(drawn.encode())]

@@ -47,8 +47,8 @@ class WriteBuffer:
     """
 
     __slots__ = (
-        "_bulk", "_closed_by", "_completed", "_congestion", "_flush_at", "_frames", "_heads", "_is_urgent", "_limit",
-        "_linger", "_pending_size", "_server", "_timers", "max_payload", "size",
+        "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
+        "_is_urgent", "_limit", "_linger", "_pending_size", "_server", "_timers", "max_payload", "size",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -59,6 +59,7 @@ class WriteBuffer:
         self.size = 0
         self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
         self._pending_size = self._limit = options.pending_size
+        self._congested_at = options.pending_size // 2
         self._flush_at = options.flush_at
         self._linger = options.linger
         self._completed = completed
@@ -162,7 +163,7 @@ class WriteBuffer:
     @property
     def congested(self) -> bool:
         """Whether more than half of ``pending_size`` waits."""
-        return self.size > self._pending_size // 2
+        return self.size > self._congested_at
 
     def sendable(self) -> Ticket[None]:
         """Completed when what waits now was taken to be written, or dropped."""

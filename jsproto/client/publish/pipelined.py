@@ -57,6 +57,10 @@ _Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck]]
 """A message whose acknowledgement completes a ticket: the shape of a message without headers, and one more."""
 
 
+def _draw_nothing(count: int) -> Sequence[bytes]:
+    return [b""] * count
+
+
 class PipelinedPublisher(Conversation):
     """Publishes ahead of the acknowledgements by a bounded window.
 
@@ -69,8 +73,8 @@ class PipelinedPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_draw", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending", "_open",
-        "_outbox", "_prefix", "_ready", "_sent", "_sid", "_timeout", "acked", "error", "failed", "sequence",
+        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending",
+        "_open", "_outbox", "_prefix", "_ready", "_sent", "_sid", "_timeout", "acked", "error", "failed", "sequence",
         "unreported",
     )  # fmt: skip
 
@@ -82,14 +86,14 @@ class PipelinedPublisher(Conversation):
         timeout: float = 5.0,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
-        draw: Callable[[], bytes] = bytes,
+        draw_many: Callable[[int], Sequence[bytes]] = _draw_nothing,
     ) -> None:
         """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
 
         * ``max_pending``: how many messages may wait for answers.
         * ``max_pending_bytes``: how many bytes of payload may wait. The message that reaches this may go beyond it.
-        * ``draw``: makes unpredictable text (``Session.draw``). A reader of one reply subject cannot acknowledge the
-          next message. Without it the reply subjects only count.
+        * ``draw_many``: makes unpredictable texts (``Session.draw_many``). A reader of one reply subject cannot
+          acknowledge the next message. Without it the reply subjects only count.
 
         Raises: LocalProtocolError: a value is not one of these.
         """
@@ -106,7 +110,7 @@ class PipelinedPublisher(Conversation):
         self.error: Error | None = None
         self._outbox = outbox
         self._inbox = inbox
-        self._draw = draw
+        self._draw_many = draw_many
         self._prefix = f"{inbox}.".encode()
         self._sid: int | None = None
         self._timeout = timeout
@@ -182,7 +186,8 @@ class PipelinedPublisher(Conversation):
             self._open_inbox()
         block = None if headers is None else encode_unbatched(headers)
         sequence = self.sequence + 1
-        reply = b"%b%d-%b" % (self._prefix, sequence, self._draw())
+        (drawn,) = self._draw_many(1)
+        reply = b"%b%d-%b" % (self._prefix, sequence, drawn)
         self._outbox.publish(subject, payload, reply, block)
         ticket: Ticket[PubAck] = Ticket()
         self._open[reply] = (subject, payload, None, ticket)
@@ -206,17 +211,17 @@ class PipelinedPublisher(Conversation):
             return 0
         if self._sid is None:
             self._open_inbox()
-        publish, prefix, draw, waiting = self._outbox.publish, self._prefix, self._draw, self._open
+        publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
         before = sequence = self.sequence
         size, most, run = self._bytes, self._max_bytes, messages[:room]
         try:
-            for message in run:
+            for message, drawn in zip(run, self._draw_many(len(run)), strict=True):
                 if len(message) == 2:
                     (subject, payload), headers = message, None
                 else:
                     subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)
-                reply = b"%b%d-%b" % (prefix, sequence + 1, draw())
+                reply = b"%b%d-%b" % (prefix, sequence + 1, drawn)
                 publish(subject, payload, reply, block)
                 sequence += 1
                 waiting[reply] = message

@@ -83,10 +83,11 @@ class Connection(Engine):
         Raises:
             TimeoutError: there was no room for ``limit`` seconds.
         """
-        began = self._now()
+        began = 0.0 if limit is None else self._now()
         until = None if limit is None else began + limit
         while True:
-            await self._make_room(until)
+            if self._session.congested:
+                await self._make_room(until)
             try:
                 return self._call(verb if limit is None else lambda now: verb(began), coalesce=coalesce)
             except OutboundBufferLimitError:
