@@ -17,9 +17,11 @@ from jsproto.api_errors import (
 from jsproto.errors import (
     BatchMessageError,
     ConnectionClosedError,
+    ConnectionLostError,
     CopyFencedError,
     CopyTargetError,
     LocalProtocolError,
+    NoServersError,
     SourceBusyError,
     TimeoutError,
 )
@@ -230,6 +232,28 @@ async def test_a_target_that_goes_and_comes_back(server: Any, own_server: NatsSe
         restarted = [event for event in events if isinstance(event, CopyRestarted)]
         assert len(restarted) == copy.restarts
         assert all((event.stream, event.target) == (name, target) for event in restarted)
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+async def test_a_server_that_stays_away(server: Any, own_server: NatsServer, connect: Connect, end: str) -> None:
+    impatient = {"reconnect_time_wait": 0.01, "max_reconnect_attempts": 2}
+    async with connect(server.url) as nc, connect(own_server.url, **impatient) as other:
+        near, far = nc.jetstream(), other.jetstream()
+        js, to = (far, near) if end == "source" else (near, far)
+        _, name = await make_stream(other if end == "source" else nc, retention="workqueue")
+        target = await make_target(to, name)
+        copy = copy_of(js, name, target, to)
+
+        async def run() -> None:
+            with pytest.raises((ConnectionClosedError, ConnectionLostError, NoServersError)):
+                await copy.run()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await fill(js, name, 10)
+            await until(lambda: copy.copied == 10)
+            await anyio.to_thread.run_sync(own_server.kill)
+        assert copy.position == 10
 
 
 async def test_a_source_that_is_made_anew(server: Any, connect: Connect) -> None:

@@ -141,6 +141,8 @@ class StreamCopyBase:
 
     def _failed(self, error: Error) -> float:
         """What failed with ``error`` begins again after so many seconds. Raises ``error`` if it would fail again."""
+        if self._connection.is_closed or self._to_connection.is_closed:
+            raise error
         now = self._connection._now()
         pause = self._retry.failed(error, self.position, now)
         self._restarts += 1
