@@ -224,8 +224,7 @@ class ConsumerReader(Conversation):
             self._consumer_seq += is_next
             return
         if not is_next and not (self._requests.is_mirror and seq == progress.position + 1):
-            if consumer_seq > self._consumer_seq or self._requests.is_mirror:
-                self._ask_later(now)
+            self._ask_later(now)
             return
         progress.lag = max(0, ack.num_pending - 1)
         if not self._writer.write(self._stored(message, ack), now):

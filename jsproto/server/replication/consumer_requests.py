@@ -94,6 +94,8 @@ class ConsumerRequests:
         subject = f"{prefix}CREATE.{self.origin}"
         if config.filter_subject and not set("*>").intersection(config.filter_subject.split(".")):
             subject += f".{config.name}.{config.filter_subject}"
+        elif config.durable_name:
+            subject += f".{config.name}"
         body = {"stream_name": self.origin, "config": config.to_json(), "action": ""}
         return ConsumerRequest(subject, dumps(body), self._header(identity, is_new=True))
 
@@ -112,16 +114,18 @@ class ConsumerRequests:
         metadata = {f"_nats.{kind}.stream": self._stream.config.name, f"_nats.{kind}.acc": ACCOUNT}
         if context.domain is not None:
             metadata[f"_nats.{kind}.domain"] = context.domain
+        consumer: dict[str, Any] | None = block.get("consumer")  # type: ignore[assignment]
         config = ConsumerConfig(
             name=self.name, deliver_subject=f"$JS.{letter}.{context.next_id()[:8]}", deliver_policy="all",
             replay_policy="instant", num_replicas=0, flow_control=True, idle_heartbeat=_HEARTBEAT, sourcing=True,
             metadata=metadata,
         )  # fmt: skip
-        if block.get("consumer") is None:
+        if consumer is None:
             config.ack_policy, config.ack_wait, config.max_deliver = "none", _ACK_WAIT, 1
             config.direct, config.inactive_threshold = True, _INACTIVE
         else:
-            config.ack_policy = "flow_control"
+            config.durable_name, config.ack_policy = self.name, "flow_control"
+            config.deliver_subject = consumer.get("deliver_subject") or config.deliver_subject
         if len(filters) == 1:
             config.filter_subject = filters[0]
         elif filters:
