@@ -117,7 +117,7 @@ class ConsumerApi(Conversation):
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
             body = self._verbs[verb](names, message, now)
-            header = self._identity(verb, names[0], message, body)
+            header = self._identity(verb, message, body)
         except APIError as error:
             self.errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
@@ -296,7 +296,7 @@ class ConsumerApi(Conversation):
         inlet = self._streams.get(stream)
         return inlet is not None and name in inlet.consumers and self._context.release >= _RESET_SINCE
 
-    def _identity(self, verb: str, stream: str, message: Msg, body: Body) -> bytes | None:
+    def _identity(self, verb: str, message: Msg, body: Body) -> bytes | None:
         """The header of an answer that has the identity of the stream.
 
         A reset asks for it by that header. Answers about consumers that copy have it without being asked.
@@ -305,7 +305,7 @@ class ConsumerApi(Conversation):
         copies = verb in ("CREATE", "DURABLE") and any(body["config"].get(name) for name in ("direct", "sourcing"))
         if not (asked or copies) or self._context.release < _IDENTITY_SINCE:
             return None
-        return encode_headers({STREAM_IDENTITY: self._inlet(stream).stream.identity})
+        return encode_headers({STREAM_IDENTITY: self._inlet(body["stream_name"]).stream.identity})
 
     def _check_identity(self, stream: str, config: ConsumerConfig, message: Msg) -> None:
         """Raise APIError if a stream that copies has known another stream of that name."""

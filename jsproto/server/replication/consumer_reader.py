@@ -5,7 +5,8 @@ Rules, those of nats-server 2.15.1 (FACTS.md F4.29 to F4.36):
 * First the consumer is asked for, then its deliver subject is subscribed to.
 * What is stored is acknowledged when the consumer asks for flow control.
 * Messages up to the position are not copied again. They count as delivered.
-* Consumer sequences have no gap. After one, nothing is taken until the consumer was asked for again.
+* Consumer sequences have no gap. After one, nothing is taken until the consumer was asked for again. What was stored
+  before is acknowledged.
 * A heartbeat that names another consumer sequence is a gap too.
 * The consumer is asked for at most once in ``RETRY_DELAY``, plus a pause that grows with failures.
 * After ``SILENCE`` without a message or a heartbeat it is asked for again, which makes a deleted one anew.
@@ -46,6 +47,7 @@ RESET_TIME: Final = 5.0
 """Seconds in which the answer to a request has to come."""
 
 _SECOND: Final = 1_000_000_000
+_STALLED: Final = b"Nats-Consumer-Stalled"
 _CONTROL: Final = STATUS_START + b"100 "
 
 
@@ -139,12 +141,16 @@ class ConsumerReader(Conversation):
             self._ask_later(now)
         elif sid == self._sid:
             self._progress.heard_at = now
+            is_control = not message.payload and (message.header or b"").startswith(_CONTROL)
             if self._progress.due_at is not None:
-                return  # what comes after a gap comes again
-            if not message.payload and (message.header or b"").startswith(_CONTROL):
-                self._receive_control(message, now)
-            else:
+                if is_control and self._consumer_seq:
+                    self._acknowledge(message)
+            elif not is_control:
                 self._receive_message(message, now)
+            elif message.reply is not None:
+                self._acknowledge(message)
+            else:
+                self._receive_heartbeat(message.header or b"", now)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -189,18 +195,21 @@ class ConsumerReader(Conversation):
         progress.position = self._writer.prepare(max(progress.position, info.delivered.stream_seq))
         progress.heard_at = now
 
-    def _receive_control(self, message: Msg, now: float) -> None:
-        """Answer flow control, or compare a heartbeat with what came."""
-        header = message.header or b""
-        if message.reply is not None:
-            pair = {"Nats-Last-Consumer": str(self._consumer_seq), "Nats-Last-Stream": str(self._progress.position)}
-            self._answer(message.reply, encode_headers(pair))
-        elif saturated(first_value(header, b"Nats-Last-Consumer")) not in (0, NO_NUMBER, self._consumer_seq):
+    def _acknowledge(self, message: Msg) -> None:
+        """Say what is stored, if a request for flow control, or a heartbeat, asks for it."""
+        subject = message.reply or first_value(message.header or b"", _STALLED)
+        pair = {"Nats-Last-Consumer": str(self._consumer_seq), "Nats-Last-Stream": str(self._progress.position)}
+        if subject:
+            self._answer(subject, encode_headers(pair))
+
+    def _receive_heartbeat(self, header: bytes, now: float) -> None:
+        """Compare a heartbeat with what came, and let a stalled consumer go on."""
+        if saturated(first_value(header, b"Nats-Last-Consumer")) not in (0, NO_NUMBER, self._consumer_seq):
             self._ask_later(now)
-        else:
-            stalled = first_value(header, b"Nats-Consumer-Stalled")
-            if stalled:
-                self._answer(stalled, None)
+            return
+        stalled = first_value(header, _STALLED)
+        if stalled:
+            self._answer(stalled, None)
 
     def _answer(self, subject: bytes, header: bytes | None) -> None:
         """Answer flow control. What is no subject is dropped."""
