@@ -144,6 +144,18 @@ def test_a_start_by_time_is_one_of_the_consumer() -> None:
     assert found["config"]["opt_start_time"] == "2026-01-01T00:00:00Z"
 
 
+def test_several_filters_are_those_of_the_consumer() -> None:
+    side = OnTheRole()
+    origin(side)
+    moved = [{"src": "s.a", "dest": "x"}, {"src": "s.b", "dest": ""}]
+    follow(side, sources=[{"name": "S", "subject_transforms": moved}])
+    assert consumers(side, "S")[0]["config"]["filter_subjects"] == ["s.a", "s.b"]
+    for subject in ("s.a", "s.b", "s.c"):
+        publish(side, b"1", subject=subject)
+    settle(side, 2, left=1)
+    assert [one[1] for one in copies(side)] == ["x", "s.b"]
+
+
 # -- what is copied and acknowledged -----------------------------------------------------------------------------------
 
 
@@ -300,6 +312,30 @@ def test_a_consumer_that_is_missing_is_asked_as_soon_as_it_delivers() -> None:
     side.until(lambda: payloads(side) == [b"1"])
     assert side.reader.now == pytest.approx(now + 0.1)
     settle(side, 1)
+
+
+class Liar(Conversation):
+    """Somebody who answers requests for a consumer that is not there."""
+
+    def __init__(self, side: OnTheRole, *answers: bytes) -> None:
+        self.server, self.answers = side.reader.server, [*answers]
+        self.server.subscribe("$JS.API.CONSUMER.RESET.NONE.D", self)
+
+    def receive(self, message: Msg, now: float) -> None:
+        for answer in self.answers:
+            self.server.publish((message.reply or b"").decode(), answer)
+
+
+def test_answers_that_are_none_are_ignored() -> None:
+    side = OnTheRole()
+    Liar(side, b"junk", b"{}", b'{"error":1}', b'{"stream_name":"NONE","name":"D","config":[]}')
+    make(side, "T", sources=[{"name": "NONE", **USED}])
+    side.wait(4.0)
+    assert sources(side) == [{"name": "NONE", "lag": 0, "active": False}]
+    error = {"code": 500, "err_code": 10008, "description": "no"}
+    Liar(side, b'{"error":{"code":500,"err_code":10008,"description":"no"}}')
+    side.until(lambda: "error" in sources(side)[0])
+    assert sources(side)[0]["error"] == error
 
 
 def test_a_missing_stream_is_an_error_until_it_is_made() -> None:

@@ -153,7 +153,7 @@ ELSEWHERE: Final[dict[str, dict[int, Callable[[Any], None]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("name", ANSWERED, ids=lambda name: f"source-{name}")
 def test_the_server_role_answers_as_the_release(name: str) -> None:
     Unordered(name, RECORDED[name]).run(ELSEWHERE.get(name.partition("@")[0], {}))
 

@@ -1,6 +1,6 @@
 """Reading a stream by a durable consumer of it: asked for, followed, and acknowledged by flow control.
 
-Rules, those of nats-server 2.15.1 (FACTS.md F4.29 to F4.36):
+Rules, those of nats-server 2.15.1 (FACTS.md F4.32, F4.34):
 
 * First the consumer is asked for, then its deliver subject is subscribed to.
 * What is stored is acknowledged when the consumer asks for flow control.

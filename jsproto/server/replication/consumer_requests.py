@@ -1,6 +1,6 @@
 """What a stream asks of the streams that it copies by a durable consumer: names, requests, and their headers.
 
-Rules, those of nats-server from 2.14 (FACTS.md F4.29 to F4.32):
+Rules, those of nats-server from 2.14 (FACTS.md F4.29, F4.30, F4.32):
 
 * A consumer that the configuration names is reset. Any other is created, which resets one that is there.
 * Its name is the same each time: ``JS_MIRROR_`` or ``JS_SRC_``, and a hash of the stream that copies.

@@ -1,6 +1,6 @@
 """How far a mirror or a source is, and what stores its copies.
 
-Rules, those of nats-server (FACTS.md F1.24, F4.24):
+Rules, those of nats-server (FACTS.md F1.24, F4.24, F4.39):
 
 * A source appends: a copy gets a sequence and a time of its own, and a header with its origin.
 * A copy with a message id that is known already is left out.
