@@ -360,6 +360,14 @@ def test_a_consumer_that_cannot_be_made_is_an_error() -> None:
     assert sources(side)[0]["error"]["err_code"] == 10012
 
 
+def test_a_filter_that_is_no_subject_is_an_error() -> None:
+    side = OnTheRole()
+    origin(side)
+    make(side, "T", sources=[{"name": "S", "filter_subject": "a..b c"}])
+    side.wait(1.0)
+    assert sources(side)[0]["error"]["err_code"] == 10093
+
+
 @pytest.mark.parametrize(
     "noise",
     [

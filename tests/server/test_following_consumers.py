@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -13,6 +13,7 @@ from tests.server.sides import OnARealServer, OnTheRole, Side, consumers, copies
 
 FC: Final = {"durable_name": "D", "deliver_subject": "to.d", "ack_policy": "flow_control"}
 USED: Final = {"consumer": {"name": "D", "deliver_subject": "to.d"}}
+RELEASES: Final = ("2.15.1", "2.14.6")
 IN_2099: Final = "2099-01-01T00:00:00Z"
 
 
@@ -191,7 +192,7 @@ def a_pause_is_obeyed(side: Side) -> Any:
     side.api(f"CONSUMER.PAUSE.S.{name}", {"pause_until": IN_2099})
     publish(side, b"2", b"3")
     paused, (source,) = consumers(side, "S")[0], sources(side)
-    lacking = paused["num_pending"], paused["paused"], source["lag"], source["seq"]
+    lacking = paused["num_pending"], paused["paused"], source["lag"], source.get("seq")
     side.api(f"CONSUMER.PAUSE.S.{name}")
     settle(side, 3)
     return lacking, copies(side)
@@ -345,6 +346,7 @@ SLOW: Final[list[Callable[[Side], Any]]] = [
     an_origin_that_is_made_anew_is_copied_from_its_start,
     one_source_of_two_that_goes_takes_both_consumers,
 ]
+SINCE_2_15: Final = (an_origin_that_is_made_anew_is_copied_from_its_start,)
 QUICK: Final[list[Callable[[Side], Any]]] = [
     a_work_queue_is_drained,
     a_work_queue_is_mirrored,
@@ -368,14 +370,20 @@ QUICK: Final[list[Callable[[Side], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [*QUICK, *(pytest.param(scenario, marks=pytest.mark.slow) for scenario in SLOW)],
-    ids=lambda scenario: scenario.__name__,
-)
+def cases() -> Iterator[Any]:
+    """Each scenario on the newest release, and on one of 2.14 what is the same there."""
+    for scenario in (*QUICK, *SLOW):
+        is_slow = (scenario in SLOW, True)
+        for number, release in enumerate(RELEASES if scenario not in SINCE_2_15 else RELEASES[:1]):
+            marks = [pytest.mark.slow] if is_slow[number] else []
+            yield pytest.param(scenario, release, marks=marks, id=f"{scenario.__name__}@{release}")
+
+
+@pytest.mark.parametrize(("scenario", "release"), [*cases()])
 def test_the_role_does_what_a_real_server_does(
-    scenario: Callable[[Side], Any], server_for: Callable[..., NatsServer]
+    scenario: Callable[[Side], Any], release: str, server_for: Callable[..., NatsServer]
 ) -> None:
-    wanted = scenario(OnTheRole())
-    with connect(server_for().url) as nc:
+    major, minor, patch = map(int, release.split("."))
+    wanted = scenario(OnTheRole(release=(major, minor, patch)))
+    with connect(server_for(release).url) as nc:
         assert scenario(OnARealServer(nc)) == wanted

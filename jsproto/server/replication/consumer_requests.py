@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers
+from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import ACCOUNT, ServerContext, hashed
 from jsproto.server.store.origin import index_of, patterns_of
@@ -92,7 +94,7 @@ class ConsumerRequests:
             )
         config = self._config(position)
         subject = f"{prefix}CREATE.{self.origin}"
-        if config.filter_subject and not set("*>").intersection(config.filter_subject.split(".")):
+        if config.filter_subject and _is_literal(config.filter_subject):
             subject += f".{config.name}.{config.filter_subject}"
         elif config.durable_name:
             subject += f".{config.name}"
@@ -137,3 +139,12 @@ class ConsumerRequests:
         elif start:
             config.deliver_policy, config.opt_start_time = "by_start_time", parse_timestamp(start)
         return config
+
+
+def _is_literal(subject: str) -> bool:
+    """Whether it is a subject without wildcards."""
+    try:
+        check_subject(subject)
+    except LocalProtocolError:
+        return False
+    return True
