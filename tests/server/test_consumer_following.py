@@ -416,6 +416,42 @@ def test_a_stalled_heartbeat_is_answered() -> None:
     assert answers.heard == [("$JS.FC.S.C.1", {}, b"")]
 
 
+def noises() -> st.SearchStrategy[tuple[str, bytes, bytes | None, bytes | None]]:
+    """What somebody may send to where the server listens: subject, payload, reply and header."""
+    lines = st.sampled_from(
+        [
+            b"Nats-Last-Consumer: 1", b"Nats-Last-Consumer: 99", b"Nats-Last-Stream: 9", b"Nats-Last-Consumer: -1",
+            b"Nats-Consumer-Stalled: to.d", b"Nats-Consumer-Stalled: >", b"Nats-Consumer-Stalled: \xff",
+            b"Nats-Stream-Identity: OTHER", b"Nats-Stream-Source: x",
+        ]
+    )  # fmt: skip
+    starts = st.sampled_from([b"NATS/1.0 100 FlowControl Request", b"NATS/1.0 100 Idle", b"NATS/1.0", b"NATS/1.0 1"])
+    blocks = st.builds(lambda start, rest: b"\r\n".join([start, *rest, b"", b""]), starts, st.lists(lines, max_size=3))
+    replies = st.sampled_from(
+        [
+            b"to.d", b"$JS.ACK.S.D.1.2.2.0.0", b"$JS.ACK.S.D.1.9.2.0.0", b"$JS.ACK.S.D.1.1.1.0.0",
+            b"$JS.ACK.S.D.2.9.9.0.0", b"$JS.ACK._.H.S.D.1.9.9.0.0", b"$JS.ACK.S.D.1.18446744073709551615.2.0.0", b">",
+        ]
+    )  # fmt: skip
+    return st.tuples(st.just("to.d"), st.sampled_from([b"", b"noise"]), st.none() | replies, st.none() | blocks)
+
+
+@given(st.lists(noises(), max_size=8), st.sampled_from(["T", "M"]))
+def test_noise_ends_nothing(said: list[tuple[str, bytes, bytes | None, bytes | None]], copy: str) -> None:
+    """Who may publish to the deliver subject may pass as the consumer. All of that is survived."""
+    side = OnTheRole()
+    origin(side)
+    consumer(side)
+    follow(side, copy, **({"sources": [{"name": "S", **USED}]} if copy == "T" else {"mirror": {"name": "S", **USED}}))
+    for number, (subject, payload, reply, header) in enumerate(said):
+        side.reader.server.publish(subject, payload, reply, header)
+        publish(side, b"%d" % number)
+        side.wait(0.3)
+    side.wait(30.0)
+    assert consumers(side, "S")[0]["push_bound"] is True
+    assert "error" not in sources(side, copy)[0]
+
+
 # -- what happens to the streams ---------------------------------------------------------------------------------------
 
 

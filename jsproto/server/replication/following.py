@@ -96,6 +96,12 @@ class Source:
         if self._store is not None:
             self._store.stop(now)
 
+    @property
+    def made_consumer(self) -> tuple[str, str] | None:
+        """The stream and the name of the consumer that the server has made for it. None: it has made none."""
+        name = self.consumer.consumer
+        return None if name is None or self.requests.deliver_subject is not None else (self.requests.origin, name)
+
     def active(self, now: float) -> float | None:
         """The seconds since the origin was heard of. None: it was not yet."""
         if self._store is not None and self.consumer.is_idle:
@@ -136,22 +142,20 @@ class Sources:
 
     def configure(self, mirrors: Sequence[StreamSource], sources: Sequence[StreamSource], now: float) -> None:
         """Follow the ``mirrors``, one or none, and the ``sources``. What stays goes on, apart from its start."""
-        known, gone = self._sources, [*self._sources]
-        self._sources = []
+        known = {index_of(source.requests.block): source for source in self._sources}
+        before, self._sources = self._sources, []
         for number, block in enumerate((*mirrors, *sources)):
             if block.get("external"):
                 continue
-            source = next((one for one in gone if index_of(one.requests.block) == index_of(block)), None)
+            source = known.pop(index_of(block), None)
             if source is None:
                 is_mirror = number < len(mirrors)
                 source = Source(block, self._stream, self._context, self._outbox, now, is_mirror=is_mirror)
-            else:
-                gone.remove(source)
-                source.requests.block = block
+            source.requests.block = block
             self._sources.append(source)
-        for source in gone:
+        for source in known.values():
             source.stop(now)
-        self._delete_consumers(known)
+        self._delete_consumers(before)
 
     def of(self, configured: StreamSource) -> Source | None:
         """The source, or the mirror, that follows ``configured``. None: it is not followed."""
@@ -182,8 +186,8 @@ class Sources:
     def close(self, now: float) -> None:
         """The stream is deleted, and with it the consumers that it has made."""
         self.stop(now)
-        known, self._sources = self._sources, []
-        self._delete_consumers(known)
+        before, self._sources = self._sources, []
+        self._delete_consumers(before)
 
     def handle_timeout(self, now: float) -> None:
         """Begin what is due at ``now``."""
@@ -196,12 +200,11 @@ class Sources:
         deadlines = (source.deadline() for source in self._sources if not self._is_stopped)
         return min((when for when in deadlines if when is not None), default=None)
 
-    def _delete_consumers(self, known: list[Source]) -> None:
-        """Delete the consumers that ``known`` sources have made, and that no source uses any more."""
-        used = {(source.requests.origin, source.requests.name) for source in self._sources}
-        for source in known:
-            name = source.consumer.consumer
-            requests = source.requests
-            if name is not None and requests.deliver_subject is None and (requests.origin, name) not in used:
+    def _delete_consumers(self, before: list[Source]) -> None:
+        """Delete the consumers that the sources ``before`` have made, and that no source uses any more."""
+        made = {source.made_consumer: source for source in before if source.made_consumer is not None}
+        used = {(source.requests.origin, source.requests.name) for source in self._sources if made}
+        for consumer, source in made.items():
+            if consumer not in used:
                 reply = f"$JSC.R.{self._context.next_id()[:8]}"  # without it there would be no request
-                self._outbox.publish(requests.delete(name), b"", reply.encode())
+                self._outbox.publish(source.requests.delete(consumer[1]), b"", reply.encode())

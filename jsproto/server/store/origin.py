@@ -155,13 +155,16 @@ def patterns_of(source: StreamSource) -> list[str]:
 def index_of(source: StreamSource) -> str:
     """What tells a source from the others of its stream: ``<stream> <subjects> <destinations>``.
 
-    Of several transforms a form feed separates them. ``>`` stands for none. A consumer is a part of the stream.
+    Of several transforms a form feed separates them. ``>`` stands for none. The first part also tells consumers and
+    other servers apart.
     """
+    external: dict[str, Any] | None = source.get("external")  # type: ignore[assignment]
     consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
     transforms = source.get("subject_transforms") or [{"src": source.get("filter_subject") or ""}]
     subjects = "\f".join(one.get("src") or ">" for one in transforms)
     destinations = "\f".join(one.get("dest") or ">" for one in transforms)
-    name = source["name"] + (f":C={hashed(consumer['name'])}" if consumer else "")
+    name = source["name"] + (f":{hashed(external.get('api') or '')}" if external else "")
+    name += f":C={hashed(consumer['name'])}" if consumer else ""
     return f"{name} {subjects} {destinations}"
 
 
@@ -193,16 +196,16 @@ def check_sources(asked: Sequence[StreamSource]) -> None:
     Raises:
         APIError: servers refuse a source, or two of them copy the same.
     """
-    seen: list[dict[str, Any]] = []
+    seen: set[str] = set()
     consumers: set[tuple[str, str]] = set()
     if len(asked) > MAX_SOURCES:
         raise refusal(10052, f"a stream has at most {MAX_SOURCES} sources")
     for source in asked:
         Taking(source, is_source=True)
-        what = {name: value for name, value in source.items() if name not in ("opt_start_seq", "opt_start_time")}
-        if what in seen:
+        index = index_of(source)
+        if index in seen:
             raise refusal(10140)
-        seen.append(what)
+        seen.add(index)
         consumer = source.get("consumer")
         if consumer is not None:
             read = source["name"], consumer["name"]
