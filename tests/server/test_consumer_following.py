@@ -164,6 +164,7 @@ def test_interest_begins_with_the_consumer_and_lasts_until_the_copy() -> None:
     origin(side, "interest")
     publish(side, b"1")
     follow(side, sources=[{"name": "S"}])
+    assert sources(side) == [{"name": "S", "lag": 0, "active": True}]
     publish(side, b"2")
     assert (payloads(side), payloads(side, "S")) == ([b"2"], [b"2"])
     settle(side, 1)
@@ -295,6 +296,20 @@ def test_another_ack_policy_is_an_error_until_it_is_right() -> None:
     consumer(side)
     side.until(lambda: payloads(side) == payloads(side, "M") == [b"1"])
     assert "error" not in sources(side)[0]
+    side.reader.server.publish("to.d", b"7", b"$JS.ACK.S.D.1.7.7.0.0")  # a gap, which is no failure
+    publish(side, b"2")
+    side.wait(2.5)
+    assert payloads(side) == payloads(side, "M") == [b"1", b"2"]
+
+
+def test_the_pause_between_failures_has_an_end() -> None:
+    side = OnTheRole()
+    origin(side, "limits")
+    asked = Listener(side, "$JS.API.CONSUMER.RESET.>")
+    consumer(side, ack_policy="all")
+    make(side, "T", sources=[{"name": "S", **USED}])
+    side.wait(2000.0)
+    assert len(asked.heard) == 22  # the pauses grow to 122.1 seconds
 
 
 def test_a_consumer_that_is_missing_is_asked_as_soon_as_it_delivers() -> None:
@@ -372,8 +387,9 @@ def test_a_filter_that_is_no_subject_is_an_error() -> None:
     "noise",
     [
         ("to.d", b"junk", None, None),
-        ("to.d", b"junk", b"$JS.ACK.S.OTHER.1.9.9.0.0", None),
-        ("to.d", b"again", b"$JS.ACK.S.D.2.9.2.0.0", None),
+        ("to.d", b"junk", b"$JS.ACK.S.OTHER.1.2.2.0.0", None),
+        ("to.d", b"again", b"$JS.ACK.S.D.2.2.2.0.0", None),
+        ("to.d", b"old", b"$JS.ACK.S.D.1.1.1.0.0", None),
         ("to.d", b"", b"a..b", b"NATS/1.0 100 FlowControl Request\r\n\r\n"),
         ("to.d", b"", None, b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: a..b\r\n\r\n"),
         ("to.d", b"", None, b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: x\r\n\r\n"),
@@ -381,6 +397,7 @@ def test_a_filter_that_is_no_subject_is_an_error() -> None:
 )
 def test_what_others_send_to_the_deliver_subject_changes_nothing(noise: Any) -> None:
     side = OnTheRole()
+    asked = Listener(side, "$JS.API.CONSUMER.RESET.>")
     origin(side)
     consumer(side)
     follow(side, sources=[{"name": "S", **USED}])
@@ -390,6 +407,58 @@ def test_what_others_send_to_the_deliver_subject_changes_nothing(noise: Any) -> 
     publish(side, b"2")
     settle(side, 2)
     assert payloads(side) == [b"1", b"2"]
+    assert len(asked.heard) == 1
+
+
+def test_a_consumer_that_was_set_back_and_waits_is_not_asked_again() -> None:
+    side = OnTheRole()
+    asked = Listener(side, "$JS.API.CONSUMER.RESET.>")
+    origin(side)
+    consumer(side)
+    follow(side, sources=[{"name": "S", **USED}])
+    publish(side, b"1")
+    settle(side, 1)
+    side.api("CONSUMER.RESET.S.D")
+    side.wait(30.0)  # its heartbeats say that it has delivered nothing
+    assert len(asked.heard) == 2
+
+
+def test_a_mirror_takes_the_next_message_whatever_its_number() -> None:
+    side = OnTheRole()
+    for letter in "ST":
+        origin(side, "limits", letter)
+        consumer(side, letter, deliver_subject=f"to.{letter}")
+    used = [{"consumer": {"name": "D", "deliver_subject": f"to.{letter}"}} for letter in "ST"]
+    follow(side, "M", mirror={"name": "S", **used[0]})
+    follow(side, "C", "T", sources=[{"name": "T", **used[1]}])
+    for letter in "ST":
+        publish(side, b"1", b"2", subject=f"{letter.lower()}.a")
+        side.api(f"CONSUMER.RESET.{letter}.D", {"seq": 3})
+        publish(side, b"3", subject=f"{letter.lower()}.a")
+    assert (payloads(side, "M"), payloads(side, "C")) == ([b"1", b"2", b"3"], [b"1", b"2"])
+    side.until(lambda: payloads(side, "C") == [b"1", b"2", b"3"])
+
+
+def test_a_mirrored_message_is_as_old_as_its_origin() -> None:
+    side = OnTheRole(epoch=1_795_208_700_000_000_000)
+    origin(side)
+    follow(side, "M", mirror={"name": "S"}, max_age=20 * 10**9)
+    publish(side, b"1")
+    side.wait(10.0)
+    publish(side, b"2")
+    side.wait(11.0)
+    assert payloads(side, "M") == [b"2"]
+
+
+def test_what_no_transform_takes_keeps_its_subject() -> None:
+    side = OnTheRole()
+    origin(side)
+    consumer(side)
+    follow(side, sources=[{"name": "S", **USED, "subject_transforms": [{"src": "s.a", "dest": "x"}]}])
+    publish(side, b"1")
+    publish(side, b"2", subject="s.b")
+    settle(side, 2)
+    assert [one[1] for one in copies(side)] == ["x", "s.b"]
 
 
 def test_a_gap_is_closed_by_a_reset() -> None:
@@ -530,6 +599,8 @@ def test_an_origin_that_is_made_anew(release: Release, copied: list[bytes]) -> N
     side.api("STREAM.DELETE.S")
     origin(side)
     publish(side, b"2", b"3")
+    side.wait(8.5)
+    assert payloads(side) == [b"1"]  # it is missed after ten seconds of silence
     side.until(lambda: payloads(side) == copied)
     side.wait(20.0)
     assert payloads(side) == copied
@@ -548,6 +619,34 @@ def test_an_origin_that_is_made_anew_beside_a_consumer_of_the_user() -> None:
     publish(side, b"3")
     settle(side, 3)
     assert payloads(side) == [b"1", b"2", b"3"]
+
+
+def test_a_stream_that_comes_and_goes_is_asked_in_its_time() -> None:
+    side = OnTheRole()
+    asked = Listener(side, "$JS.API.CONSUMER.RESET.>")
+    make(side, "T", sources=[{"name": "S", **USED}])
+    side.wait(6.0)
+    origin(side)
+    side.wait(1.0)
+    side.api("STREAM.DELETE.S")
+    origin(side)
+    side.wait(1.0)
+    assert len(asked.heard) == 1
+    side.wait(8.0)
+    assert len(asked.heard) == 2
+
+
+def test_an_update_without_a_leader_begins_with_the_next_one() -> None:
+    side = OnTheRole()
+    origin(side)
+    make(side, "T", subjects=["t"])
+    side.reader.server.lose_leader("T")
+    side.api("STREAM.UPDATE.T", {"name": "T", "storage": "memory", "subjects": ["t"], "sources": [{"name": "S"}]})
+    publish(side, b"1")
+    side.wait(5.0)
+    assert consumers(side, "S") == []
+    side.reader.server.elect_leader("T", side.reader.now)
+    settle(side, 1)
 
 
 def test_an_origin_may_come_again_with_another_retention() -> None:
@@ -583,6 +682,21 @@ def test_sources_of_one_stream_have_names_of_their_own() -> None:
     publish(side, b"1")
     settle(side, 1)
     assert name_of(side) == f"JS_SRC_{hashed(hashed('T $G'))}"
+
+
+def test_another_filter_keeps_the_consumer_and_its_interest() -> None:
+    side = OnTheRole()
+    origin(side, "interest")
+    asked = Listener(side, "$JS.API.CONSUMER.DELETE.>")
+    follow(side, sources=[{"name": "S", "filter_subject": "s.a"}], subjects=["t"])
+    changed = {"name": "T", "storage": "memory", "subjects": ["t"], "sources": [{"name": "S", "filter_subject": "s.b"}]}
+    side.api("STREAM.UPDATE.T", changed)
+    publish(side, b"1")
+    assert payloads(side, "S") == [b"1"]
+    side.until(lambda: consumers(side, "S")[0]["config"]["filter_subject"] == "s.b")
+    publish(side, b"2", subject="s.b")
+    side.until(lambda: payloads(side) == [b"2"])
+    assert asked.heard == []
 
 
 def test_an_update_keeps_the_place_and_takes_a_new_deliver_subject() -> None:

@@ -79,9 +79,10 @@ def a_mirror_begins_where_its_origin_does(side: Side) -> Any:
     origin(side, "interest")
     publish(side, b"1", b"2")
     follow(side, "M", mirror={"name": "S"})
+    before = side.api("STREAM.INFO.M")["state"]
     publish(side, b"3")
     settle(side, 1, name="M")
-    return said(side, "M"), side.api("STREAM.INFO.M")["state"]["first_seq"]
+    return before["first_seq"], before["last_seq"], said(side, "M"), side.api("STREAM.INFO.M")["state"]["first_seq"]
 
 
 def interest_begins_with_the_consumer(side: Side) -> Any:
@@ -126,9 +127,10 @@ def a_consumer_of_the_user_is_followed(side: Side) -> Any:
     origin(side)
     publish(side, b"1", b"2", b"3")
     publish(side, b"4", subject="s.b")
-    consumer(side, filter_subject="s.a")
+    publish(side, b"5", subject="s.c")
+    consumer(side, filter_subjects=["s.a", "s.b"])
     follow(side, sources=[{"name": "S", **USED, "subject_transforms": [{"src": "s.a", "dest": "x"}]}])
-    settle(side, 3, left=1)
+    settle(side, 4, left=1)
     return said(side)
 
 

@@ -104,7 +104,7 @@ class Source:
 
     def active(self, now: float) -> float | None:
         """The seconds since the origin was heard of. None: it was not yet."""
-        if self._store is not None and self.consumer.is_idle:
+        if self._store is not None:
             return self._store.active(now)
         return None if self.progress.heard_at is None else now - self.progress.heard_at
 
