@@ -263,6 +263,15 @@ def test_the_lag_is_what_is_pending_after_the_next() -> None:
     assert sources(side)[0]["lag"] == 2  # that of the second message, after which there are three
 
 
+def test_both_versions_of_ack_subjects_are_read() -> None:
+    side = OnTheRole(ack_version=2)
+    origin(side)
+    publish(side, b"1", b"2")
+    follow(side, sources=[{"name": "S"}])
+    settle(side, 2)
+    assert [one[3] for one in copies(side)] == ["S 1 > > s.a", "S 2 > > s.a"]
+
+
 def test_a_consumer_serves_two_copies() -> None:
     side = OnTheRole()
     origin(side)

@@ -23,6 +23,7 @@ from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
 from jsproto.grammar.fields import NEVER, as_moment
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
+from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
 from jsproto.server.api.requests import (
@@ -65,10 +66,8 @@ _WITH_AN_ERROR: Final[dict[str, Body]] = {
 _START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
 _ACTIONS: Final = ("", "create", "update")
 _NAME_LENGTH: Final = 8
-_RESET_SINCE: Final = (2, 14, 0)
 _OF_THE_ANSWER: Final = ("_nats.level", "_nats.ver")
 """Metadata that lists do not have."""
-_IDENTITY_SINCE: Final = (2, 15, 0)
 
 
 class ConsumerApi(Conversation):
@@ -143,7 +142,7 @@ class ConsumerApi(Conversation):
         accepted = replace(accept(config, inlet.stream.config, self._context), name=config.consumer_name)
         if found is not None:
             self._change(found, accepted, action, now)
-            if accepted.sourcing and self._context.release >= _RESET_SINCE:
+            if accepted.sourcing and self._context.api_level >= SOURCING_LEVEL:
                 found.reset(None, now)
             return found
         if action == "update":
@@ -294,7 +293,7 @@ class ConsumerApi(Conversation):
     def _can_reset(self, stream: str, name: str) -> bool:
         """Whether a reset of that consumer is answered."""
         inlet = self._streams.get(stream)
-        return inlet is not None and name in inlet.consumers and self._context.release >= _RESET_SINCE
+        return inlet is not None and name in inlet.consumers and self._context.api_level >= SOURCING_LEVEL
 
     def _identity(self, verb: str, message: Msg, body: Body) -> bytes | None:
         """The header of an answer that has the identity of the stream.
@@ -303,14 +302,14 @@ class ConsumerApi(Conversation):
         """
         asked = verb == "RESET" and first_value(message.header or b"", STREAM_IDENTITY.encode()) is not None
         copies = verb in ("CREATE", "DURABLE") and any(body["config"].get(name) for name in ("direct", "sourcing"))
-        if not (asked or copies) or self._context.release < _IDENTITY_SINCE:
+        if not (asked or copies) or self._context.api_level < IDENTITY_LEVEL:
             return None
         return encode_headers({STREAM_IDENTITY: self._inlet(body["stream_name"]).stream.identity})
 
     def _check_identity(self, stream: str, config: ConsumerConfig, message: Msg) -> None:
         """Raise APIError if a stream that copies has known another stream of that name."""
         known_as = first_value(message.header or b"", STREAM_IDENTITY.encode()) or b""
-        if known_as and (config.direct or config.sourcing) and self._context.release >= _IDENTITY_SINCE:
+        if known_as and (config.direct or config.sourcing) and self._context.api_level >= IDENTITY_LEVEL:
             identity = self._inlet(stream).stream.identity
             if known_as != identity.encode():
                 raise refusal(10225, identity)

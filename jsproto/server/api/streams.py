@@ -25,6 +25,7 @@ from typing import Any, Final
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamSource
+from jsproto.grammar.sources import IDENTITY_LEVEL
 from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
@@ -65,7 +66,6 @@ _UNLIMITED: Final[dict[str, Any]] = {
 
 # What an answer has besides its error.
 _SECOND: Final = 1_000_000_000
-_POSITION_SINCE: Final = (2, 15, 0)
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
@@ -284,7 +284,7 @@ class JetStreamApi(Conversation):
         active, progress = source.active(now), source.progress
         body = _described(configured, -1 if active is None else round(active * _SECOND))
         body["lag"] = progress.lag
-        if progress.copied and self._context.release >= _POSITION_SINCE:
+        if progress.copied and self._context.api_level >= IDENTITY_LEVEL:
             body["seq"] = progress.copied
         return body | ({} if progress.error is None else as_body(progress.error))
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig
+from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -41,7 +42,6 @@ _PERCENT: Final = re.compile(r"[0-9]{1,9}%?")
 _MIN_HEARTBEAT: Final = 0.1
 _MIN_MAX_EXPIRES: Final = 0.001
 _FLOW_HEARTBEAT: Final = 1.0
-_FLOW_CONTROL_LEVEL: Final = 4
 _NAMES: Final = {
     "all": "all", "last": "last", "new": "new", "last_per_subject": "last per subject",
     "by_start_sequence": "by start sequence", "by_start_time": "by start time",
@@ -67,7 +67,7 @@ def upgraded(config: ConsumerConfig, stream: StreamConfig, context: ServerContex
     by flow control (FACTS.md F4.29).
     """
     is_hidden = config.direct and config.sourcing and config.name
-    if not is_hidden or stream.retention not in ("interest", "workqueue") or context.api_level < _FLOW_CONTROL_LEVEL:
+    if not is_hidden or stream.retention not in ("interest", "workqueue") or context.api_level < SOURCING_LEVEL:
         return config
     return replace(
         config, direct=None, durable_name=config.name, ack_policy="flow_control", ack_wait=None, max_deliver=None,
@@ -160,7 +160,7 @@ def _positive(number: float | None) -> float | None:
 def _check_words(config: ConsumerConfig, context: ServerContext) -> None:
     for name, words in POLICIES.items():
         value = getattr(config, name)
-        is_new = value == "flow_control" and context.api_level < _FLOW_CONTROL_LEVEL
+        is_new = value == "flow_control" and context.api_level < SOURCING_LEVEL
         if value is not None and (value not in words or is_new):
             unknown = f'unknown priority policy: "{value}"' if name == "priority_policy" else ""
             raise refusal(10025, unknown or f'can not unmarshal "\\"{value}\\""')
@@ -305,5 +305,5 @@ def check_group(name: str) -> None:
 def _level(config: ConsumerConfig) -> int:
     """The API level that a configuration needs."""
     if config.ack_policy == "flow_control":
-        return _FLOW_CONTROL_LEVEL
+        return SOURCING_LEVEL
     return int(config.pause_until is not None or bool(config.priority_policy))

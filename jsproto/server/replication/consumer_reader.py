@@ -27,16 +27,12 @@ from jsproto.grammar.headers import STATUS_START, STREAM_IDENTITY, encode_header
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.replication.consumer_requests import ConsumerRequests
-from jsproto.server.replication.progress import Progress, Writer
+from jsproto.server.replication.progress import RETRY_DELAY, SETUP_DELAY, Progress, Writer
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Stored
 from jsproto.wire.frames import Msg
 
-SETUP_DELAY: Final = 0.1
-"""Seconds before the consumer is asked for."""
-RETRY_DELAY: Final = 2.0
-"""Seconds between two requests, at least."""
 FAILURE_DELAY: Final = 10.0
 LONGEST_DELAY: Final = 120.0
 """Seconds by which each failure delays the next request, and by how much they do at most."""

@@ -7,7 +7,8 @@ Rules, those of nats-server from 2.14 (FACTS.md F4.29, F4.30, F4.32):
 * A stream that is a source more than once has a hash with the subjects as well.
 * The request asks for a hidden consumer without acknowledgements. A stream that deletes acknowledged messages makes a
   durable one of it.
-* With ``server_managed``, which only the draft knows, it asks for a durable consumer of that name.
+* With ``server_managed``, which only the draft knows, it asks for a durable consumer of that name. That one has
+  ``sourcing`` too, so it shares a work queue with others.
 * The subject of the request has a filter at its end if there is one without wildcards.
 
 Not here: sending them (``consumer_reader``), other accounts. Servers put filters with wildcards into the subject too.
@@ -23,6 +24,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers
+from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import ACCOUNT, ServerContext, hashed
@@ -33,8 +35,6 @@ _ACK_WAIT: Final = 22 * 3600.0  # seconds
 _HEARTBEAT: Final = 1.0  # seconds
 _INACTIVE: Final = 10.0  # seconds
 _LEVEL: Final = "Nats-Required-Api-Level"
-_LEVELS: Final = (4, 5)  # of durable sourcing, and of the stream's identity
-_IDENTITY_SINCE: Final = (2, 15, 0)
 
 
 class ConsumerRequest(NamedTuple):
@@ -106,9 +106,9 @@ class ConsumerRequests:
         return f"{DEFAULT_PREFIX}.CONSUMER.DELETE.{self.origin}.{name}"
 
     def _header(self, identity: str, *, is_new: bool) -> bytes | None:
-        if not self.is_mirror and self._context.release >= _IDENTITY_SINCE:
-            return encode_headers({_LEVEL: str(_LEVELS[1]), STREAM_IDENTITY: identity})
-        return encode_headers({_LEVEL: str(_LEVELS[0])}) if is_new else None
+        if not self.is_mirror and self._context.api_level >= IDENTITY_LEVEL:
+            return encode_headers({_LEVEL: str(IDENTITY_LEVEL), STREAM_IDENTITY: identity})
+        return encode_headers({_LEVEL: str(SOURCING_LEVEL)}) if is_new else None
 
     def _config(self, position: int) -> ConsumerConfig:
         block, context, filters = self.block, self._context, patterns_of(self.block)

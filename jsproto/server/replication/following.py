@@ -16,25 +16,24 @@ configured and never followed. Mirrors of streams that keep their messages (``re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from jsproto.grammar.config import StreamSource
+from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.outbox import Outbox
-from jsproto.server.replication.consumer_reader import SETUP_DELAY, ConsumerReader
+from jsproto.server.replication.consumer_reader import ConsumerReader
 from jsproto.server.replication.consumer_requests import ConsumerRequests
-from jsproto.server.replication.progress import MirrorWriter, Progress, SourceWriter
+from jsproto.server.replication.progress import SETUP_DELAY, MirrorWriter, Progress, SourceWriter
 from jsproto.server.replication.store_reader import StoreReader
-from jsproto.server.store.context import Release, ServerContext
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import index_of
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Stream
 
-_CONSUMERS_SINCE: Final = (2, 14, 0)
 
-
-def is_read_by_consumer(block: StreamSource, origin: Stream, release: Release) -> bool:
-    """Whether servers of ``release`` read ``origin`` by a durable consumer. ``block``: how it is configured."""
-    return bool(block.get("consumer")) or (origin.config.retention != "limits" and release >= _CONSUMERS_SINCE)
+def is_read_by_consumer(block: StreamSource, origin: Stream, context: ServerContext) -> bool:
+    """Whether the server reads ``origin`` by a durable consumer. ``block``: how it is configured."""
+    is_kept = origin.config.retention == "limits"
+    return bool(block.get("consumer")) or (not is_kept and context.api_level >= SOURCING_LEVEL)
 
 
 class Source:
@@ -118,7 +117,7 @@ class Source:
             self.consumer.begin(now)
         elif origin is None:
             self.progress.error = refusal(10059)
-        elif is_read_by_consumer(self.requests.block, origin, self._context.release):
+        elif is_read_by_consumer(self.requests.block, origin, self._context):
             self.consumer.begin(now)
         elif self._store is not None and origin.config.retention == "limits":
             self._store.begin(origin, now)

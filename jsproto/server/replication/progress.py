@@ -12,7 +12,7 @@ Not here: where messages come from (``store_reader``, ``consumer_reader``).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamSource
@@ -21,6 +21,11 @@ from jsproto.server.publish.checks import STREAM_SOURCE, check_copy
 from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.origin import Taking, index_of
 from jsproto.server.store.stream import Publication, Stored, Stream
+
+SETUP_DELAY: Final = 0.1
+"""Seconds before reading begins."""
+RETRY_DELAY: Final = 2.0
+"""Seconds between two beginnings, at least."""
 
 
 @dataclass(slots=True)

@@ -201,7 +201,7 @@ class ReplicaSet:
             self.mirror.stop()
             self.mirror = None
         block = self._stream.config.mirror or StreamSource()
-        if origin is not None and not is_read_by_consumer(block, origin, self._context.release):
+        if origin is not None and not is_read_by_consumer(block, origin, self._context):
             self.mirror = Replica(origin, self._stream, self._context, now, Taking(block))
         self._configure_sources(now)
 

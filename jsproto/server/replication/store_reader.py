@@ -16,15 +16,13 @@ from math import fmod
 from typing import Final
 
 from jsproto.grammar.config import StreamSource
-from jsproto.server.replication.progress import Progress, Writer
+from jsproto.grammar.sources import IDENTITY_LEVEL
+from jsproto.server.replication.progress import RETRY_DELAY, SETUP_DELAY, Progress, Writer
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
 from jsproto.server.store.stream import Stored, Stream
 
-RETRY_DELAY: Final = 2.1  # seconds
-HEARTBEAT: Final = 1.0  # seconds
-IDENTITY_SINCE: Final = (2, 15, 0)
-"""The first release in which copies have the identity of their origin."""
+_HEARTBEAT: Final = 1.0  # seconds
 
 
 class StoreReader:
@@ -54,7 +52,7 @@ class StoreReader:
         progress = self._progress
         if progress.identity not in ("", origin.identity):
             progress.position = 0
-        if self._context.release >= IDENTITY_SINCE:
+        if self._context.api_level >= IDENTITY_LEVEL:
             progress.identity = origin.identity
         self._read = progress.position
         self._origin = origin
@@ -74,7 +72,7 @@ class StoreReader:
         if self._progress.heard_at is None:
             return None
         silent = now - self._progress.heard_at
-        return silent if self._origin is None else fmod(silent, HEARTBEAT)
+        return silent if self._origin is None else fmod(silent, _HEARTBEAT)
 
     def _catch_up(self, now: float) -> None:
         """Copy what the origin has after the position."""
@@ -85,7 +83,7 @@ class StoreReader:
             progress.heard_at = now
             if not self._writer.write(stored, now):
                 progress.lag = max(0, len(waiting) - number - 2)
-                progress.due_at = now + RETRY_DELAY
+                progress.due_at = now + RETRY_DELAY + SETUP_DELAY
                 return
             progress.position = progress.copied = self._read = stored.seq
         progress.lag = 0

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.config import StreamSource
+from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_name, check_subject, matches, overlaps
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import ServerContext, hashed
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_SOURCES: Final = 1_000
 """Sources of one stream, because each is compared with all others. nats-server takes more."""
-_CONSUMER_LEVEL: Final = 4
 _PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
 
 
@@ -177,7 +177,7 @@ def known(source: StreamSource, context: ServerContext) -> StreamSource:
     consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
     if consumer is None:
         return source
-    if context.api_level < _CONSUMER_LEVEL:
+    if context.api_level < SOURCING_LEVEL:
         if not context.is_before_2_12:
             raise refusal(10025, 'json: unknown field "consumer"')
         less = source.copy()
