@@ -1,7 +1,5 @@
 """Which tests show which requirement of ``REQUIREMENTS.md``: durable sourcing, its ack policy ``flow_control``, its
 configurations, and resets of consumers.
-
-Rows of sourcing that are not here are not built yet.
 """
 
 from __future__ import annotations
@@ -16,6 +14,9 @@ READY: Final = "grammar/test_sourcing.py::test_"
 SOURCES: Final = "grammar/test_sources.py::test_"
 CONFIG: Final = "client/test_sourcing_config.py::test_"
 FOLLOWING: Final = "server/test_following.py::test_"
+BY_CONSUMERS: Final = "server/test_consumer_following.py::test_"
+AS_REAL_SERVERS: Final = "server/test_following_consumers.py::test_the_role_does_what_a_real_server_does"
+FOLLOWING_PAIR: Final = "pair/test_following_pair.py::test_"
 REAL: Final = "drivers/test_sourcing.py::test_"
 
 RESETS: Final = "client/test_consumers.py::test_"
@@ -27,6 +28,11 @@ def reset(scenario: str) -> str:
     """The server role answers this recorded conversation as the real server did."""
     test = "transcripts/test_server_role_resets.py::test_the_server_role_answers_as_the_reference"
     return f"{test}[source-reset_{scenario}@2.15.1]"
+
+
+def answered(scenario: str) -> str:
+    """The server role answers this recorded conversation as the release did."""
+    return f"transcripts/test_server_role_sourcing.py::test_the_server_role_answers_as_the_release[source-{scenario}]"
 
 
 SHOWN: Final[dict[int, Requirement]] = {
@@ -66,7 +72,34 @@ SHOWN: Final[dict[int, Requirement]] = {
         SOURCES + "a_consumer_that_servers_refuse", REAL + "servers_refuse_what_is_refused_before",
     ),
     161: row("last per subject and the original pace", REAL + "what_a_sourcing_consumer_may_have"),
-    165: row("a pause of the consumer pauses the sourcing", REAL + "a_work_queue_moves_by_a_durable_source"),
+    162: row(
+        "a durable consumer of the server's for work queues and interest",
+        answered("auto_durable@2.15.1"), answered("auto_mirror@2.15.1"),
+        BY_CONSUMERS + "the_server_makes_a_consumer_of_a_work_queue",
+        BY_CONSUMERS + "interest_begins_with_the_consumer_and_lasts_until_the_copy",
+        BY_CONSUMERS + "a_work_queue_is_copied_once_and_drained_whatever_happens",
+        BY_CONSUMERS + "the_draft_manages_a_consumer_of_that_name",
+        AS_REAL_SERVERS,
+        FOLLOWING_PAIR + "a_work_queue_is_copied_whole",
+        FOLLOWING_PAIR + "a_client_sees_and_pauses_the_consumer_of_the_server",
+    ),
+    163: row(
+        "two sources with the same consumer are refused",
+        "server/test_settings.py::test_sources_that_are_refused",
+        AS_REAL_SERVERS,
+        FOLLOWING_PAIR + "the_client_has_types_for_what_is_wrong_with_a_source",
+    ),
+    164: row(
+        "the ack policy of the consumer is checked",
+        BY_CONSUMERS + "another_ack_policy_is_an_error_until_it_is_right",
+        AS_REAL_SERVERS,
+        FOLLOWING_PAIR + "the_client_has_types_for_what_is_wrong_with_a_source",
+        REAL + "a_source_whose_consumer_acknowledges_otherwise_says_so",
+    ),
+    165: row(
+        "a pause of the consumer pauses the sourcing",
+        REAL + "a_work_queue_moves_by_a_durable_source", BY_CONSUMERS + "a_pause_is_obeyed_and_hides_in_the_lag",
+    ),
     166: row(
         "lag and error of a source",
         SOURCES + "a_source", SOURCES + "any_information_is_written_as_it_was_read",

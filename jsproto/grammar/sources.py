@@ -32,6 +32,8 @@ SOURCING_SINCE: Final = "2.14"
 """The first release with durable sourcing: the ack policy ``flow_control``, consumers of sources, and resets."""
 SOURCING_LEVEL: Final = 4
 """The API level of that release."""
+IDENTITY_LEVEL: Final = 5
+"""The API level from which on streams have an identity, and sources say how far they are: that of 2.15."""
 
 _NOT_ACTIVE: Final = -1  # on the wire: not heard of
 _OF_THE_CONSUMER: Final = ("opt_start_seq", "opt_start_time", "filter_subject")

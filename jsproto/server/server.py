@@ -226,7 +226,7 @@ class Server:
         """What copies its origin into the mirror with that name. Set its ``lag`` for stale reads.
 
         Raises:
-            KeyError: there is no such stream, or it mirrors no stream that exists here.
+            KeyError: there is no such stream, or it mirrors none that exists here, or a durable consumer feeds it.
         """
         mirror = self.api.replica_sets[name].mirror
         if mirror is None:

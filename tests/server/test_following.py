@@ -268,16 +268,15 @@ def test_a_chain_of_streams_says_where_each_copy_is_from() -> None:
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-def test_what_is_not_followed(retention: str) -> None:
-    reader = Reader()
+def test_what_is_not_followed_before_2_14(retention: str) -> None:
+    reader = Reader(release=(2, 12, 8))
     reader.make(retention=retention)
-    reader.make("R")
-    reader.make("T", sources=[{"name": "S"}, {"name": "R", "consumer": {"name": "C", "deliver_subject": "d"}}])
+    reader.make("T", sources=[{"name": "S"}])
     advance(reader)
     reader.store("s.a")
-    reader.store("r.a")
     assert copies(reader) == []
-    assert [source["active"] for source in reader.api("STREAM.INFO.T")["sources"]] == [-1, -1]
+    assert [source["active"] for source in reader.api("STREAM.INFO.T")["sources"]] == [-1]
+    assert reader.api("CONSUMER.NAMES.S")["consumers"] == []
 
 
 STEPS: Final = st.one_of(

@@ -162,6 +162,8 @@ OVERLAP = [{"src": "s.*", "dest": "z.$1"}, {"src": "s.>", "dest": "y.>"}]
         ([{"name": "S", "subject_transforms": [{"src": "s.*", "dest": "z.$2"}]}], 10146),
         ([{"name": "S", "subject_transforms": OVERLAP}], 10147),
         ([{"name": "S", "opt_start_seq": 2}, {"name": "S"}], 10140),
+        ([{"name": "S", "filter_subject": ">"}, {"name": "S"}], 10140),
+        ([{"name": "S", "external": {"api": "$JS.hub.API", "deliver": d}} for d in ("x", "y")], 10140),
         ([{"name": "S", "consumer": MADE}, {"name": "S", "consumer": MADE, "subject_transforms": TO_Z}], 10216),
         ([{"name": "S", "consumer": MADE, "opt_start_time": "2026-01-01T00:00:00Z"}], 10215),
         ([{"name": f"S{number}"} for number in range(1001)], 10052),
@@ -178,6 +180,7 @@ def test_sources_that_differ() -> None:
     assert accepted(sources=[{"name": "S", "filter_subject": "s.a"}, {"name": "S", "filter_subject": "s.b"}])
     assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "S", "consumer": other}])
     assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "T", "consumer": MADE}])
+    assert accepted(sources=[{"name": "S", "external": {"api": f"$JS.{hub}.API"}} for hub in ("a", "b")])
 
 
 def test_the_draft_knows_consumers_that_the_server_manages() -> None:

@@ -93,6 +93,20 @@ def test_removing() -> None:
     assert store.append(message(), 9.0) == 5
 
 
+def test_skipping() -> None:
+    store = stream()
+    store.skip(10**15)
+    assert (store.first_seq, store.last_seq) == (10**15 + 1, 10**15)
+    store.skip(5)
+    assert store.last_seq == 10**15
+    first = store.append(message(), 3.0)
+    store.skip(10**18)
+    last = store.append(message(), 3.0)
+    assert (first, last, store.state().num_deleted) == (10**15 + 1, 10**18 + 1, 10**18 - 10**15 - 1)
+    store.remove(first)  # which does not count up to the next one
+    assert store.first_seq == last
+
+
 @pytest.mark.parametrize(
     ("arguments", "left"),
     [

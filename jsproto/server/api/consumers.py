@@ -7,6 +7,7 @@ Rules, besides those of ``streams``:
 * Without an action the consumer is created or changed.
 * A reset of an unknown consumer is not answered, nor is any before 2.14 (FACTS.md F0.11, F4.7).
 * Consumers of a work queue share no message, except with those that have ``sourcing`` (FACTS.md F4.12).
+* A request for one with ``sourcing`` that exists resets it, and keeps its start (FACTS.md F4.31).
 
 Not here: what consumers do (``consume.consumer``), which configurations are accepted (``consume.settings``), pull
 requests (each consumer takes its own).
@@ -22,6 +23,7 @@ from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
 from jsproto.grammar.fields import NEVER, as_moment
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
+from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
 from jsproto.server.api.requests import (
@@ -39,7 +41,7 @@ from jsproto.server.api.requests import (
 )
 from jsproto.server.consume.advisories import Advisories
 from jsproto.server.consume.consumer import Consumer, ConsumerOutbox
-from jsproto.server.consume.settings import accept, check_change, check_group
+from jsproto.server.consume.settings import accept, check_change, check_group, upgraded
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ServerContext
@@ -61,10 +63,11 @@ _WITH_AN_ERROR: Final[dict[str, Body]] = {
     "consumer_reset": {"reset_seq": 0},
     "consumer_pause": {"paused": False, "pause_until": NEVER},
 }
+_START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
 _ACTIONS: Final = ("", "create", "update")
 _NAME_LENGTH: Final = 8
-_RESET_SINCE: Final = (2, 14, 0)
-_IDENTITY_SINCE: Final = (2, 15, 0)
+_OF_THE_ANSWER: Final = ("_nats.level", "_nats.ver")
+"""Metadata that lists do not have."""
 
 
 class ConsumerApi(Conversation):
@@ -92,7 +95,7 @@ class ConsumerApi(Conversation):
         self._outbox = outbox
         self._streams = streams
         self._prefixes = [f"{prefix}CONSUMER." for prefix in prefixes]
-        self._verbs: dict[str, Callable[[list[str], bytes, float], Body]] = {
+        self._verbs: dict[str, Callable[[list[str], Msg, float], Body]] = {
             "CREATE": self._create, "DURABLE": self._create_durable, "INFO": self._info, "DELETE": self._delete,
             "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause, "UNPIN": self._unpin,
             "RESET": self._reset,
@@ -112,9 +115,8 @@ class ConsumerApi(Conversation):
         header = None
         try:
             check_level(Publication(message.subject, message.header, message.payload), self._context.api_level)
-            body = self._verbs[verb](names, message.payload, now)
-            if verb == "RESET":
-                header = self._identity(names[0], message.header)
+            body = self._verbs[verb](names, message, now)
+            header = self._identity(verb, message, body)
         except APIError as error:
             self.errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
@@ -133,10 +135,16 @@ class ConsumerApi(Conversation):
         inlet = self._inlet(stream)
         name = config.consumer_name or self._context.next_id()[:_NAME_LENGTH]
         _check_name(name)
-        accepted = replace(accept(config, inlet.stream.config, self._context), name=config.consumer_name)
+        config = upgraded(config, inlet.stream.config, self._context)
         found = inlet.consumers.get(name)
+        if found is not None and config.sourcing and config.durable_name:
+            config = replace(config, **{field: getattr(found.config, field) for field in _START})
+        accepted = replace(accept(config, inlet.stream.config, self._context), name=config.consumer_name)
         if found is not None:
-            return self._change(found, accepted, action, now)
+            self._change(found, accepted, action, now)
+            if accepted.sourcing and self._context.api_level >= SOURCING_LEVEL:
+                found.reset(None, now)
+            return found
         if action == "update":
             raise refusal(10149)
         self._check_room(inlet, accepted)
@@ -190,36 +198,37 @@ class ConsumerApi(Conversation):
         del inlet.consumers[gone.name]
 
     @staticmethod
-    def _change(found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> Consumer:
+    def _change(found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> None:
         wanted = replace(accepted, pause_until=found.config.pause_until)
         if wanted == replace(found.config, metadata=wanted.metadata):
-            return found
+            return
         if action == "create":
             raise refusal(10148)
         check_change(found.config, wanted, is_bound=found.is_bound())
         found.update(wanted, now)
-        return found
 
     @staticmethod
     def _check_room(inlet: StreamInlet, config: ConsumerConfig) -> None:
         """Raise APIError if the stream can have no such consumer beside its others."""
-        stream, others = inlet.stream.config, inlet.consumers.values()
-        if 0 < (stream.max_consumers or 0) <= len(others):
+        if config.sourcing:
+            return
+        stream = inlet.stream.config
+        rivals = [other.config for other in inlet.consumers.values() if not other.config.sourcing]
+        if 0 < (stream.max_consumers or 0) <= len(rivals):
             raise refusal(10026)
-        if stream.retention != "workqueue" or config.sourcing:
+        if stream.retention != "workqueue":
             return
         if config.deliver_policy != "all":
             raise refusal(10101)
-        rivals = [other.config for other in others if not other.config.sourcing]
         if rivals and not config.filters:
             raise refusal(10099)
         taken = [pattern for rival in rivals for pattern in rival.filters or [">"]]
         if any(overlaps(one, another) for one in taken for another in config.filters):
             raise refusal(10100)
 
-    def _create(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _create(self, names: list[str], message: Msg, now: float) -> Body:
         stream, name, filters = names[0], ".".join(names[1:2]), ".".join(names[2:])
-        action, config = _request(stream, payload)
+        action, config = _request(stream, message.payload)
         if not name:
             if config.durable_name:
                 raise refusal(10020)
@@ -232,43 +241,50 @@ class ConsumerApi(Conversation):
                 raise refusal(10137)
             if config.filter_subject != filters:
                 raise refusal(10131)
+        self._check_identity(stream, config, message)
         return self.create(stream, config, now, action).info(now).to_json()
 
-    def _create_durable(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _create_durable(self, names: list[str], message: Msg, now: float) -> Body:
         _, stream, name = names
-        action, config = _request(stream, payload)
+        action, config = _request(stream, message.payload)
         if not config.durable_name:
             raise refusal(10018)
         if config.durable_name != name:
             raise refusal(10017)
         config.name = name
+        self._check_identity(stream, config, message)
         return self.create(stream, config, now, action).info(now).to_json()
 
-    def _info(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _info(self, names: list[str], message: Msg, now: float) -> Body:
         return self.find(*names).info(now).to_json()
 
-    def _delete(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _delete(self, names: list[str], message: Msg, now: float) -> Body:
         stream, name = names
         self.delete(stream, name, now)
         return {"success": True}
 
-    def _names(self, names: list[str], payload: bytes, now: float) -> Body:
-        body, found = self._page(names[0], payload, NAMES_AT_ONCE)
+    def _names(self, names: list[str], message: Msg, now: float) -> Body:
+        body, found = self._page(names[0], message.payload, NAMES_AT_ONCE)
         return body | {"consumers": [consumer.name for consumer in found]}
 
-    def _list(self, names: list[str], payload: bytes, now: float) -> Body:
-        body, found = self._page(names[0], payload, INFOS_AT_ONCE)
-        return body | {"consumers": [consumer.info(now).to_json() for consumer in found]}
+    def _list(self, names: list[str], message: Msg, now: float) -> Body:
+        body, found = self._page(names[0], message.payload, INFOS_AT_ONCE)
+        described = [consumer.info(now).to_json() for consumer in found]
+        for consumer in described:
+            consumer["config"]["metadata"] = {
+                name: value for name, value in consumer["config"]["metadata"].items() if name not in _OF_THE_ANSWER
+            }
+        return body | {"consumers": described}
 
     def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
         consumers = self._inlet(stream).consumers
         asked = read(payload) if payload else {}
         return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
 
-    def _pause(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _pause(self, names: list[str], message: Msg, now: float) -> Body:
         """Pause until the moment in the request. A request without one resumes."""
         consumer = self.find(*names)
-        until = _moment(payload)
+        until = _moment(message.payload)
         consumer.pause(until, now)
         remaining = consumer.pause_remaining(now)
         self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
@@ -277,24 +293,37 @@ class ConsumerApi(Conversation):
     def _can_reset(self, stream: str, name: str) -> bool:
         """Whether a reset of that consumer is answered."""
         inlet = self._streams.get(stream)
-        return inlet is not None and name in inlet.consumers and self._context.release >= _RESET_SINCE
+        return inlet is not None and name in inlet.consumers and self._context.api_level >= SOURCING_LEVEL
 
-    def _identity(self, stream: str, asked: bytes | None) -> bytes | None:
-        """The header of an answer with the identity of the stream, if the header ``asked`` has that name."""
-        if first_value(asked or b"", STREAM_IDENTITY.encode()) is None or self._context.release < _IDENTITY_SINCE:
+    def _identity(self, verb: str, message: Msg, body: Body) -> bytes | None:
+        """The header of an answer that has the identity of the stream.
+
+        A reset asks for it by that header. Answers about consumers that copy have it without being asked.
+        """
+        asked = verb == "RESET" and first_value(message.header or b"", STREAM_IDENTITY.encode()) is not None
+        copies = verb in ("CREATE", "DURABLE") and any(body["config"].get(name) for name in ("direct", "sourcing"))
+        if not (asked or copies) or self._context.api_level < IDENTITY_LEVEL:
             return None
-        return encode_headers({STREAM_IDENTITY: self._inlet(stream).stream.identity})
+        return encode_headers({STREAM_IDENTITY: self._inlet(body["stream_name"]).stream.identity})
 
-    def _reset(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _check_identity(self, stream: str, config: ConsumerConfig, message: Msg) -> None:
+        """Raise APIError if a stream that copies has known another stream of that name."""
+        known_as = first_value(message.header or b"", STREAM_IDENTITY.encode()) or b""
+        if known_as and (config.direct or config.sourcing) and self._context.api_level >= IDENTITY_LEVEL:
+            identity = self._inlet(stream).stream.identity
+            if known_as != identity.encode():
+                raise refusal(10225, identity)
+
+    def _reset(self, names: list[str], message: Msg, now: float) -> Body:
         """Set a consumer back: to its ack floor, or to the sequence in the request."""
         consumer = self.find(*names)
-        seq = number(read(payload), "seq") if payload else 0
+        seq = number(read(message.payload), "seq") if message.payload else 0
         reset_seq = consumer.reset(seq or None, now)
         return consumer.info(now).to_json() | {"reset_seq": reset_seq}
 
-    def _unpin(self, names: list[str], payload: bytes, now: float) -> Body:
+    def _unpin(self, names: list[str], message: Msg, now: float) -> Body:
         """Unpin the client of a priority group."""
-        group = read(payload).get("group") or ""
+        group = read(message.payload).get("group") or ""
         if not isinstance(group, str):
             raise refusal(10025, "json: cannot unmarshal a group that is no string")
         if not group:

@@ -110,7 +110,7 @@ def offset_of(body: Body) -> int:
 
 def stream_not_found() -> APIError:
     """The error for a stream that does not exist."""
-    return APIError.from_fields(404, 10059, "stream not found")
+    return refusal(10059)
 
 
 def stream_differs() -> APIError:

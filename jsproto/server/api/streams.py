@@ -25,6 +25,7 @@ from typing import Any, Final
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
 from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamSource
+from jsproto.grammar.sources import IDENTITY_LEVEL
 from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
@@ -65,7 +66,6 @@ _UNLIMITED: Final[dict[str, Any]] = {
 
 # What an answer has besides its error.
 _SECOND: Final = 1_000_000_000
-_POSITION_SINCE: Final = (2, 15, 0)
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
@@ -265,10 +265,13 @@ class JetStreamApi(Conversation):
         """What the stream copies, and how far it is. A mirror was heard of once it has copied a message."""
         body: Body = {}
         config = stream.config
-        if config.mirror is not None:
-            mirror = self.replica_sets[config.name].mirror
-            body["mirror"] = _described(config.mirror, 0 if mirror is not None and stream.last_seq else -1)
-            body["mirror"]["lag"] = 0 if mirror is None else mirror.behind
+        mirror = self.replica_sets[config.name].mirror
+        if mirror is not None:
+            body["mirror"] = _described(config.mirror or {}, 0 if stream.last_seq else -1)
+            body["mirror"]["lag"] = mirror.behind
+        elif config.mirror is not None:
+            body["mirror"] = self._described_source(config.name, config.mirror, now)
+            body["mirror"].pop("seq", None)
         if config.sources:
             body["sources"] = [self._described_source(config.name, source, now) for source in config.sources]
         return body
@@ -278,12 +281,12 @@ class JetStreamApi(Conversation):
         source = self.replica_sets[stream].sources.of(configured)
         if source is None:
             return _described(configured, -1)
-        active = source.active(now)
+        active, progress = source.active(now), source.progress
         body = _described(configured, -1 if active is None else round(active * _SECOND))
-        body["lag"] = source.lag
-        if source.position and self._context.release >= _POSITION_SINCE:
-            body["seq"] = source.position
-        return body | (as_body(stream_not_found()) if source.is_missing else {})
+        body["lag"] = progress.lag
+        if progress.copied and self._context.api_level >= IDENTITY_LEVEL:
+            body["seq"] = progress.copied
+        return body | ({} if progress.error is None else as_body(progress.error))
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
         sizes = {"memory": 0, "file": 0}

@@ -21,6 +21,7 @@ from typing import Any, Final
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig
+from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -59,13 +60,28 @@ _FIXED: Final = (
 )  # fmt: skip
 
 
+def upgraded(config: ConsumerConfig, stream: StreamConfig, context: ServerContext) -> ConsumerConfig:
+    """The configuration that is meant by ``config``, as a stream that copies ``stream`` asks for it.
+
+    From 2.14 a hidden consumer of a stream that deletes acknowledged messages becomes a durable one that acknowledges
+    by flow control (FACTS.md F4.29).
+    """
+    is_hidden = config.direct and config.sourcing and config.name
+    if not is_hidden or stream.retention not in ("interest", "workqueue") or context.api_level < SOURCING_LEVEL:
+        return config
+    return replace(
+        config, direct=None, durable_name=config.name, ack_policy="flow_control", ack_wait=None, max_deliver=None,
+        inactive_threshold=None,
+    )  # fmt: skip
+
+
 def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext) -> ConsumerConfig:
     """The configuration of a new consumer of ``stream``, with the defaults that servers report.
 
     Raises:
         APIError: servers refuse ``config``.
     """
-    _check_words(config)
+    _check_words(config, context)
     _check_texts(config)
     _check_replicas(config, stream)
     accepted = replace(config, **_defaults(config))
@@ -141,10 +157,11 @@ def _positive(number: float | None) -> float | None:
     return number if number is not None and number > 0 else None
 
 
-def _check_words(config: ConsumerConfig) -> None:
+def _check_words(config: ConsumerConfig, context: ServerContext) -> None:
     for name, words in POLICIES.items():
         value = getattr(config, name)
-        if value is not None and value not in words:
+        is_new = value == "flow_control" and context.api_level < SOURCING_LEVEL
+        if value is not None and (value not in words or is_new):
             unknown = f'unknown priority policy: "{value}"' if name == "priority_policy" else ""
             raise refusal(10025, unknown or f'can not unmarshal "\\"{value}\\""')
 
@@ -288,5 +305,5 @@ def check_group(name: str) -> None:
 def _level(config: ConsumerConfig) -> int:
     """The API level that a configuration needs."""
     if config.ack_policy == "flow_control":
-        return 4
+        return SOURCING_LEVEL
     return int(config.pause_until is not None or bool(config.priority_policy))

@@ -1,226 +1,209 @@
-"""The sources of a stream: how it follows other streams of the same server.
+"""The streams that one stream copies: its sources, and its mirror where a consumer feeds it.
 
-Each source is a reader with a position of its own, the last sequence of the origin that it has read.
+Rules, those of nats-server 2.15.1:
 
-Rules, those of nats-server 2.15.1 (FACTS.md F4.24, F4.25, F4.26):
+* Each begins ``SETUP_DELAY`` after it is configured, after its origin is made, and after an election. It goes on after
+  its position, which outlives purges of the copies (FACTS.md F4.26).
+* A source reads a stream that keeps its messages from the store.
+* From 2.14 a stream that deletes acknowledged messages is read by a durable consumer. So is any by the ``consumer`` of
+  the configuration.
+* The consumer goes with what has made it, unless another source of the stream has the same one (FACTS.md F4.33).
 
-* A source begins ``SETUP_DELAY`` after it is configured, after its origin is made, and after an election. It goes on
-  after its position, which outlives purges of the copies.
-* A copy gets a sequence and a time of its own, and a header with its origin. What belongs to the publish goes.
-* A copy with a message id that is known already is left out.
-* A copy that the stream does not take stops the source, which tries again after ``RETRY_DELAY``.
-* An origin that is made anew has another identity. From 2.15 it is copied from its start.
-
-Not here: origins with the retention ``workqueue`` or ``interest``, sources with a ``consumer`` and those of other
-servers, which are configured and never followed. Growing pauses. The later start of a source that an update adds.
+Not here: origins with the retention ``workqueue`` or ``interest`` before 2.14, and those of other servers, which are
+configured and never followed. Mirrors of streams that keep their messages (``replicas``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import fmod
-from typing import Final
+from collections.abc import Callable, Sequence
 
-from jsproto.errors import APIError
-from jsproto.grammar.config import StreamConfig, StreamSource
-from jsproto.grammar.headers import appended
-from jsproto.server.publish.checks import STREAM_SOURCE, check_copy
-from jsproto.server.replication.sourcing import copied
+from jsproto.grammar.config import StreamSource
+from jsproto.grammar.sources import SOURCING_LEVEL
+from jsproto.outbox import Outbox
+from jsproto.server.replication.consumer_reader import ConsumerReader
+from jsproto.server.replication.consumer_requests import ConsumerRequests
+from jsproto.server.replication.progress import SETUP_DELAY, MirrorWriter, Progress, SourceWriter
+from jsproto.server.replication.store_reader import StoreReader
 from jsproto.server.store.context import ServerContext
-from jsproto.server.store.origin import Taking
-from jsproto.server.store.stream import Publication, Stored, Stream
+from jsproto.server.store.origin import index_of
+from jsproto.server.store.refusals import refusal
+from jsproto.server.store.stream import Stream
 
-SETUP_DELAY: Final = 0.1  # seconds
-RETRY_DELAY: Final = 2.1  # seconds
-_HEARTBEAT: Final = 1.0  # seconds
-_IDENTITY_SINCE: Final = (2, 15, 0)
+
+def is_read_by_consumer(block: StreamSource, origin: Stream, context: ServerContext) -> bool:
+    """Whether the server reads ``origin`` by a durable consumer. ``block``: how it is configured."""
+    is_kept = origin.config.retention == "limits"
+    return bool(block.get("consumer")) or (not is_kept and context.api_level >= SOURCING_LEVEL)
 
 
 class Source:
-    """One source of a stream.
+    """One source of a stream, or its mirror.
 
-    Attributes: ``position`` (the last sequence that it has read, 0 for none), ``lag`` (messages that it lacks, as
-    servers count them), ``is_missing`` (its origin did not exist when it was last looked for).
+    Attributes: ``progress`` (how far it is), ``requests`` (how it is configured), ``consumer`` (reads by a consumer).
     """
 
-    __slots__ = (
-        "_context",
-        "_due_at",
-        "_heard_at",
-        "_identity",
-        "_origin",
-        "_parts",
-        "_read",
-        "_stream",
-        "_taking",
-        "is_missing",
-        "lag",
-        "position",
-    )  # fmt: skip
+    __slots__ = ("_context", "_store", "_stream", "consumer", "progress", "requests")
 
-    def __init__(self, source: StreamSource, stream: Stream, context: ServerContext, now: float) -> None:
-        """Copy ``source`` into ``stream``, which has it in its configuration. ``now``: seconds, as everywhere here."""
-        self.position = 0
-        self.lag = 0
-        self.is_missing = False
+    def __init__(
+        self,
+        block: StreamSource,
+        stream: Stream,
+        context: ServerContext,
+        outbox: Outbox,
+        now: float,
+        *,
+        is_mirror: bool,
+    ) -> None:
+        """Copy into ``stream``, which has ``block`` in its configuration. ``now``: seconds, as everywhere here."""
+        self.progress = Progress(due_at=now + SETUP_DELAY)
         self._stream = stream
         self._context = context
-        self._taking = Taking(source, is_source=True)
-        transforms = source.get("subject_transforms") or [{"src": source.get("filter_subject") or ">"}]
-        filters = "\f".join(one.get("src") or ">" for one in transforms)
-        destinations = "\f".join(one.get("dest") or ">" for one in transforms)
-        self._parts = source["name"], f"{filters} {destinations}"
-        self._origin: Stream | None = None
-        self._identity = ""
-        self._read = 0
-        self._heard_at: float | None = None
-        self._due_at: float | None = now + SETUP_DELAY
-
-    def stored(self, message: Stored, now: float) -> None:
-        """The origin stored ``message``."""
-        if self._due_at is None:  # else it stopped at an earlier message
-            self._context.in_turn(self._catch_up, now)
-
-    def removed(self, message: Stored, now: float) -> None:
-        """The origin removed ``message``. The copy stays."""
+        writer = MirrorWriter(block, stream) if is_mirror else SourceWriter(block, stream, self.progress)
+        self.requests = ConsumerRequests(block, stream, context, is_mirror=is_mirror)
+        self.consumer = ConsumerReader(self.requests, self.progress, writer, context, outbox)
+        self._store = None if is_mirror else StoreReader(block, self.progress, writer, context)
 
     def deadline(self) -> float | None:
-        """When ``begin`` is due, in seconds. None: nothing is due by time alone."""
-        return self._due_at
+        """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
+        return self.consumer.deadline() if self.progress.due_at is None else self.progress.due_at
 
-    def begin(self, origin: Stream | None, now: float) -> None:
-        """Follow ``origin``, the stream that has the name of the source now. None: there is none."""
-        self.stop(now)
-        self.is_missing = origin is None
-        if origin is None or origin.config.retention != "limits":
-            return
-        if self._identity not in ("", origin.identity) and self._context.release >= _IDENTITY_SINCE:
-            self.position = 0
-        self._identity = origin.identity
-        self._read = self.position
-        self._origin = origin
-        self._heard_at = now
-        origin.followers.append(self)
-        self._context.in_turn(self._catch_up, now)
+    def handle_timeout(self, find: Callable[[str], Stream | None], now: float) -> None:
+        """Do what is due at ``now``. ``find``: returns the stream of a name, None if there is none."""
+        if self.progress.due_at is None:
+            self.consumer.handle_timeout(now)
+        elif self.progress.due_at <= now:
+            self._begin(find(self.requests.origin), now)
 
     def begin_later(self, now: float) -> None:
         """Begin, or begin again, after a moment."""
-        self._due_at = now + SETUP_DELAY
+        self.progress.due_at = now + SETUP_DELAY
+
+    def made(self, name: str, now: float) -> None:
+        """A stream of that name was made. A consumer that is followed is missed later."""
+        if name == self.requests.origin and self.consumer.is_idle and self.requests.deliver_subject is None:
+            self.begin_later(now)
+
+    def deleted(self, name: str, now: float) -> None:
+        """The stream of that name was deleted. A consumer that is followed is missed later."""
+        if name == self.requests.origin and self.consumer.is_idle and self.requests.deliver_subject is None:
+            self.stop(now)
 
     def stop(self, now: float) -> None:
         """Follow nothing any more. The position stays."""
-        self._due_at = None
-        if self._origin is not None:
-            self._heard_at = now - (self.active(now) or 0.0)
-            self._origin.followers.remove(self)
-            self._origin = None
+        self.progress.due_at = None
+        self.consumer.stop()
+        if self._store is not None:
+            self._store.stop(now)
+
+    @property
+    def made_consumer(self) -> tuple[str, str] | None:
+        """The stream and the name of the consumer that the server has made for it. None: it has made none."""
+        name = self.consumer.consumer
+        return None if name is None or self.requests.deliver_subject is not None else (self.requests.origin, name)
 
     def active(self, now: float) -> float | None:
-        """The seconds since the origin was heard of, which sends a heartbeat every second. None: it was not yet."""
-        if self._heard_at is None:
-            return None
-        silent = now - self._heard_at
-        return silent if self._origin is None else fmod(silent, _HEARTBEAT)
+        """The seconds since the origin was heard of. None: it was not yet."""
+        if self._store is not None:
+            return self._store.active(now)
+        return None if self.progress.heard_at is None else now - self.progress.heard_at
 
-    def is_of(self, name: str) -> bool:
-        """Whether it copies the stream ``name``."""
-        return self._parts[0] == name
-
-    def _catch_up(self, now: float) -> None:
-        """Copy what the origin has after the position."""
-        new = [] if self._origin is None else self._origin.after(self._read)
-        waiting = [(one, subject) for one in new if (subject := self._taking.subject_of(one))]
-        for number, (stored, subject) in enumerate(waiting):
-            self._heard_at = now
-            copy = Publication(subject, self._header(stored), stored.payload)
-            try:
-                if check_copy(self._stream, copy, now):
-                    self._stream.append(copy, now)
-            except APIError:
-                self.lag = max(0, len(waiting) - number - 2)
-                self._due_at = now + RETRY_DELAY
-                return
-            self.position = self._read = stored.seq
-        self.lag = 0
-        if new:
-            self._read = new[-1].seq
-
-    def _header(self, stored: Stored) -> bytes:
-        name, patterns = self._parts
-        value = f"{name} {stored.seq} {patterns} ".encode() + stored.subject
-        if self._context.release >= _IDENTITY_SINCE:
-            value += b" " + self._identity.encode()
-        return appended(copied(stored, of_source=True).header, STREAM_SOURCE.encode(), value)
+    def _begin(self, origin: Stream | None, now: float) -> None:
+        """Read ``origin``, the stream that has the name now. None: there is none."""
+        self.stop(now)
+        self.progress.error = None
+        if self.requests.is_mirror:
+            self.progress.position = self._stream.last_seq
+        if self.requests.block.get("consumer"):
+            self.consumer.begin(now)
+        elif origin is None:
+            self.progress.error = refusal(10059)
+        elif is_read_by_consumer(self.requests.block, origin, self._context):
+            self.consumer.begin(now)
+        elif self._store is not None and origin.config.retention == "limits":
+            self._store.begin(origin, now)
 
 
 class Sources:
-    """All sources of a stream that can be followed, in the order of its configuration."""
+    """All that one stream copies and that is followed here, in the order of its configuration."""
 
-    __slots__ = ("_context", "_find", "_is_stopped", "_sources", "_stream")
+    __slots__ = ("_context", "_find", "_is_stopped", "_outbox", "_sources", "_stream")
 
-    def __init__(self, stream: Stream, context: ServerContext, find: Callable[[str], Stream | None]) -> None:
+    def __init__(
+        self, stream: Stream, context: ServerContext, outbox: Outbox, find: Callable[[str], Stream | None]
+    ) -> None:
         """``find``: returns the stream of a name, None if there is none."""
         self._stream = stream
         self._context = context
+        self._outbox = outbox
         self._find = find
         self._is_stopped = False
-        self._sources: list[tuple[StreamSource, Source]] = []
+        self._sources: list[Source] = []
 
-    def configure(self, config: StreamConfig, now: float) -> None:
-        """Follow the sources in ``config``: those that stay go on, apart from their start."""
-        known = [(_identity_of(configured), source) for configured, source in self._sources]
-        wanted = [one for one in config.sources or () if not one.get("external") and not one.get("consumer")]
-        sources: list[tuple[StreamSource, Source]] = []
-        for one in wanted:
-            there = next((source for identity, source in known if identity == _identity_of(one)), None)
-            sources.append((one, there or Source(one, self._stream, self._context, now)))
-        kept = [source for _, source in sources]
-        for _, source in self._sources:
-            if source not in kept:
-                source.stop(now)
-        self._sources = sources
+    def configure(self, mirrors: Sequence[StreamSource], sources: Sequence[StreamSource], now: float) -> None:
+        """Follow the ``mirrors``, one or none, and the ``sources``. What stays goes on, apart from its start."""
+        known = {index_of(source.requests.block): source for source in self._sources}
+        before, self._sources = self._sources, []
+        for number, block in enumerate((*mirrors, *sources)):
+            if block.get("external"):
+                continue
+            source = known.pop(index_of(block), None)
+            if source is None:
+                is_mirror = number < len(mirrors)
+                source = Source(block, self._stream, self._context, self._outbox, now, is_mirror=is_mirror)
+            source.requests.block = block
+            self._sources.append(source)
+        for source in known.values():
+            source.stop(now)
+        self._delete_consumers(before)
 
     def of(self, configured: StreamSource) -> Source | None:
-        """The source that follows ``configured``. None: it is not followed."""
-        return next((source for one, source in self._sources if one == configured), None)
+        """The source, or the mirror, that follows ``configured``. None: it is not followed."""
+        return next((source for source in self._sources if source.requests.block == configured), None)
 
     def made(self, name: str, now: float) -> None:
         """A stream of that name was made."""
-        for _, source in self._sources:
-            if source.is_of(name):
-                source.begin_later(now)
+        for source in self._sources:
+            source.made(name, now)
 
     def deleted(self, name: str, now: float) -> None:
         """The stream of that name was deleted."""
-        for _, source in self._sources:
-            if source.is_of(name):
-                source.stop(now)
+        for source in self._sources:
+            source.deleted(name, now)
 
     def start(self, now: float) -> None:
         """The stream has a leader again."""
         self._is_stopped = False
-        for _, source in self._sources:
+        for source in self._sources:
             source.begin_later(now)
 
     def stop(self, now: float) -> None:
-        """The stream has no leader any more, or is deleted."""
+        """The stream has no leader any more."""
         self._is_stopped = True
-        for _, source in self._sources:
+        for source in self._sources:
             source.stop(now)
+
+    def close(self, now: float) -> None:
+        """The stream is deleted, and with it the consumers that it has made."""
+        self.stop(now)
+        before, self._sources = self._sources, []
+        self._delete_consumers(before)
 
     def handle_timeout(self, now: float) -> None:
         """Begin what is due at ``now``."""
-        for configured, source in self._sources:
-            when = source.deadline()
-            if when is not None and when <= now and not self._is_stopped:
-                source.begin(self._find(configured["name"]), now)
+        if not self._is_stopped:
+            for source in self._sources:
+                source.handle_timeout(self._find, now)
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
-        deadlines = (source.deadline() for _, source in self._sources if not self._is_stopped)
+        deadlines = (source.deadline() for source in self._sources if not self._is_stopped)
         return min((when for when in deadlines if when is not None), default=None)
 
-
-def _identity_of(source: StreamSource) -> dict[str, object]:
-    """What makes it another source when it changes."""
-    return {name: value for name, value in source.items() if name not in ("opt_start_seq", "opt_start_time")}
+    def _delete_consumers(self, before: list[Source]) -> None:
+        """Delete the consumers that the sources ``before`` have made, and that no source uses any more."""
+        made = {source.made_consumer: source for source in before if source.made_consumer is not None}
+        used = {(source.requests.origin, source.requests.name) for source in self._sources if made}
+        for consumer, source in made.items():
+            if consumer not in used:
+                reply = f"$JSC.R.{self._context.next_id()[:8]}"  # without it there would be no request
+                self._outbox.publish(source.requests.delete(consumer[1]), b"", reply.encode())

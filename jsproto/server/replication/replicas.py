@@ -14,7 +14,8 @@ Rules:
 * A mirror has copied everything when it begins to answer. It goes on answering after its origin is deleted.
 * A mirror answers for its origin, not for a stream that the origin mirrors in turn.
 
-Not here: other servers, what sources copy (``following``), elections (a new leader has every message).
+Not here: other servers, elections (a new leader has every message). What sources copy, and mirrors that a durable
+consumer feeds (``following``).
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from jsproto.errors import LocalProtocolError
+from jsproto.grammar.config import StreamSource
 from jsproto.outbox import Outbox
 from jsproto.server.read.direct import DirectGet
-from jsproto.server.replication.following import Sources
+from jsproto.server.replication.following import Sources, is_read_by_consumer
 from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking
@@ -140,8 +142,8 @@ class Replica:
 class ReplicaSet:
     """All copies of one stream.
 
-    Attributes: ``replicas`` (those besides the leader), ``mirror`` (copies an origin into this stream, else None),
-    ``sources`` (what copies others into this stream).
+    Attributes: ``replicas`` (those besides the leader), ``mirror`` (copies the store of an origin into this stream, or
+    None), ``sources`` (what copies others into this stream, and mirrors by a consumer).
     """
 
     __slots__ = ("_context", "_outbox", "_prefixes", "_sids", "_stream", "mirror", "replicas", "sources")
@@ -161,7 +163,7 @@ class ReplicaSet:
         """
         self.replicas: list[Replica] = []
         self.mirror: Replica | None = None
-        self.sources = Sources(stream, context, find)
+        self.sources = Sources(stream, context, outbox, find)
         self._stream = stream
         self._context = context
         self._outbox = outbox
@@ -181,7 +183,7 @@ class ReplicaSet:
             self.replicas.append(Replica(self._stream, Stream(config, self._context, now), self._context, now))
         if config.mirror is None:
             self.follow(None, now)
-        self.sources.configure(config, now)
+        self._configure_sources(now)
         names = [config.name] if config.allow_direct else []
         if config.mirror is not None and config.mirror_direct:
             names.append(origin_of(config))
@@ -194,12 +196,14 @@ class ReplicaSet:
                         self._sids.append(self._outbox.subscribe(form, machine, QUEUE))
 
     def follow(self, origin: Stream | None, now: float) -> None:
-        """Mirror ``origin`` from now on. None: mirror nothing any more."""
+        """Mirror ``origin`` from now on, if no consumer of it does. None: mirror nothing any more."""
         if self.mirror is not None:
             self.mirror.stop()
             self.mirror = None
-        if origin is not None:
-            self.mirror = Replica(origin, self._stream, self._context, now, Taking(self._stream.config.mirror or {}))
+        block = self._stream.config.mirror or StreamSource()
+        if origin is not None and not is_read_by_consumer(block, origin, self._context):
+            self.mirror = Replica(origin, self._stream, self._context, now, Taking(block))
+        self._configure_sources(now)
 
     def catch_up(self, now: float) -> None:
         """Let every copy apply the changes that its lag allows, and begin the sources that are due."""
@@ -219,7 +223,13 @@ class ReplicaSet:
         """End all answers, because the stream is deleted. Mirrors of it go on."""
         self._unsubscribe()
         self.follow(None, now)
-        self.sources.stop(now)
+        self.sources.close(now)
+
+    def _configure_sources(self, now: float) -> None:
+        """Follow by consumers what no copy of a store follows."""
+        config = self._stream.config
+        mirrors = [] if config.mirror is None or self.mirror is not None else [config.mirror]
+        self.sources.configure(mirrors, config.sources or (), now)
 
     def _unsubscribe(self) -> None:
         for sid in self._sids:

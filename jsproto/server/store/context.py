@@ -24,6 +24,9 @@ REFERENCE: Final[Release] = (2, 15, 1)
 NAME: Final = "jsproto"
 """The server's name in INFO."""
 
+ACCOUNT: Final = "$G"
+"""The name of the account."""
+
 ACCOUNT_HASH: Final = "szMpdrwD"
 """The hash of the account ``$G`` in ack subjects of version 2 (FACTS.md F5.3)."""
 
@@ -33,6 +36,13 @@ NO_DOMAIN: Final = "_"
 _API_LEVELS: Final = (((2, 15, 0), 5), ((2, 14, 0), 4), ((2, 12, 5), 3), ((2, 12, 0), 2), ((0, 0, 0), 1))
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH: Final = 22
+_HASH_LENGTH: Final = 8
+
+
+def hashed(text: str) -> str:
+    """8 letters and digits that stand for ``text``, as nats-server makes them."""
+    digest = sha256(text.encode("utf-8", "replace")).digest()
+    return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,11 @@ class ServerContext:
     def timestamp(self, now: float) -> int:
         """The time of day at ``now`` (seconds), in nanoseconds since 1970."""
         return self.epoch + round(now * 1_000_000_000)
+
+    @property
+    def account(self) -> str:
+        """The account and, if there is one, the domain: what servers add to names before they hash them."""
+        return ACCOUNT if self.domain is None else f"{ACCOUNT} {self.domain}"
 
     def next_id(self) -> str:
         """22 letters and digits that this server has not used before."""

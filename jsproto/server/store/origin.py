@@ -5,7 +5,8 @@ Rules:
 * It takes what matches the filter, or the source of one of the transforms, from the start on. The first transform that
   matches gives the copy its subject. A start at a sequence takes precedence over one at a time.
 * A consumer that was made beforehand needs a name and a literal deliver subject. A filter or a start beside it is
-  refused (FACTS.md F4.9, F4.11). With ``server_managed``, which only the draft knows, the name is enough.
+  refused (FACTS.md F4.9, F4.11). With ``server_managed``, which only the draft knows, the name is enough, and they
+  are allowed.
 * Mirrors and sources are refused with codes of their own.
 
 Not here: headers (``replication.sourcing``), and transforms that do more than place wildcards, such as
@@ -21,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.config import StreamSource
+from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_name, check_subject, matches, overlaps
 from jsproto.grammar.times import parse_timestamp
-from jsproto.server.store.context import ServerContext
+from jsproto.server.store.context import ServerContext, hashed
 from jsproto.server.store.refusals import refusal
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_SOURCES: Final = 1_000
 """Sources of one stream, because each is compared with all others. nats-server takes more."""
-_CONSUMER_LEVEL: Final = 4
 _PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
 
 
@@ -138,6 +139,34 @@ class Taking:
                 return transform.of(subject).encode("utf-8", "surrogateescape")
         return None
 
+    def renamed(self, stored: Stored) -> bytes:
+        """The subject of a copy of ``stored``, which a consumer has chosen. Without a transform it stays."""
+        subject = stored.subject.decode("utf-8", "surrogateescape")
+        transform = next((one for one in self._transforms if matches(one.source, subject)), None)
+        return stored.subject if transform is None else transform.of(subject).encode("utf-8", "surrogateescape")
+
+
+def patterns_of(source: StreamSource) -> list[str]:
+    """The subjects that a mirror or a source takes, empty for all of them."""
+    transforms = source.get("subject_transforms") or [{"src": source.get("filter_subject") or ""}]
+    return [one["src"] for one in transforms if one.get("src")]
+
+
+def index_of(source: StreamSource) -> str:
+    """What tells a source from the others of its stream: ``<stream> <subjects> <destinations>``.
+
+    Of several transforms a form feed separates them. ``>`` stands for none. The first part also tells consumers and
+    other servers apart.
+    """
+    external: dict[str, Any] | None = source.get("external")  # type: ignore[assignment]
+    consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
+    transforms = source.get("subject_transforms") or [{"src": source.get("filter_subject") or ""}]
+    subjects = "\f".join(one.get("src") or ">" for one in transforms)
+    destinations = "\f".join(one.get("dest") or ">" for one in transforms)
+    name = source["name"] + (f":{hashed(external.get('api') or '')}" if external else "")
+    name += f":C={hashed(consumer['name'])}" if consumer else ""
+    return f"{name} {subjects} {destinations}"
+
 
 def known(source: StreamSource, context: ServerContext) -> StreamSource:
     """``source`` without what the release does not know: ``consumer``, which came with API level 4.
@@ -148,7 +177,7 @@ def known(source: StreamSource, context: ServerContext) -> StreamSource:
     consumer: dict[str, Any] | None = source.get("consumer")  # type: ignore[assignment]
     if consumer is None:
         return source
-    if context.api_level < _CONSUMER_LEVEL:
+    if context.api_level < SOURCING_LEVEL:
         if not context.is_before_2_12:
             raise refusal(10025, 'json: unknown field "consumer"')
         less = source.copy()
@@ -167,16 +196,16 @@ def check_sources(asked: Sequence[StreamSource]) -> None:
     Raises:
         APIError: servers refuse a source, or two of them copy the same.
     """
-    seen: list[dict[str, Any]] = []
+    seen: set[str] = set()
     consumers: set[tuple[str, str]] = set()
     if len(asked) > MAX_SOURCES:
         raise refusal(10052, f"a stream has at most {MAX_SOURCES} sources")
     for source in asked:
         Taking(source, is_source=True)
-        what = {name: value for name, value in source.items() if name not in ("opt_start_seq", "opt_start_time")}
-        if what in seen:
+        index = index_of(source)
+        if index in seen:
             raise refusal(10140)
-        seen.append(what)
+        seen.add(index)
         consumer = source.get("consumer")
         if consumer is not None:
             read = source["name"], consumer["name"]
@@ -196,5 +225,6 @@ def _check_consumer(source: StreamSource, is_bad: int) -> None:
             check_subject(consumer.get("deliver_subject") or "")
     except LocalProtocolError:
         raise refusal(is_bad) from None
-    if any(source.get(name) for name in ("opt_start_seq", "opt_start_time", "filter_subject")):
+    beside = any(source.get(name) for name in ("opt_start_seq", "opt_start_time", "filter_subject"))
+    if beside and not consumer.get("server_managed"):
         raise refusal(is_bad)

@@ -29,6 +29,7 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10054: (400, "message size exceeds maximum allowed"),
     10055: (400, "stream mirror configuration can not be updated"),
     10057: (500, "{}"),
+    10059: (404, "stream not found"),
     10060: (400, "expected stream does not match"),
     10070: (400, "wrong last msg ID: {}"),
     10071: (400, "wrong last sequence: {}"),
@@ -113,12 +114,15 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10210: (429, "atomic publish too many inflight"),
     10211: (429, "batch publish too many inflight"),
     10213: (400, "stream mirror consumer config is invalid"),
+    10214: (400, "stream mirror consumer requires flow control ack policy"),
     10215: (400, "stream source consumer config is invalid"),
     10216: (400, "duplicate stream source consumer detected"),
+    10217: (400, "stream source consumer requires flow control ack policy"),
     10218: (400, "flow control ack policy requires a push based consumer"),
     10220: (400, "flow control ack policy requires max ack pending"),
     10221: (400, "flow control ack policy requires unset ack wait"),
     10222: (400, "flow control ack policy requires unset max deliver"),
+    10225: (400, "consumer's stream identity does not match: {}"),
     10227: (400, "message stream source header is not allowed"),
 }
 _DRAFT: Final[dict[int, tuple[int, str]]] = {

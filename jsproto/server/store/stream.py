@@ -283,6 +283,14 @@ class Stream:
         self._limit_subject(stored.subject)
         self._limit()
 
+    def skip(self, seq: int) -> None:
+        """Leave the sequences up to ``seq`` unused, so that the next message comes after them."""
+        if not self._messages:
+            self.first_seq = max(self.first_seq, seq + 1)
+        elif seq > self.last_seq:
+            self._unused.append(range(self.last_seq + 1, seq + 1))
+        self.last_seq = max(self.last_seq, seq)
+
     def _put(self, stored: Stored) -> None:
         if not self._messages:
             self.first_seq = stored.seq
