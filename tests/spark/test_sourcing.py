@@ -111,7 +111,8 @@ def test_only_what_is_committed_goes(js: JetStream, stream: Made, draining: Drai
     reader.commit(last)
     while left_in(js, name):
         reader.commit(last)
-    assert js.consumer_info(name, C).config.headers_only
+    config = js.consumer_info(name, C).config
+    assert (config.headers_only, config.max_ack_pending) == (True, 100_000)
 
 
 def test_a_run_empties_the_queue(js: JetStream, stream: Made, draining: Drained) -> None:
@@ -564,7 +565,7 @@ def test_the_server_restarts_under_it(server_for: Any) -> None:
         assert left_in(nc.jetstream(), "S") == 0
 
 
-def test_a_confirmation_is_of_this_stream(stream: Made, draining: Drained) -> None:
+def test_a_confirmation_goes_no_further_than_deliveries(stream: Made, draining: Drained) -> None:
     """Nothing beyond what was delivered can be confirmed, whatever Spark has committed."""
     name = queue_of(stream, 10)
     reader = draining(name)

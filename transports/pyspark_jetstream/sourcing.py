@@ -6,6 +6,8 @@ Rules:
 * A micro-batch ends with a message that was delivered. Its offset holds the tasks, and how many messages each has.
 * A micro-batch is confirmed when Spark has it in its log: when it is where the next one begins (``start``), or by
   ``commit``. What was not delivered is never confirmed.
+* What goes from the stream before it is read is data loss. A server takes a delivered message that goes for an
+  acknowledgement of all before it (FACTS.md F4.29), so messages are counted.
 * The consumer is made for a query without a checkpoint. One that is gone later is data loss. So is one that has
   acknowledged more than Spark has committed.
 
