@@ -115,6 +115,18 @@ def test_only_what_is_committed_goes(js: JetStream, stream: Made, draining: Drai
     assert (config.headers_only, config.max_ack_pending) == (True, 100_000)
 
 
+def test_what_is_there_is_in_the_next_offset(js: JetStream, stream: Made, draining: Drained) -> None:
+    """Spark takes an offset that stands still for the end of what there is (``processAllAvailable``)."""
+    name = queue_of(stream)
+    reader = draining(name)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, None) == start
+    for n in range(1, 51):
+        js.publish(f"{name}.x", b"1")
+        start = reader.latestOffset(start, None)
+        assert start["streams"][name]["seq"] == n + 1
+
+
 def test_a_run_empties_the_queue(js: JetStream, stream: Made, draining: Drained) -> None:
     """In micro-batches as large as the consumer's window, however large they may be."""
     name = queue_of(stream, 120)
@@ -257,6 +269,17 @@ def test_a_filter_leaves_the_rest_to_others(js: JetStream, stream: Made, drainin
     copies = 3 if pattern.endswith(">") else 1
     assert rows + more == [n for n in range(40) for _ in range(copies)]
     assert left_in(js, name) == (0 if copies == 3 else 40)
+
+
+def test_an_idle_query_passes_over_what_others_want(js: JetStream, stream: Made, draining: Drained) -> None:
+    name = queue_of(stream, 20)
+    reader = draining(name, subject=f"{name}.x")
+    start = reader.initialOffset()
+    for _ in range(2):
+        assert reader.latestOffset(start, None) == start
+    fill(js, name, 21, 30)
+    js.publish(f"{name}.x", b"31")
+    assert micro_batch(reader, start)[0] == [31]
 
 
 def test_a_queue_that_workers_share(js: JetStream, stream: Made, draining: Drained) -> None:

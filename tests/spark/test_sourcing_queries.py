@@ -54,7 +54,7 @@ def test_queries_stop_at_random_moments(
     random = Random(18)
     last = 0
     for moment in (random.random() for _ in range(RESTARTS)):
-        first, last = last + 1, last + random.randint(300, 700)
+        first, last = last + 1, last + random.randint(150, 350)
         fill(js, queue, first, last)
         query = started(drain.writer())
         try:

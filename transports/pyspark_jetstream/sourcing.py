@@ -68,7 +68,7 @@ MAX_ACK_PENDING: Final = 100_000  # messages under way, of a consumer that is ma
 RETENTIONS: Final = ("workqueue", "interest")
 EVERYTHING: Final = ">"
 _SHARED: Final = (ConsumerWQConsumerNotUniqueError, ConsumerWQMultipleUnfilteredError)
-GATHER_WITHIN: Final = 0.05  # seconds for another message of a micro-batch that ends a run
+GATHER_WITHIN: Final = 0.05  # seconds for another message, where there is none to wait for
 SETTLE_WITHIN: Final = 5.0  # seconds; a server asks for an answer after one of silence
 SETTLE_PAUSE: Final = 0.05  # seconds
 
@@ -97,6 +97,7 @@ class ConsumerEnd:
         self._identity: str | None = None  # of the stream, when the consumer was claimed
         self._waiting: deque[int] = deque()  # sequences from ``begin`` on that were delivered
         self._taken = 0  # the last sequence that was delivered since the claim
+        self._nothing_before = 0  # what was not taken and is before this sequence does not match
 
     def __reduce__(self) -> tuple[type[ConsumerEnd], tuple[ReadOptions]]:
         return ConsumerEnd, (self._options,)
@@ -140,10 +141,23 @@ class ConsumerEnd:
             return False
         return True
 
-    def is_drained(self, js: JetStream, until: int) -> bool:
-        """Whether all before sequence ``until`` was delivered."""
-        following = next_at_leader(js, self._stream, self._options.subject, max(self._taken + 1, self.begin.seq))
-        return following is None or following.seq >= until
+    def has_more(self, js: JetStream, until: int | None) -> bool:
+        """Whether the stream has a message, before sequence ``until``, that was not taken yet.
+
+        An idle query asks this a hundred times a second. The consumer does not know at once what was stored.
+        """
+        info = look_up(js, self._stream)
+        self.end = Position(created(info), end_of(info))
+        if self.end.created != self.begin.created:
+            self.leave()  # to claim it again tells what is wrong
+            return True
+        at = max(self._taken + 1, self.begin.seq, self._nothing_before)
+        if at >= self.end.seq:
+            return False
+        following = next_at_leader(js, self._stream, self._options.subject, at)
+        if following is None:
+            self._nothing_before = self.end.seq
+        return following is not None and (until is None or following.seq < until)
 
     @property
     def awaits_confirm(self) -> bool:
@@ -152,13 +166,15 @@ class ConsumerEnd:
 
     def wait(self, limit: float) -> bool:
         """Wait for a message. Returns: whether one may have come within ``limit`` seconds."""
-        assert self._source is not None
+        source = self._source
+        if source is None:
+            return True
         try:
-            self._take(self._source, 1, limit)
+            self._take(source, 1, limit)
         except NoAnswerError:
             return False
         except Error:
-            if self._source.error is None:
+            if source.error is None:
                 raise  # else it is claimed again, which tells what is wrong
         return True
 
@@ -181,7 +197,7 @@ class ConsumerEnd:
         """End the claim. What was not confirmed is delivered again to the next one."""
         source, self._source = self._source, None
         self._waiting.clear()
-        self._taken = 0
+        self._taken = self._nothing_before = 0
         if source is not None:
             source.unsubscribe()
 
@@ -284,7 +300,8 @@ class JetStreamSourcingReader(StreamReads):
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Where the next micro-batch ends: with what was delivered, or as far as a limit allows.
 
-        Spark has committed what is before ``start``. To end a run (AvailableNow) this waits for what is missing.
+        Spark has committed what is before ``start``. What is on its way here is waited for: a while, and in a run that
+        ends (AvailableNow) until it is here.
         """
         since, most = self._position(start), getattr(limit, "max_rows", None)
         return self._client.request(lambda js: self._latest(js, start, since, most))
@@ -303,8 +320,9 @@ class JetStreamSourcingReader(StreamReads):
                     tasks = split_messages(found, self.split_plan)
                     return self._encoded(Position(end.begin.created, tasks[-1].hi), tasks)
             elif until is None:
-                return start
-            elif end.is_drained(js, until):
+                if not end.has_more(js, None) or not end.wait(GATHER_WITHIN):
+                    return start
+            elif not end.has_more(js, until):
                 end.settle(js)
                 return start
             elif not end.wait(self.options.connection.request_timeout):
