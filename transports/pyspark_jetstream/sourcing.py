@@ -204,6 +204,7 @@ class ConsumerEnd:
     # -- claims --------------------------------------------------------------------------------------------------------
 
     def _claim(self, js: JetStream, since: Position | None) -> SourcingSubscription:
+        """Be the sourcing end from now on. Nothing that was delivered before counts. Errors: as ``hold``."""
         options = self._options
         info = look_up(js, self._stream)
         if info.config.retention not in RETENTIONS:
@@ -264,6 +265,7 @@ class ConsumerEnd:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _take(self, source: SourcingSubscription, most: int, timeout: float | None = None) -> None:
+        """Wait up to ``timeout`` seconds for a message, and take up to ``most`` of those that are there."""
         for message in source.next_msgs(most, timeout=timeout):
             seq, _ = jsack_sequences(message.reply.encode())
             self._taken = max(self._taken, seq)
@@ -345,9 +347,7 @@ class JetStreamSourcingReader(StreamReads):
 
     def _planned(self, js: JetStream, since: Position, until: Position, tasks: Sequence[Task]) -> list[InputPartition]:
         self._end.hold(js, since)
-        if (
-            until.created != self._end.begin.created
-        ):  # planned before the stream was made anew: nothing of that is there
+        if until.created != self._end.begin.created:  # planned before the stream was made anew: nothing is there
             return []
         whole = Range(self._stream, until.created, tasks[0].lo, until.seq)
         kind = filtered(js, look_up(js, self._stream), self.options.subject, whole)
