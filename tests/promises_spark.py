@@ -118,6 +118,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SPARK_SOURCING + "a_consumer_that_is_gone",
             SPARK_SOURCING + "a_stream_made_anew",
             SPARK_SOURCING + "a_stream_made_anew_within_a_run",
+            SPARK_SOURCING + "a_stream_made_anew_while_its_consumer_is_claimed",
         ),
         promise(
             "Messages are counted: a task that finds fewer than the consumer delivered fails with `DataLossError`.",

@@ -115,16 +115,20 @@ def test_only_what_is_committed_goes(js: JetStream, stream: Made, draining: Drai
     assert (config.headers_only, config.max_ack_pending) == (True, 100_000)
 
 
-def test_what_is_there_is_in_the_next_offset(js: JetStream, stream: Made, draining: Drained) -> None:
+@pytest.mark.parametrize("subject", ["", "{}.x"])
+def test_what_is_there_is_in_the_next_offset(js: JetStream, stream: Made, draining: Drained, subject: str) -> None:
     """Spark takes an offset that stands still for the end of what there is (``processAllAvailable``)."""
     name = queue_of(stream)
-    reader = draining(name)
+    reader = draining(name, subject=subject.format(name))
     start = reader.initialOffset()
     assert reader.latestOffset(start, None) == start
-    for n in range(1, 51):
-        js.publish(f"{name}.x", b"1")
+    for _ in range(30):
+        if subject:
+            js.publish(f"{name}.other", b"1")
+            assert reader.latestOffset(start, None) == start
+        last = js.publish(f"{name}.x", b"1").seq
         start = reader.latestOffset(start, None)
-        assert start["streams"][name]["seq"] == n + 1
+        assert start["streams"][name]["seq"] == last + 1
 
 
 def test_a_run_empties_the_queue(js: JetStream, stream: Made, draining: Drained) -> None:
@@ -140,6 +144,8 @@ def test_a_run_empties_the_queue(js: JetStream, stream: Made, draining: Drained)
     assert rows == [*range(1, 121)]
     assert left_in(js, name) == 0
     fill(js, name, 121, 130)
+    while not reader._end._source.pending_msgs:
+        pass
     assert reader.latestOffset(end, None) == end  # came after the run began
     assert end_of_run(reader, end)[0] == [*range(121, 131)]
     assert left_in(js, name) == 0
@@ -269,17 +275,6 @@ def test_a_filter_leaves_the_rest_to_others(js: JetStream, stream: Made, drainin
     copies = 3 if pattern.endswith(">") else 1
     assert rows + more == [n for n in range(40) for _ in range(copies)]
     assert left_in(js, name) == (0 if copies == 3 else 40)
-
-
-def test_an_idle_query_passes_over_what_others_want(js: JetStream, stream: Made, draining: Drained) -> None:
-    name = queue_of(stream, 20)
-    reader = draining(name, subject=f"{name}.x")
-    start = reader.initialOffset()
-    for _ in range(2):
-        assert reader.latestOffset(start, None) == start
-    fill(js, name, 21, 30)
-    js.publish(f"{name}.x", b"31")
-    assert micro_batch(reader, start)[0] == [31]
 
 
 def test_a_queue_that_workers_share(js: JetStream, stream: Made, draining: Drained) -> None:
@@ -426,8 +421,12 @@ def test_a_stream_made_anew(js: JetStream, stream: Made, draining: Drained, *, i
     if is_made:
         consume(js, name)
     fill(js, name, 101, 130)
+    claimed = reader._end._source
+    while is_made and not claimed.pending_msgs:  # of the new one
+        pass
     with pytest.raises(DataLossError, match=f"stream {name} was made anew: the offset is of 2"):
         delivered(reader, end)
+    assert claimed.position == (0 if is_made else 10)
     reader.stop()
     assert left_in(js, name) == 30
     with pytest.warns(UserWarning, match="was made anew"):
@@ -436,6 +435,31 @@ def test_a_stream_made_anew(js: JetStream, stream: Made, draining: Drained, *, i
     assert rows == [*range(101, 131)]
     assert end_of_run(lenient, last) == ([], last)
     assert left_in(js, name) == 0
+
+
+def test_a_stream_made_anew_while_its_consumer_is_claimed(
+    monkeypatch: pytest.MonkeyPatch, js: JetStream, stream: Made, draining: Drained
+) -> None:
+    name = queue_of(stream, 10)
+    consume(js, name)
+    first, second = draining(name), draining(name)
+    _, end = micro_batch(first, first.initialOffset(), 10)
+    first.stop()
+    source, claims = type(js).source, []
+
+    def late(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        recreate_stream(js, js.stream_info(name).config)
+        consume(js, name)
+        fill(js, name, 101, 130)
+        claims.append(source(self, *arguments, **keywords))
+        while not claims[0].pending_msgs:
+            pass
+        return claims[0]
+
+    monkeypatch.setattr(type(js), "source", late)
+    with pytest.raises(DataLossError, match=f"stream {name} was made anew: the offset is of 2"):
+        second.latestOffset(end, None)
+    assert claims[0].position == 0  # nothing of the new one is confirmed
 
 
 def test_a_stream_made_anew_within_a_run(js: JetStream, stream: Made, draining: Drained) -> None:

@@ -109,7 +109,7 @@ class ConsumerEnd:
         Raises: OptionError, DataLossError, SourceBusyError, or the errors of the connection.
         """
         source = self._source
-        if source is None or source.error is not None or source.identity != self._identity:
+        if source is None or source.error is not None:
             self.leave()
             try:
                 source = self._claim(js, since)
@@ -276,7 +276,7 @@ class ConsumerEnd:
         while self._waiting and self._waiting[0] < self.begin.seq:
             self._waiting.popleft()
         seq = min(self.begin.seq - 1, self._taken)
-        if source.identity == self._identity and seq > source.position:
+        if source.identity == self._identity and seq > source.position:  # else the stream was made anew
             source.confirm(seq)
 
 
