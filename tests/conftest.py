@@ -28,6 +28,8 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+APART = ("tests/spark/test_sourcing.py",)
+"""Without a JVM: its tests wait most of the time."""
 TOGETHER = (
     "tests/spark/",  # there is one JVM
     "tests/test_architecture.py",  # they look at every file, which is read once
@@ -105,7 +107,8 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
     """Tests one by one to whoever is free, but for those that one process takes together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+        apart = nodeid.startswith(APART)
+        return next((place for place in TOGETHER if nodeid.startswith(place) and not apart), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:

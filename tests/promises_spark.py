@@ -14,6 +14,8 @@ SPARK_READING: Final = "spark/test_reading.py::test_"
 SPARK_REPLICAS: Final = "spark/test_replicas.py::test_"
 SPARK_SECURITY: Final = "spark/test_security.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
+SPARK_SOURCING: Final = "spark/test_sourcing.py::test_"
+SPARK_SOURCING_QUERIES: Final = "spark/test_sourcing_queries.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
 SPARK_TASKS: Final = "spark/test_tasks.py::test_"
 SPARK_VIEWS: Final = "spark/test_views.py::test_"
@@ -62,6 +64,86 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "A schema of your own with some of these columns (and `timestamp_ns`) reads just them.",
             SPARK_READING + "columns",
             SPARK_OPTIONS + "columns_that_are_read",
+        ),
+    ),
+    "Emptying a work queue": (
+        promise(
+            "A query without a checkpoint makes it if it is not there, without payloads (`headers_only`) and with a "
+            "`max_ack_pending` of 100,000.",
+            SPARK_SOURCING + "only_what_is_committed_goes",
+            SPARK_SOURCING + "a_consumer_that_is_gone",
+        ),
+        promise(
+            "**Only what Spark has committed is acknowledged.** A task, or a query that goes on from its checkpoint, "
+            "reads the same again, wherever it had failed or was stopped.",
+            SPARK_SOURCING + "only_what_is_committed_goes",
+            SPARK_SOURCING + "a_driver_dies_anywhere",
+            SPARK_SOURCING + "a_micro_batch_is_split_as_it_was",
+            SPARK_SOURCING + "the_server_restarts_under_it",
+            SPARK_SOURCING + "a_confirmation_goes_no_further_than_deliveries",
+            SPARK_SOURCING_QUERIES + "a_task_and_a_driver_die",
+        ),
+        promise(
+            "Into the sink `atomic` each message is stored once. A run with `availableNow` reads what the queue has "
+            "at its start, and leaves none of that.",
+            SPARK_SOURCING_QUERIES + "queries_stop_at_random_moments",
+            SPARK_SOURCING_QUERIES + "a_task_and_a_driver_die",
+            SPARK_SOURCING + "a_run_empties_the_queue",
+            SPARK_SOURCING + "a_consumer_that_is_paused",
+        ),
+        promise(
+            "A query begins after what its consumer has acknowledged, and starting offsets are refused. `subject` is "
+            "the consumer's filter. A consumer with another one is refused.",
+            SPARK_SOURCING + "a_run_empties_the_queue",
+            SPARK_SOURCING + "options_that_do_not_fit",
+            SPARK_SOURCING + "streams_and_consumers_that_do_not_fit",
+            SPARK_SOURCING + "a_filter_leaves_the_rest_to_others",
+        ),
+        promise(
+            "A micro-batch has no more messages than the consumer may have under way: `max_ack_pending`, or the bytes "
+            "of the server's window.",
+            SPARK_SOURCING + "a_run_empties_the_queue",
+        ),
+        promise(
+            "A consumer has one query at a time. Another one waits for `requestTimeout`, and fails with "
+            "`SourceBusyError`.",
+            SPARK_SOURCING + "one_query_at_a_time",
+            SPARK_SOURCING_QUERIES + "a_second_query_has_to_wait",
+        ),
+        promise(
+            "One that has acknowledged more than the checkpoint says ends the query with `DataLossError`. So does a "
+            "consumer that is gone, or a stream that was made anew.",
+            SPARK_SOURCING + "another_checkpoint_of_the_same_consumer",
+            SPARK_SOURCING + "a_purge_before_anything_was_delivered",
+            SPARK_SOURCING + "a_consumer_that_is_gone",
+            SPARK_SOURCING + "a_stream_made_anew",
+            SPARK_SOURCING + "a_stream_made_anew_within_a_run",
+            SPARK_SOURCING + "a_stream_made_anew_while_its_consumer_is_claimed",
+        ),
+        promise(
+            "Messages are counted: a task that finds fewer than the consumer delivered fails with `DataLossError`.",
+            SPARK_SOURCING + "a_message_that_goes_before_it_is_read",
+            SPARK_SOURCING + "a_server_takes_a_deleted_message_for_all_before_it",
+        ),
+        promise(
+            "A server that drops a delivered message takes that for an acknowledgement, and drops **all before it** "
+            "unread.",
+            SPARK_SOURCING + "a_server_takes_a_deleted_message_for_all_before_it",
+        ),
+        promise(
+            "A message goes when both have acknowledged it.",
+            SPARK_SOURCING + "a_queue_that_workers_share",
+            SPARK_SOURCING + "an_interest_stream_waits_for_all",
+        ),
+        promise(
+            "What a query has committed last may stay in the stream when it is stopped. The next run acknowledges it, "
+            "and does not read it again.",
+            SPARK_SOURCING + "a_driver_dies_anywhere",
+            SPARK_SOURCING_QUERIES + "queries_stop_at_random_moments",
+        ),
+        promise(
+            "`spark.read` is refused, because it has no commit.",
+            SPARK_SOURCING + "options_that_do_not_fit",
         ),
     ),
     "Rows into a stream": (
@@ -198,6 +280,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "With `--checkpoint` that holds from run to run.",
             SPARK_PIPELINES + "mirror_goes_on_where_it_ended",
             SPARK_PIPELINES + "files_that_arrive",
+        ),
+        promise(
+            "A work queue that `mirror` has emptied by `atomic` is in the target once.",
+            SPARK_PIPELINES + "mirror_empties_a_work_queue",
+            SPARK_SOURCING_QUERIES + "queries_stop_at_random_moments",
         ),
         promise(
             "then stores nothing twice within the duplicate window",

@@ -248,6 +248,18 @@ def test_mirror_goes_on_where_it_ended(run: Programs, js: JetStream, stream: Mad
     assert headers == [("Plain", "p")]
 
 
+def test_mirror_empties_a_work_queue(run: Programs, js: JetStream, stream: Made, made: Any, tmp_path: Path) -> None:
+    name, target = stream(1_500, retention="workqueue"), made("copy")
+    options = ["--prefix", "m.", "--create-stream", "--delivery", "atomic", "--checkpoint", tmp_path / "state"]
+    options += ["--read-mode", "sourcing", "--consumer", "mirror"]
+    told = run("mirror", name, target, *options)
+    assert (told["rows"], told["stored"], js.stream_info(name).state.messages) == (1_500, 1_500, 0)
+    fill(js, name, 1_501, 1_600)
+    assert run("mirror", name, target, *options)["stored"] == 100
+    assert js.stream_info(name).state.messages == 0
+    assert Counter(bodies(js, target)) == Counter(b"%d" % n for n in range(1, 1_601))
+
+
 def test_replay_in_order(run: Programs, js: JetStream, stream: Made, made: Any) -> None:
     name, target = stream(3_000), made("again")
     js.publish(f"{name}.x", b"last", msg_id="id-1")
@@ -352,6 +364,11 @@ def test_what_cannot_be(run: Programs, stream: Made, tmp_path: Path) -> None:
          "read next; set failOnDataLoss to false to go on with what is there"),
         (2, "mirror", [name, name], f"{name} is where it comes from: choose another target"),
         (2, "mirror", [name, "T", "--python", "x"], "--python takes FILE:NAME, not 'x'"),
+        (2, "mirror", [name, "T", "--consumer", "C"], "--consumer and --read-mode sourcing go together"),
+        (2, "mirror", [name, "T", "--read-mode", "sourcing", "--consumer", "C"], "--read-mode sourcing needs "
+         "--checkpoint: what is not remembered cannot be acknowledged"),
+        (2, "mirror", [name, "T", "--read-mode", "sourcing", "--consumer", "C", "--checkpoint", "x", "--from", "2"],
+         "--from and --read-mode sourcing exclude each other: the consumer says where to begin"),
         (2, "replay", [name, "T", "--speed", "slow"], "--speed takes original, full or a number above 0, not 'slow'"),
         (2, "replay", [name, "T", "--delivery", "atomic"], "--delivery atomic needs --speed full: it stores a "
          "thousand messages at a time"),

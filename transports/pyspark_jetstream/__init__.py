@@ -91,10 +91,14 @@ class JetStreamDataSource(DataSource):
         return JetStreamReader(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from pyspark_jetstream.options import read_options
+        from pyspark_jetstream.options import ReadMode, read_options
         from pyspark_jetstream.source import JetStreamStreamReader
+        from pyspark_jetstream.sourcing import JetStreamSourcingReader
 
-        return JetStreamStreamReader(schema, read_options(dict(self.options)))
+        options = read_options(dict(self.options))
+        return (JetStreamSourcingReader if options.read_mode is ReadMode.SOURCING else JetStreamStreamReader)(
+            schema, options
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from pyspark_jetstream.options import write_options

@@ -29,6 +29,7 @@ from jsproto.errors import (
     Error,
     NoRespondersError,
     NoServersError,
+    SourceBusyError,
     TLSError,
 )
 from jsproto.errors import TimeoutError as NoAnswerError
@@ -49,7 +50,7 @@ LAST_PAUSE: Final = 5.0  # seconds
 PAUSE_FACTOR: Final = 5**0.5  # so that TRIES pauses lead from the first one to the last one
 TRANSIENT: Final = (ConnectionLostError, ConnectionClosedError, NoAnswerError, NoRespondersError)
 """What a restarted server, or a new leader, looks like for a while. So does an APIError of ``BUSY``."""
-REFUSED: Final = (AuthorizationError, TLSError)  # a kind of those; asking again makes it no better
+REFUSED: Final = (AuthorizationError, TLSError, SourceBusyError)  # a kind of those; asking again makes it no better
 BUSY: Final = (429, 500, 503)
 NO_JETSTREAM: Final = (10039, 10076)  # 503 as well, for the account, or the server
 

@@ -42,6 +42,13 @@ class Delivery(StrEnum):
     ATOMIC = "atomic"
 
 
+class ReadMode(StrEnum):
+    """How a streaming read learns what there is: see ``source`` and ``sourcing``."""
+
+    DIRECT = "direct"
+    SOURCING = "sourcing"
+
+
 _BUCKET: Final = re.compile(r"[-_A-Za-z0-9]+")
 # What an option may be, for errors.
 _A_SUBJECT: Final = "a subject"
@@ -95,6 +102,14 @@ def _natural(text: str) -> int:
     if number < 0:
         raise ValueError
     return number
+
+
+def _read_mode(text: str) -> ReadMode:
+    return ReadMode(text.lower())
+
+
+def _consumer(text: str) -> str:
+    return check_name(text, "consumer")
 
 
 def _delivery(text: str) -> Delivery:
@@ -222,6 +237,28 @@ def _check_end(options: ReadOptions, field: attrs.Attribute[Any], offsets: Offse
         raise OptionError("option endingOffsets cannot be 'earliest'")
 
 
+def _check_sourcing(options: ReadOptions, field: attrs.Attribute[Any], mode: ReadMode) -> None:
+    """What goes with ``readMode=sourcing``, where the consumer says where a query begins, and what waits."""
+    if mode is not ReadMode.SOURCING:
+        return
+    unfit = {
+        "kvBucket": options.kv_bucket,
+        "startingOffsets": options.starting_offsets,
+        "startingTimestamp": options.starting_timestamp,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+    }
+    for name, value in unfit.items():
+        if value is not None:
+            raise OptionError(f"options {name} and readMode=sourcing exclude each other")
+    if len(options.streams) > 1:
+        raise OptionError("readMode=sourcing reads one stream, whose consumer it acknowledges")
+
+
+def _check_consumer(options: ReadOptions, field: attrs.Attribute[Any], consumer: str | None) -> None:
+    if (consumer is None) is (options.read_mode is ReadMode.SOURCING):
+        raise OptionError("options consumer and readMode=sourcing go together")
+
+
 def _check_headers(options: ReadOptions, field: attrs.Attribute[Any], wanted: bool) -> None:
     if wanted and options.kv_bucket is not None:
         raise OptionError("options includeHeaders and kvBucket exclude each other: a bucket has no column headers")
@@ -283,6 +320,14 @@ class ReadOptions:
         "minOffsetsPerTrigger", "sequences for which a micro-batch waits", shown="none"
     )
     max_trigger_delay: float = duration("maxTriggerDelay", "how long it waits for them", 900.0, shown="`15m`")
+    read_mode: ReadMode = option(
+        "readMode", "or `sourcing`: `readStream` empties a work queue, see above", parse=_read_mode,
+        default=ReadMode.DIRECT, form="direct or sourcing", check=[_check_sourcing], shown="`direct`",
+    )  # fmt: skip
+    consumer: str | None = option(
+        "consumer", "`sourcing`: the consumer of the stream that the query acknowledges", parse=_consumer,
+        form="a name", check=[_check_consumer],
+    )  # fmt: skip
     min_partitions: int | None = count(
         "minPartitions", "tasks that a range is split into, at least. A micro-batch that comes again is split as it "
         "was", most=100_000, shown="number of CPUs",

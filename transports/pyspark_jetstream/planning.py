@@ -43,7 +43,8 @@ class Range:
     """One task: the messages of ``stream`` with sequences ``lo`` to ``hi - 1``.
 
     ``created``: when the stream was made, nanoseconds since the epoch. ``subject``: only what matches it. The task
-    filters if the range is ``local``, otherwise the server does.
+    filters if the range is ``local``, otherwise the server does. ``count``: how many messages it has. None: that is not
+    known.
     """
 
     stream: str
@@ -52,6 +53,7 @@ class Range:
     hi: int
     subject: str | None = None
     local: bool = False
+    count: int | None = None
 
 
 def look_up(js: JetStream, stream: str) -> StreamInfo:
@@ -105,24 +107,28 @@ def first_at(js: JetStream, info: StreamInfo, time: int) -> int:
         return end_of(info)
 
 
-def check_loss(info: StreamInfo, since: Position, options: ReadOptions) -> Position:
-    """Where to begin, when ``since`` was wanted. DataLossError when that is gone, unless loss may be passed over."""
+def check_loss(info: StreamInfo, since: Position, options: ReadOptions, *, front: bool = True) -> Position:
+    """Where to begin, when ``since`` was wanted. DataLossError when that is gone, unless loss may be passed over.
+
+    ``front``: the stream keeps all from there on, so that a first message after it is a loss.
+    """
     stream = info.config.name
     if since.created != created(info):
         was, now = format_timestamp(since.created), format_timestamp(created(info))
-        _lost(options, f"stream {stream} was made anew: the offset is of {was}, the stream of {now}")
+        report_loss(options, f"stream {stream} was made anew: the offset is of {was}, the stream of {now}")
         return Position(created(info), first_of(info))
     first, end = first_of(info), end_of(info)
     if since.seq > end:
-        _lost(options, f"stream {stream} ends at sequence {end - 1}, but {since.seq} was to be read next")
+        report_loss(options, f"stream {stream} ends at sequence {end - 1}, but {since.seq} was to be read next")
         return Position(since.created, end)
-    if since.seq < first:
-        _lost(options, f"stream {stream} begins at sequence {first}, but {since.seq} was to be read next")
+    if front and since.seq < first:
+        report_loss(options, f"stream {stream} begins at sequence {first}, but {since.seq} was to be read next")
         return Position(since.created, first)
     return since
 
 
-def _lost(options: ReadOptions, what: str) -> None:
+def report_loss(options: ReadOptions, what: str) -> None:
+    """DataLossError that says ``what``, or a warning if loss may be passed over."""
     if options.fail_on_data_loss:
         raise DataLossError(f"{what}; {RECOVERY_HINT}")
     warnings.warn(what, stacklevel=3)

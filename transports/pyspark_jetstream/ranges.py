@@ -22,7 +22,15 @@ from jsproto.grammar.subjects import matches
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import TRANSIENT, Retries, is_transient, retry_transient
 from pyspark_jetstream.options import MARKER, ReadOptions
-from pyspark_jetstream.planning import RECOVERY_HINT, DataLossError, Range, created, first_of, next_at_leader
+from pyspark_jetstream.planning import (
+    RECOVERY_HINT,
+    DataLossError,
+    Range,
+    created,
+    first_of,
+    next_at_leader,
+    report_loss,
+)
 
 _MARKER: Final = f".{MARKER}.".encode()
 
@@ -102,13 +110,24 @@ def _of_leader(js: JetStream, wanted: Range, at: int, options: ReadOptions) -> S
     return stored_columns(found)
 
 
-def filter_rows(columns: StoredColumns, wanted: Range, options: ReadOptions) -> StoredColumns:
-    """The rows that the filter takes, without the markers of our own sink unless they are wanted."""
-    markers = not options.include_bookkeeping and _MARKER in b" ".join(columns.subjects)
-    if not markers and not wanted.local:
+def matching(columns: StoredColumns, wanted: Range) -> StoredColumns:
+    """The rows that the filter of the range takes."""
+    if not wanted.local or wanted.subject is None:
         return columns
     subjects = set(columns.subjects)
-    hidden = {subject for subject in subjects if markers and _MARKER in subject}
-    if wanted.local and wanted.subject is not None:
-        hidden |= {each for each in subjects if not matches(wanted.subject, each.decode("utf-8", "surrogateescape"))}
-    return columns.where([subject not in hidden for subject in columns.subjects]) if hidden else columns
+    taken = {each for each in subjects if matches(wanted.subject, each.decode("utf-8", "surrogateescape"))}
+    return columns if taken == subjects else columns.where([subject in taken for subject in columns.subjects])
+
+
+def without_markers(columns: StoredColumns) -> StoredColumns:
+    """The rows but for the markers of our own sink."""
+    if _MARKER not in b" ".join(columns.subjects):
+        return columns
+    return columns.where([_MARKER not in subject for subject in columns.subjects])
+
+
+def check_count(found: int, wanted: Range, options: ReadOptions) -> None:
+    """DataLossError when a range has another number of messages than it should, unless loss may be passed over."""
+    if wanted.count is not None and found != wanted.count:
+        where = f"stream {wanted.stream}, sequences {wanted.lo} to {wanted.hi - 1}"
+        report_loss(options, f"{where}: {wanted.count} messages were delivered to the driver, and {found} are there")

@@ -36,7 +36,7 @@ from pyspark_jetstream.offsets import (
     encode_offset,
 )
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import EARLIEST, LATEST, ReadOptions
+from pyspark_jetstream.options import EARLIEST, LATEST, ReadMode, ReadOptions
 from pyspark_jetstream.planning import (
     Range,
     check_loss,
@@ -49,7 +49,7 @@ from pyspark_jetstream.planning import (
     resolve,
     split,
 )
-from pyspark_jetstream.ranges import filter_rows, read_range
+from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
 from pyspark_jetstream.schema import BatchBuilder, check_columns, check_read_schema
 
 try:
@@ -58,6 +58,7 @@ except ImportError:  # before 4.2 Spark admits everything, and so it is limited 
     ReadAllAvailable = ReadMaxRows = None  # type: ignore[assignment,misc]
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
+HAS_LIMITS: Final = ReadMaxRows is not None
 IDLE_OFFSET_MOVES: Final = 60.0  # seconds after which an offset moves without a match, or retention might pass it
 
 
@@ -68,8 +69,8 @@ class RangePartition(InputPartition):
     wanted: Range
 
 
-class _Reads:
-    """What both kinds of reader have in common."""
+class Reads:
+    """What all readers have in common."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         self.schema = schema
@@ -107,19 +108,32 @@ class _Reads:
 def batches(
     pieces: Iterator[StoredColumns], wanted: Range, builder: BatchBuilder, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``."""
+    """Arrow batches of at least ``batchSize`` rows, but for the last, of what is to be seen of ``pieces``.
+
+    Raises: DataLossError: there are not as many messages as the range should have.
+    """
+    found = 0
     for piece in pieces:
-        seen = filter_rows(piece, wanted, options)
+        seen = matching(piece, wanted)
+        found += len(seen.seqs)
+        if not options.include_bookkeeping:
+            seen = without_markers(seen)
         if seen.seqs:
             builder.add(seen)
         if builder.rows >= options.batch_size:
             yield builder.batch()
+    check_count(found, wanted, options)
     if builder.rows:
         yield builder.batch()
 
 
-class JetStreamReader(_Reads, DataSourceReader):
+class JetStreamReader(Reads, DataSourceReader):
     """A batch read."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        super().__init__(schema, options)
+        if options.read_mode is ReadMode.SOURCING:
+            raise OptionError("readMode=sourcing is for readStream: read has no commit that could be acknowledged")
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. OptionError, DataLossError in the driver."""
@@ -149,8 +163,8 @@ class JetStreamReader(_Reads, DataSourceReader):
         return iter(()) if partition.wanted.hi <= partition.wanted.lo else self.rows(partition)
 
 
-class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read."""
+class StreamReads(Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What both kinds of streaming reader have in common."""
 
     def __init__(self, schema: StructType, options: ReadOptions) -> None:
         super().__init__(schema, options)
@@ -160,6 +174,26 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
         if not ends <= {LATEST, -1} or options.ending_timestamp is not None:
             raise OptionError("options endingOffsets and endingTimestamp are for read: readStream has no end")
         self._client = ReconnectingClient(options.connection)
+
+    def getDefaultReadLimit(self) -> Any:
+        """``maxOffsetsPerTrigger`` as Spark has it."""
+        most = self.options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self.rows(partition)
+
+    def stop(self) -> None:
+        """End the connection. Spark does not always call this."""
+        self._client.close()
+
+
+class JetStreamStreamReader(StreamReads):
+    """A streaming read."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        super().__init__(schema, options)
         self._until: dict[str, Position] | None = None  # AvailableNow: where this run ends
         self._begun: dict[str, Any] | None = None  # the offset with which the next micro-batch begins, if it is known
         self._moved_at = monotonic()  # when a micro-batch was planned
@@ -202,11 +236,6 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
     def _encoded(self, positions: Mapping[str, Position]) -> dict[str, Any]:
         return encode_offset(positions, self.split_plan)
 
-    def getDefaultReadLimit(self) -> Any:
-        """``maxOffsetsPerTrigger`` as Spark has it."""
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the streams end now."""
         self._refresh_infos()
@@ -238,16 +267,8 @@ class JetStreamStreamReader(_Reads, DataSourceStreamReader, SupportsTriggerAvail
             found += self.tasks(js, info, Range(stream, begin.created, begin.seq, end.seq), recorded)
         return found
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
-        return self.rows(partition)
-
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the stream keeps its messages, and Spark its offsets."""
-
-    def stop(self) -> None:
-        """End the connection. Spark does not always call this."""
-        self._client.close()
 
     def _refresh_infos(self) -> None:
         """Ask for the state of the streams. An idle query does so a hundred times a second, which is cheap."""

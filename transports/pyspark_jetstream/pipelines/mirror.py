@@ -14,6 +14,12 @@ micro-batch is repeated:
 The last two number the rows, so a query has to give them in the same order each time. A query without shuffles
 (no GROUP BY, ORDER BY, JOIN of two streams) does.
 
+``--read-mode sourcing --consumer NAME`` empties a work queue. What Spark has committed is acknowledged, and goes from
+the stream. With ``--checkpoint`` and ``atomic`` each message is stored once, and at the end of a run nothing is left:
+
+    python -m pyspark_jetstream.pipelines.mirror JOBS DONE --prefix done. --create-stream --delivery atomic \\
+        --checkpoint state --read-mode sourcing --consumer mirror
+
 Headers go along, except those that mean something to the server (``Nats-...``). ``Nats-Msg-Id`` goes along with
 ``fast``. The order of messages is kept within a task, not between tasks.
 """

@@ -10,7 +10,7 @@ import attrs
 from pyspark.sql import DataFrame
 
 from jsproto_io.cli.records import BadInput, BadUsage
-from pyspark_jetstream.options import EARLIEST
+from pyspark_jetstream.options import EARLIEST, ReadMode
 from pyspark_jetstream.pipelines.jobs import arguments as args
 from pyspark_jetstream.pipelines.jobs.arguments import Continuation, SourceAccess, option
 from pyspark_jetstream.pipelines.jobs.copying import Copy, as_messages
@@ -69,9 +69,35 @@ class Query:
         return made
 
 
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How the source is read."""
+
+    read_mode: ReadMode = option(
+        "sourcing: empty a work queue, whose messages go when Spark has committed them. Needs --checkpoint.",
+        default=ReadMode.DIRECT, kind=ReadMode,
+    )  # fmt: skip
+    consumer: str | None = option("With sourcing: the consumer to acknowledge. It is made if it is not there.", "NAME")
+
+    def __attrs_post_init__(self) -> None:
+        if (self.consumer is None) is (self.read_mode is ReadMode.SOURCING):
+            raise BadUsage("--consumer and --read-mode sourcing go together")
+
+    def options(self, copy: Copy, checkpoint: str | None) -> dict[str, str]:
+        """The data source's options for it. BadUsage."""
+        if self.consumer is not None:
+            if checkpoint is None:
+                raise BadUsage("--read-mode sourcing needs --checkpoint: what is not remembered cannot be acknowledged")
+            if copy.begin is not None:
+                raise BadUsage("--from and --read-mode sourcing exclude each other: the consumer says where to begin")
+            return {"readMode": self.read_mode.value, "consumer": self.consumer}
+        return {} if checkpoint is None or copy.begin is not None else {"startingOffsets": EARLIEST}
+
+
 def mirror(
-    run: Run, summary: Summary, copy: Copy, query: Query, continuation: Continuation, access: SourceAccess
-) -> None:
+    run: Run, summary: Summary, copy: Copy, query: Query, reading: Reading, continuation: Continuation,
+    access: SourceAccess,
+) -> None:  # fmt: skip
     """Copy a stream into another one, as it is or by a query of yours.
 
     Once, up to now. With --checkpoint, what is new since the last run. With --follow, until Ctrl-C.
@@ -79,18 +105,21 @@ def mirror(
     What is read again is the same again. When Spark runs a task or a micro-batch again, fast stores its rows again.
     By fastDedup nothing more is stored within the duplicate window of TARGET. By atomic nothing more is stored at all.
     For the last two a query must not shuffle.
+
+    With --read-mode sourcing STREAM is a work queue, or has retention interest. Its messages go when they are copied.
     """
     if sum(each is not None for each in (query.sql, query.python, copy.prefix)) > 1:
         raise BadUsage("--sql, --python and --prefix exclude each other")
     checkpoint = continuation.checkpoint
     if checkpoint is not None and copy.until is not None:
         raise BadUsage("--checkpoint and --until exclude each other")
+    more = reading.options(copy, checkpoint)
     options, sink = copy.prepared(run, access, summary, query.subjects)
+    options |= more
     spark = run.spark()
     if checkpoint is None:
         rows = spark.read.format(FORMAT).options(**options).load()
     else:
-        options = options if copy.begin is not None else {**options, "startingOffsets": EARLIEST}
         rows = spark.readStream.format(FORMAT).options(**options).load()
     messages = query.of(spark, rows, copy)
     summary.begin()
