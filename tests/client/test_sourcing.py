@@ -597,3 +597,33 @@ def test_what_reads_on_decides_how() -> None:
     ):
         with pytest.raises(NotImplementedError):
             getattr(ResumingBuffer, verb)(s.machine, *arguments)
+
+
+def test_news_are_messages_acknowledgements_and_a_call_of_the_application() -> None:
+    s = Sourcing()
+    news, readable = s.machine.news(), s.machine.readable()
+    assert s.machine.is_acknowledged
+    s.messages(1, 2)
+    assert news.done
+    assert readable.done
+    assert s.machine.news().done  # as long as there is a message
+    assert not s.machine.is_acknowledged
+    raws = s.machine.pop_raws(10, s.h.now)
+    assert [raw[3] for raw in raws] == [b"1", b"2"]
+    news, readable = s.machine.news(), s.machine.readable()
+    s.flow()
+    s.confirm(1)
+    assert not news.done
+    s.flow("$JS.FC.S.C.2")
+    s.confirm(2)
+    assert s.machine.is_acknowledged
+    assert news.done
+    assert not readable.done
+    news = s.machine.news()
+    s.machine.wake()
+    assert news.done
+    news = s.machine.news()
+    s.machine.unsubscribe(s.h.now)
+    for ticket in (news, readable, s.machine.news()):
+        with pytest.raises(ConnectionClosedError):
+            ticket.result()

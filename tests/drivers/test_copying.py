@@ -15,6 +15,7 @@ from jsproto.api_errors import (
     StreamStoreFailedError,
 )
 from jsproto.errors import (
+    BatchLostError,
     BatchMessageError,
     ConnectionClosedError,
     ConnectionLostError,
@@ -245,7 +246,7 @@ async def test_a_server_that_stays_away(server: Any, own_server: NatsServer, con
         copy = copy_of(js, name, target, to)
 
         async def run() -> None:
-            with pytest.raises((ConnectionClosedError, ConnectionLostError, NoServersError)):
+            with pytest.raises((BatchLostError, ConnectionClosedError, ConnectionLostError, NoServersError)):
                 await copy.run()
 
         async with anyio.create_task_group() as tasks:

@@ -49,7 +49,7 @@ Not here: sinks, and where a position is kept. The buffer is in ``push_buffer``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -84,6 +84,7 @@ from jsproto.outbox import Outbox
 from jsproto.rules.delivery_log import DeliveryLog
 from jsproto.rules.sequence_gaps import NO_PREFIX, SequenceGap
 from jsproto.rules.sourcing import SOURCING, SourcingPhase, SourcingStep
+from jsproto.ticket import Readable, Ticket
 from jsproto.timers import Timer
 from jsproto.wire.frames import Msg, RawMsg
 
@@ -95,6 +96,26 @@ IDENTITY: Final = b"Nats-Stream-Identity"
 _RACES: Final = (ConsumerNameExistError, ConsumerAlreadyExistsError, ConsumerDoesNotExistError)
 _ASK_IDENTITY: Final = b"NATS/1.0\r\n%b: \r\n\r\n" % IDENTITY
 _ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+
+
+class ReadableWithNews(Readable):
+    """``Readable`` with a second one, which hears of more. Attribute: ``news`` (that one)."""
+
+    __slots__ = ("news",)
+
+    def __init__(self, completed: Callable[[Ticket[None]], None]) -> None:
+        super().__init__(completed)
+        self.news = Readable(completed)
+
+    def notify(self) -> None:
+        """There is a message now."""
+        super().notify()
+        self.news.notify()
+
+    def fail(self, error: Error) -> None:
+        """There will be no message any more."""
+        super().fail(error)
+        self.news.fail(error)
 
 
 class SourcingConsumer(ResumingBuffer[D]):
@@ -145,6 +166,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
         patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
         super().__init__(outbox, acker, api=api, inbox=inbox, consumer=consumer, patience=patience, now=now, **keywords)
+        self._readable: ReadableWithNews = ReadableWithNews(outbox.completed)
         self.phase = SourcingPhase.CLAIMING
         self.position = position
         self.identity = identity
@@ -199,9 +221,13 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._taken, _ = jsack_sequences(raws[-1][1])
         return raws
 
+    def news(self) -> Ticket[None]:
+        """Completed when a message can be taken, all is acknowledged, or ``wake`` was called. Fails as ``readable``."""
+        return self._readable.news.ticket(bool(self._buffer), self.error)
+
     def wake(self) -> None:
-        """Complete the pending ticket of ``readable``, although there may be no message: the reader has to look up."""
-        self._readable.notify()
+        """Complete the pending ticket of ``news``: whoever waits has something else to do."""
+        self._readable.news.notify()
 
     def confirm(self, seq: int, now: float) -> None:
         """All messages up to stream sequence ``seq`` are stored. The consumer may forget them, and delete them.

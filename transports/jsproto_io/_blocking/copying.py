@@ -123,9 +123,9 @@ class StreamCopy(StreamCopyBase):
                 return taken
             if self._until_caught_up and core.is_acknowledged and self._is_drained(core):
                 break
-            readable = connection._call(lambda now: core.readable())
+            news = connection._call(lambda now: core.news())
             with suppress(TimeoutError):
-                connection._wait(readable, DRAINED_EVERY if self._until_caught_up else None)
+                connection._wait(news, DRAINED_EVERY if self._until_caught_up else None)
         return Taken([], None)
 
     def _is_drained(self, core: SourcingConsumer[JSMsg]) -> bool:
