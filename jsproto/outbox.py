@@ -161,6 +161,10 @@ class BulkOutbox(Outbox):
         """
         return 0
 
+    def publish_replied(self, messages: Sequence[Any], replies: Sequence[bytes]) -> int:
+        """``publish_run`` for messages with the reply subjects ``replies``, one for each."""
+        return 0
+
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
     ) -> int:

@@ -24,7 +24,6 @@ class Timer(Enum):
 
     HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"
     KEEP_ALIVE = "a PING is due because the link may have died unnoticed"
-    LINGER = "small writes have waited long enough for company"
     RECONNECT = "no server could be reached: it is time to try them again"
     BATCH_START = "the server must have answered the first message of a batch"
     BATCH_PING = "acknowledgements are late: ask for the latest one"

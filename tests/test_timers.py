@@ -12,12 +12,12 @@ def test_timers_are_told_once_and_earliest_first() -> None:
     timers = Timers()
     assert timers.next() is None
     timers.set(Timer.PAGE, 5.0)
-    timers.set(Timer.LINGER, 3.0)
+    timers.set(Timer.KEEP_ALIVE, 3.0)
     timers.set(Timer.PAGE, 4.0)
     assert timers.next() == 3.0
     assert Timer.PAGE in timers
     assert timers.expired(2.9) == []
-    assert timers.expired(4.0) == [Timer.LINGER, Timer.PAGE]
+    assert timers.expired(4.0) == [Timer.KEEP_ALIVE, Timer.PAGE]
     assert timers.expired(4.0) == []
     timers.set(Timer.PAGE, 1.0)
     timers.stop(Timer.PAGE, Timer.HANDSHAKE)

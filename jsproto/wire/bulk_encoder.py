@@ -42,6 +42,17 @@ def encode_run(
     return pieces
 
 
+def encode_replied(
+    replies: Sequence[bytes], lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
+) -> list[bytes]:
+    """Messages each with a reply of its own, the first ones of ``replies``. Otherwise as ``encode_run``.
+
+    Pays: ``async-publish``.
+    """
+    count = len(payloads)
+    return [_interleave(count, (lines, replies[:count], _ends(b" %d\r\n", 0, sizes), payloads))]
+
+
 def encode_numbered(
     block: tuple[bytes, bytes], first: int, lines: Column, sizes: Sequence[int], payloads: Sequence[bytes]
 ) -> list[bytes]:

@@ -27,6 +27,7 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.columns import MessageColumns
 from jsproto.wire.frames import Pub, Sub, Unsub
 from tests.harness import Harness
 
@@ -443,3 +444,50 @@ def test_every_message_ends_exactly_once(script: list[tuple[str, int]], most: in
                           | ConnectionLostError) for error in failed)  # fmt: skip
     done = [ticket for ticket in peer.harness.completed if ticket in tickets]
     assert len(done) == len(set(map(id, done))) == len(tickets)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b.%d", "c"]), st.binary(max_size=9) | st.just(b"x" * 1_100))
+        | st.tuples(st.just("d"), st.just(b"y"), st.sampled_from([None, {"A": "b"}])),
+        max_size=30,
+    ),
+    st.sampled_from([5, 2_000, 1_000_000]),
+    st.sampled_from([300, 2_097_152]),
+    st.booleans(),
+)
+def test_many_at_once_are_those_one_by_one(
+    messages: list[Any], max_pending_bytes: int, pending_size: int, as_columns: bool
+) -> None:
+    if as_columns:
+        messages = [message[:2] for message in messages]
+    outcomes = []
+    for at_once in (True, False):
+        harness = Harness(pending_size=pending_size)
+        publisher = PipelinedPublisher(harness.session, inbox="_INBOX.p", max_pending_bytes=max_pending_bytes)
+        taken = 0
+        try:
+            if at_once:
+                rows: Any = MessageColumns(*zip(*messages, strict=True)) if as_columns and messages else messages
+                taken = publisher.publish_many(rows, harness.now)
+            else:
+                for message in messages:
+                    if not publisher.room:
+                        break
+                    publisher.publish(*message, now=harness.now)
+                    taken += 1
+        except OutboundBufferLimitError:
+            pass
+        kept = [[*message[:2]] for message in publisher._open.values()]
+        outcomes.append((taken, publisher.sequence, publisher.pending_bytes, kept, harness.published()))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_what_is_no_message_is_refused_after_those_before_it() -> None:
+    wrong: Any
+    for wrong in (("a",), 7, ("a", "text"), ("a", b"", {}, 1)):
+        harness = Harness()
+        publisher = PipelinedPublisher(harness.session, inbox="_INBOX.p")
+        with pytest.raises((LocalProtocolError, TypeError)):
+            publisher.publish_many([("a", b"1"), wrong, ("a", b"2")], harness.now)
+        assert (publisher.sequence, publisher.pending, len(harness.published())) == (1, 1, 1)

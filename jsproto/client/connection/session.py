@@ -474,6 +474,10 @@ class Session(BulkOutbox):
         """
         return self._write_buffer.publish_run(messages, reply, first)
 
+    def publish_replied(self, messages: Sequence[Any], replies: Sequence[bytes]) -> int:
+        """``publish_run`` for messages with the reply subjects ``replies``, which have been checked."""
+        return self._write_buffer.publish_replied(messages, replies)
+
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
     ) -> int:

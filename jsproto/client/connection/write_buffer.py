@@ -30,8 +30,7 @@ from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.subjects import check_subject
 from jsproto.ticket import Ticket
-from jsproto.timers import Timer, Timers
-from jsproto.wire.bulk_encoder import encode_numbered, encode_run
+from jsproto.wire.bulk_encoder import encode_numbered, encode_replied, encode_run
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 _NOTHING: Final = -1  # bytes that a closed buffer takes
@@ -48,7 +47,7 @@ class WriteBuffer:
 
     __slots__ = (
         "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
-        "_is_urgent", "_limit", "_linger", "_pending_size", "_server", "_timers", "max_payload", "size",
+        "_is_urgent", "_leave_at", "_limit", "_linger", "_pending_size", "_server", "max_payload", "size",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -66,7 +65,9 @@ class WriteBuffer:
         self._server: ServerInfo | None = None
         self._frames: list[bytes] = []
         self._is_urgent = False
-        self._timers = Timers()
+        self._leave_at: float | None = (
+            None  # when small writes have waited long enough for company; looked at for each message, so no ``Timers``
+        )
         self._heads: dict[str, tuple[bytes, bytes]] = {}  # by checked subject: the first words of PUB and HPUB
         self._bulk = BulkPublisher()
         self._congestion: Ticket[None] | None = None
@@ -133,6 +134,10 @@ class WriteBuffer:
                 return count
         encode = partial(encode_run, reply, first)
         return len(self._queue_run(messages, self.max_payload, encode))
+
+    def publish_replied(self, messages: Sequence[Any], replies: Sequence[bytes]) -> int:
+        """See ``Session.publish_replied``."""
+        return len(self._queue_run(messages, self.max_payload, partial(encode_replied, replies)))
 
     def publish_numbered(
         self, messages: Sequence[Any], block: tuple[bytes, bytes], first: int, subjects: set[str]
@@ -207,20 +212,19 @@ class WriteBuffer:
             return False
         if self.size >= self._flush_at:
             return True
-        lingers_until = self._timers.next()
-        if lingers_until is None:
-            lingers_until = now + self._linger
-            self._timers.set(Timer.LINGER, lingers_until)
-        return now >= lingers_until
+        if self._leave_at is None:
+            self._leave_at = now + self._linger
+        return now >= self._leave_at
 
     def handle_timeout(self, now: float) -> None:
         """Time has passed."""
-        if self._timers.expired(now):
+        if self._leave_at is not None and now >= self._leave_at:
+            self._leave_at = None
             self.flush()
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
-        return self._timers.next()
+        return self._leave_at
 
     def take(self) -> list[bytes]:
         """Everything, in order. It counts as written."""
@@ -255,7 +259,7 @@ class WriteBuffer:
     def _emptied(self) -> None:
         self.size = 0
         self._is_urgent = False
-        self._timers.clear()
+        self._leave_at = None
         self.release()
 
     def _queue_run(self, messages: Sequence[Any], largest: int, encode: Encode) -> Sequence[str]:

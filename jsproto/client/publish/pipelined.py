@@ -41,7 +41,7 @@ from jsproto.grammar.acks import PubAck, is_plain_ack, parse_pub_ack
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
-from jsproto.outbox import Conversation, Outbox
+from jsproto.outbox import Conversation, Outbox, bulk
 from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
 
@@ -108,7 +108,7 @@ class PipelinedPublisher(Conversation):
         self.failed = 0
         self.unreported = 0
         self.error: Error | None = None
-        self._outbox = outbox
+        self._outbox = bulk(outbox)
         self._inbox = inbox
         self._draw_many = draw_many
         self._prefix = f"{inbox}.".encode()
@@ -211,34 +211,42 @@ class PipelinedPublisher(Conversation):
             return 0
         if self._sid is None:
             self._open_inbox()
-        publish, prefix, waiting = self._outbox.publish, self._prefix, self._open
+        prefix, waiting, run = self._prefix, self._open, messages[:room]
         before = sequence = self.sequence
-        size, most, run = self._bytes, self._max_bytes, messages[:room]
+        size, most = self._bytes, self._max_bytes
+        numbers = range(before + 1, before + 1 + len(run))
+        form = prefix.replace(b"%", b"%%") + b"%d-%b"
+        replies = [*map(form.__mod__, zip(numbers, self._draw_many(len(run)), strict=True))]
         try:
-            for message, drawn in zip(run, self._draw_many(len(run)), strict=True):
-                if len(message) == 2:
-                    (subject, payload), headers = message, None
-                else:
-                    subject, payload, headers = parts(message)
+            taken = self._outbox.publish_replied(self._within(run), replies)
+            waiting.update(zip(replies[:taken], run[:taken], strict=True))
+            size += sum([len(message[1]) for message in run[:taken]])
+            sequence += taken
+            for reply, message in zip(replies[taken:], run[taken:], strict=True):
+                if size >= most:
+                    break
+                subject, payload, headers = parts(message)
                 block = None if headers is None else encode_unbatched(headers)
-                reply = b"%b%d-%b" % (prefix, sequence + 1, drawn)
-                publish(subject, payload, reply, block)
+                self._outbox.publish(subject, payload, reply, block)
                 sequence += 1
                 waiting[reply] = message
                 size += len(payload)
-                if size >= most:
-                    break
         except OutboundBufferLimitError:
             if sequence == before:
                 raise
-        except TypeError:
-            parts(run[sequence - before])  # which says so if it is no message at all
-            raise
         finally:
             self.sequence = sequence
             self._bytes = size
             self._sent_by(now)
         return sequence - before
+
+    def _within(self, run: Sequence[Message]) -> Sequence[Message]:
+        """All of ``run`` if its payloads are within the limit together, else nothing."""
+        try:
+            total = sum([len(message[1]) for message in run])
+        except (TypeError, LookupError):  # one of them is no message
+            return ()
+        return run if self._bytes + total <= self._max_bytes else ()
 
     def close(self, now: float) -> None:
         """End it: what waits for an answer fails with ConnectionClosedError. No effect after the end."""
