@@ -364,6 +364,23 @@ class SourceBusyError(TimeoutError):
         return SourceBusyError, (self.stream, self.consumer)
 
 
+class SourcePositionError(Error):
+    """A stream ends before the position up to which a sink has all of it.
+
+    It was deleted and created again, or its server has lost messages. What it stores next would be taken for what the
+    sink has. Attributes: ``stream``, ``position``, ``last_seq`` (of the stream).
+    """
+
+    def __init__(self, stream: str, position: int, last_seq: int) -> None:
+        super().__init__(f"stream {stream} ends at {last_seq}, before the position {position}: it is not what was read")
+        self.stream = stream
+        self.position = position
+        self.last_seq = last_seq
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourcePositionError, (self.stream, self.position, self.last_seq)
+
+
 class CopyTargetError(Error):
     """A stream cannot be the target of a copy. Attributes: ``target`` (its name), ``reason``."""
 

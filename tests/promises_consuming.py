@@ -67,12 +67,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "drivers/test_copying.py::test_a_target_that_goes_and_comes_back",
         ),
         promise(
+            "One target, or one marker, is for one filter.",
+            "drivers/test_copying.py::test_one_target_is_for_one_filter",
+            "client/test_copier.py::test_a_target_of_another_filter",
+        ),
+        promise(
+            "Before, a `SourcePositionError` says that the stream ends before the position.",
+            "drivers/test_copying.py::test_a_position_beyond_the_stream",
+            "client/test_sourcing.py::test_a_stream_that_ends_before_the_position_is_not_read",
+        ),
+        promise(
+            "What it raises from is handed out again.",
+            "drivers/test_copying.py::test_a_callback_confirms_what_it_returns_from",
+        ),
+        promise(
             'With `delivery="fast"` the target has no other writer.',
             "drivers/test_copying.py::test_another_writer",
             "pair/test_copying_pair.py::test_somebody_else_writes_to_the_target",
         ),
         promise(
-            "it may have other writers",
+            "it may have other writers.",
             "drivers/test_copying.py::test_another_writer",
             "drivers/test_copying.py::test_atomic_batches_beside_other_writers",
         ),

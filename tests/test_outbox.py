@@ -102,6 +102,7 @@ def test_around_a_plain_outbox_bulk_is_one_by_one() -> None:
     subjects: set[str] = set()
     assert not outbox.takes_patterns
     assert outbox.publish_run([("a", b"x")], (b"r.", b""), 1) == 0
+    assert outbox.publish_replied([("a", b"x")], [b"r.1"]) == 0
     assert outbox.publish_numbered([("a", b"x")], (b"N: ", b"\r\n\r\n"), 1, subjects) == 0
     outbox.want_fields(7)
     assert (plain.calls, subjects) == ([], set())

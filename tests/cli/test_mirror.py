@@ -82,9 +82,53 @@ def test_with_markers_a_filter_and_another_consumer(server: NatsServer, js: JetS
     info = js.consumer_info(name, "A").config
     assert (info.filter_subject, info.sourcing, info.ack_policy) == (f"{name}.a", True, "flow_control")
     assert js.get_last_msg(target, marker).data.startswith(f"{name} 20 ".encode())
-    code, data, err = mirror(server, name, target, "--consumer", "A", "--filter", f"{name}.b", "--marker", marker)
+    for other in (["--filter", f"{name}.b"], []):
+        code, data, err = mirror(server, name, target, "--consumer", "A", "--marker", marker, *other)
+        assert code == 2
+        assert f"consumer A is there with another filter ({name}.a)" in err
+    more = ("--consumer", "B", "--filter", f"{name}.b", "--shared", "--prefix", "copies.", "--marker", marker)
+    code, data, err = mirror(server, name, target, *more)
+    assert code == 1
+    assert f"it has copies by the filter {name}.a, not {name}.b: one target is for one filter" in err
+    assert js.stream_info(name).state.messages == 1  # which nobody has copied
+
+
+def test_a_marker_within_the_subjects(server: NatsServer, js: JetStream) -> None:
+    name, target = queue(js, 3), unique("T")
+    code, data, _ = mirror(
+        server, name, target, "--prefix", "copies.", "--marker", f"copies.{name}.m.m", "--create-stream"
+    )
+    assert (code, data["copied"]) == (0, 3)
+    assert js.stream_info(target).config.subjects == [f"copies.{name}.>"]
+
+
+def test_the_copy_of_a_mirror(server: NatsServer, js: JetStream) -> None:
+    name, target = unique("S"), unique("T")
+    js.create_stream(name, subjects=[f"{name}.>"], storage="memory", allow_batched=True)
+    fill(js, name, 0, 5)
+    js.create_stream(f"{name}M", mirror={"name": name}, storage="memory")
+    while js.stream_info(f"{name}M").state.messages < 5:
+        pass
+    code, _, err = mirror(server, f"{name}M", target, "--create-stream")
     assert code == 2
-    assert f"consumer A is there with another filter ({name}.a)" in err
+    assert f"{name}M copies other streams: give a --prefix, or make {target} yourself" in err
+    prefix = unique("p") + "."
+    code, data, _ = mirror(server, f"{name}M", target, "--create-stream", "--prefix", prefix)
+    assert (code, data["copied"]) == (0, 5)
+    assert [message.subject for message in js.get_batch(target)] == [f"{prefix}{name}.a"] * 5
+
+
+def test_what_is_not_copied_is_said(server: NatsServer, js: JetStream) -> None:
+    name, target = unique("S"), unique("T")
+    js.create_stream(name, subjects=[f"{name}.>"], storage="memory", allow_batched=True)
+    fill(js, name, 0, 50)
+    arguments = (name, target, "--prefix", "copies.", "--create-stream")
+    assert mirror(server, *arguments)[1]["skipped"] == []
+    fill(js, name, 50, 50)
+    js.reset_consumer(name, f"mirror-{target}", 91)
+    code, data, err = mirror(server, *arguments)
+    assert (code, data["copied"], data["skipped"]) == (0, 10, [[51, 90]])
+    assert err == f"jsproto: messages 51 to 90 of {name} were acknowledged by somebody else, and are not copied\n"
 
 
 def test_what_cannot_be_copied_is_one_line(server: NatsServer, js: JetStream) -> None:
@@ -103,7 +147,7 @@ def test_what_cannot_be_copied_is_one_line(server: NatsServer, js: JetStream) ->
     js.create_consumer(name, ConsumerConfig(durable_name="W"))
     code, _, err = mirror(server, name, target, "--prefix", "copies.", "--create-stream")
     assert code == 2
-    assert "--shared copies a work queue beside its other consumers; nothing was copied" in err
+    assert "--shared copies a work queue beside its other consumers; nothing is known to be copied" in err
     code, _, err = mirror(server, name, target, "--prefix", "copies.", "--consumer", "W")
     assert code == 1
     assert "ack_policy" in err
@@ -117,7 +161,7 @@ def test_another_program_is_waited_for(server: NatsServer, js: JetStream) -> Non
     with js.source(name, f"mirror-{target}", config=ConsumerConfig(ack_policy="flow_control")):
         code, _, err = mirror(server, name, target, "--prefix", "copies.", "--create-stream", "--wait", "0.2")
     assert code == 1
-    assert "is sourced from by another program; nothing was copied" in err
+    assert "is sourced from by another program; nothing is known to be copied" in err
 
 
 def test_an_interruption_says_how_far_it_is(server: NatsServer, js: JetStream) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from jsproto.api_errors import (
     StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
-from jsproto.client.copy.copier import MAX_FENCES, Copier, CopyRetry, CopyStep, Taken, is_fence, passes
+from jsproto.client.copy.copier import MAX_FENCES, Copier, CopyRetry, CopyStep, Taken, is_drained, is_fence, passes
 from jsproto.client.copy.target import CopyTarget
 from jsproto.errors import (
     APIError,
@@ -32,6 +33,7 @@ from jsproto.errors import (
     TimeoutError,
     UnsupportedByServerError,
 )
+from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.copies import CopyOrigin
 from jsproto.grammar.headers import Headers
 from tests.client.test_copy_columns import raws_of
@@ -56,11 +58,11 @@ def refused(cause: APIError) -> BatchMessageError:
 
 
 def test_it_goes_on_where_the_target_is() -> None:
-    copier = Copier("S", target(90, CopyOrigin("S", 40, "id")))
+    copier = Copier("S", target(90, CopyOrigin("S", 40, ">", "id")))
     assert (copier.position, copier.identity, copier.under_way) == (40, "id", 0)
     columns = copier.columns(taken(41, 3))
     assert columns[0][2]["Nats-Expected-Last-Sequence"] == "90"
-    assert columns[2][2]["Jsproto-Copy-Source"] == "S 43 id"
+    assert columns[2][2]["Jsproto-Copy-Source"] == "S 43 > id"
     assert copier.columns(taken(44, 2))[1][2]["Nats-Expected-Last-Sequence"] == "94"
     assert [copier.acknowledged(count) for count in range(6)] == [40, 41, 42, 43, 44, 45]
     assert (copier.under_way, copier.take_stored(), copier.take_stored()) == (0, 5, 0)
@@ -87,28 +89,28 @@ def test_what_is_acknowledged_is_a_message_that_was_sent(parts: list[tuple[int, 
 
 
 def test_a_stream_that_was_made_anew() -> None:
-    copier = Copier("S", target(5, CopyOrigin("S", 5, "old")))
+    copier = Copier("S", target(5, CopyOrigin("S", 5, ">", "old")))
     copier.columns(taken(6, 2, "old"))
     assert copier.acknowledged(2) == 7
     copier.columns(taken(1, 2, "new"))
-    assert copier.origin == CopyOrigin("S", 7, "old")
+    assert copier.origin == CopyOrigin("S", 7, ">", "old")
     assert copier.acknowledged(3) == 1
-    assert copier.origin == CopyOrigin("S", 1, "new")
+    assert copier.origin == CopyOrigin("S", 1, ">", "new")
 
 
 def test_atomic_batches_have_a_marker() -> None:
-    copier = Copier("S", target(9, CopyOrigin("S", 4, "id")), "copies.")
-    copier = Copier("S", CopyTarget("T", ("copies.>", "pos"), 9, CopyOrigin("S", 4, "id"), False), "copies.")
+    copier = Copier("S", target(9, CopyOrigin("S", 4, ">", "id")), "copies.")
+    copier = Copier("S", CopyTarget("T", ("copies.>", "pos"), 9, CopyOrigin("S", 4, ">", "id"), False), "copies.")
     raws = raws_of([(b"s.a", None, b"x", 1), (b"s.b", {"A": "b", "Nats-Msg-Id": "1"}, b"y", 2)], 5)
     plain, headed, marker = copier.batch(Taken(raws, "id"), "pos")
     assert plain == ("copies.s.a", b"x")
     assert headed == ("copies.s.b", b"y", Headers({"A": "b"}))
-    assert marker == ("pos", b"S 7 id", Headers({"Nats-Expected-Last-Subject-Sequence": "9"}))
+    assert marker == ("pos", b"S 7 > id", Headers({"Nats-Expected-Last-Subject-Sequence": "9"}))
     assert (copier.position, copier.under_way) == (4, 2)
     assert copier.committed_marker(31) == 7
     assert (copier.under_way, copier.take_stored()) == (0, 2)
     *_, marker = copier.batch(Taken(raws_of([(b"s.a", None, b"", 1)], 8), "id"), "pos")
-    assert marker == ("pos", b"S 8 id", Headers({"Nats-Expected-Last-Subject-Sequence": "31"}))
+    assert marker == ("pos", b"S 8 > id", Headers({"Nats-Expected-Last-Subject-Sequence": "31"}))
 
 
 def test_a_subject_that_the_target_does_not_take() -> None:
@@ -118,6 +120,39 @@ def test_a_subject_that_the_target_does_not_take() -> None:
         copier.columns(bad).encoded((b"r.", b""), 1, 1_000, 10_000)
     with pytest.raises(CopyTargetError):
         copier.batch(bad, "pos")
+
+
+def test_a_target_of_another_filter() -> None:
+    found = CopyTarget("T", ("s.>", "pos"), 9, CopyOrigin("S", 4, "s.a", "id"), False)
+    for filters in (">", "s.b"):
+        with pytest.raises(CopyTargetError, match=rf"copies by the filter s.a, not {filters}: one target is for one"):
+            Copier("S", found, filters=filters)
+    copier = Copier("S", found, filters="s.a")
+    assert copier.columns(taken(5, 1))[0][2]["Jsproto-Copy-Source"] == "S 5 s.a id"
+    assert Copier("S", target(), filters="s.b").position == 0
+
+
+def test_a_copy_with_the_subject_of_the_marker() -> None:
+    copier = Copier("S", CopyTarget("T", ("s.>",), 0, None, False))
+    with pytest.raises(CopyTargetError, match=r"a copy has the marker's subject s\.b: choose another marker"):
+        copier.batch(Taken(raws_of([(b"s.a", None, b"", 1), (b"s.b", None, b"", 1)], 1), None), "s.b")
+
+
+def test_a_malformed_header_block_is_copied_without_what_is_no_header() -> None:
+    raws = [(b"s.a", b"$JS.ACK.S.C.1.1.1.1.0", b"NATS/1.0\r\nbad\r\nA: b\r\n\r\n", b"x")]
+    subject, _, headers = Copier("S", target()).columns(Taken(raws, None))[0]
+    assert (subject, headers["A"], len(headers)) == ("s.a", "b", 3)
+    copy, _ = Copier("S", target()).batch(Taken(raws, None), "pos")
+    assert copy == ("s.a", b"x", Headers({"A": "b"}))
+
+
+def test_a_drained_consumer() -> None:
+    info = ConsumerInfo.from_json(
+        {"stream_name": "S", "name": "C", "config": {}, "num_pending": 0, "num_ack_pending": 0}
+    )
+    assert is_drained(info)
+    assert not is_drained(replace(info, num_pending=1))
+    assert not is_drained(replace(info, num_ack_pending=1))
 
 
 @pytest.mark.parametrize(

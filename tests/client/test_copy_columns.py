@@ -50,7 +50,7 @@ def columns_of(
     raws: list[RawMsg], expected: int = 0, identity: str | None = "id", prefix: str = "", *, keeps_ttl: bool = False
 ) -> CopyColumns:
     form = CopyForm(prefix, anything, keeps_ttl=keeps_ttl)
-    return CopyColumns(form, ("S", identity), raws, sequences_of(raws), expected)
+    return CopyColumns(form, ("S", ">", identity), raws, sequences_of(raws), expected)
 
 
 @given(
@@ -81,7 +81,7 @@ def test_copies_are_published_as_a_list_of_them(
     assert outcomes[0] == outcomes[1]
     published, _ = outcomes[1]
     assert [origin_of(pub.header or b"") for pub in published] == [
-        CopyOrigin("S", seq, identity) for seq in sequences_of(raws)
+        CopyOrigin("S", seq, ">", identity) for seq in sequences_of(raws)
     ]
     assert [pub.subject for pub in published] == [prefix.encode() + raw[0] for raw in raws]
     assert [pub.payload for pub in published] == [raw[3] for raw in raws]

@@ -64,18 +64,18 @@ def test_a_target_without_subjects_takes_its_name() -> None:
 
 
 def test_the_last_copy_says_where_it_goes_on() -> None:
-    copy, older = (message(seq, b"A: b\r\nJsproto-Copy-Source: S %d id\r\n" % (seq + 33)) for seq in (8, 3))
+    copy, older = (message(seq, b"A: b\r\nJsproto-Copy-Source: S %d > id\r\n" % (seq + 33)) for seq in (8, 3))
     for answers in ((copy, NO_MESSAGE), (NO_MESSAGE, copy), (copy, older), (older, copy)):
         target, asked = found(info(5, 9), *answers)
-        assert target.origin == CopyOrigin("S", 41, "id")
+        assert target.origin == CopyOrigin("S", 41, ">", "id")
         assert target.last_seq == 9  # the last one was deleted, and the next copy is 10
         assert [body for _, body in asked[1:]] == [{"last_by_subj": "*.>"}, {"last_by_subj": "*"}]
 
 
 def test_what_is_stored_meanwhile_is_looked_at_again() -> None:
-    copy = message(10, b"Jsproto-Copy-Source: S 42 id\r\n")
+    copy = message(10, b"Jsproto-Copy-Source: S 42 > id\r\n")
     target, asked = found(info(5, 9), copy, NO_MESSAGE, info(6, 10), copy, NO_MESSAGE)
-    assert (target.last_seq, target.origin) == (10, CopyOrigin("S", 42, "id"))
+    assert (target.last_seq, target.origin) == (10, CopyOrigin("S", 42, ">", "id"))
     assert len(asked) == 6
 
 
@@ -89,7 +89,7 @@ def test_what_is_deleted_meanwhile_leaves_no_copy() -> None:
     [
         (message(9), "the last message, 9, is not from a copy"),
         (message(9, b"Jsproto-Copy-Source: X\r\n"), "the last message, 9, is not from a copy"),
-        (message(9, b"Jsproto-Copy-Source: OTHER 1\r\n"), "it has copies of the stream OTHER"),
+        (message(9, b"Jsproto-Copy-Source: OTHER 1 >\r\n"), "it has copies of the stream OTHER"),
     ],
 )
 def test_a_target_of_somebody_else(last: dict[str, Any], reason: str) -> None:
@@ -99,8 +99,8 @@ def test_a_target_of_somebody_else(last: dict[str, Any], reason: str) -> None:
 
 
 def test_the_marker_says_where_it_goes_on() -> None:
-    target, asked = found(info(5, 9), message(7, data=b"S 41 id"), marker="pos")
-    assert (target.last_seq, target.origin) == (7, CopyOrigin("S", 41, "id"))
+    target, asked = found(info(5, 9), message(7, data=b"S 41 > id"), marker="pos")
+    assert (target.last_seq, target.origin) == (7, CopyOrigin("S", 41, ">", "id"))
     assert asked[1] == (b"$JS.API.STREAM.MSG.GET.T", {"last_by_subj": "pos"})
     target, _ = found(info(5, 9), NO_MESSAGE, marker="pos")
     assert (target.last_seq, target.origin) == (0, None)
@@ -139,9 +139,11 @@ def test_a_target_that_is_not_there() -> None:
         ("T", "atomic", "pos.*", ""),
         ("T", "fast", None, "a b."),
         ("T", "fast", None, ".."),
+        ("T", "fast", None, b"x"),
+        ("T", "fast", None, None),
     ],
 )
-def test_impossible_arguments(target: str, delivery: str, marker: str | None, prefix: str) -> None:
+def test_impossible_arguments(target: str, delivery: str, marker: str | None, prefix: Any) -> None:
     with pytest.raises(LocalProtocolError):
         check_copy(target, delivery, marker, prefix)
 

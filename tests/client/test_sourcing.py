@@ -21,6 +21,7 @@ from jsproto.errors import (
     OutboundBufferLimitError,
     PermissionsViolationError,
     SourceBusyError,
+    SourcePositionError,
     TimeoutError,
 )
 from jsproto.events import (
@@ -79,7 +80,11 @@ class Sourcing:
 
     def reset(self, floor: int = 0, identity: str | None = None, payload: bytes = b"") -> None:
         """The server has reset the consumer."""
-        pub = next(pub for what, _, pub in self.h.asked() if what == "CONSUMER.RESET.S.C")
+        asked = self.h.asked()
+        if [what for what, _, _ in asked] == ["STREAM.INFO.S"]:  # there is a position, which the stream is beyond
+            self.h.reply_to(asked[0][2], kept("limits"))
+            asked = self.h.asked()
+        pub = next(pub for what, _, pub in asked if what == "CONSUMER.RESET.S.C")
         assert (pub.payload, pub.header) == (payload, b"NATS/1.0\r\nNats-Stream-Identity: \r\n\r\n")
         header = None if identity is None else b"NATS/1.0\r\nNats-Stream-Identity: %b\r\n\r\n" % identity.encode()
         body = info("C", {"ack_policy": "flow_control"}, ack_floor={"consumer_seq": 0, "stream_seq": floor})
@@ -203,9 +208,9 @@ def test_who_is_in_the_way_can_be_pickled() -> None:
     assert (error.stream, error.consumer, str(error)) == ("S", "C", str(SourceBusyError("S", "C")))
 
 
-def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5) -> dict[str, Any]:
+def kept(retention: str = "workqueue", *, messages: int = 3, first: int = 5, last: int = 9) -> dict[str, Any]:
     """A stream of which ``first`` is the first message, as the server describes it."""
-    state = {"messages": messages, "bytes": 9, "first_seq": first, "last_seq": 9, "consumer_count": 1}
+    state = {"messages": messages, "bytes": 9, "first_seq": first, "last_seq": last, "consumer_count": 1}
     config = {"name": "S", "retention": retention}
     return {"config": config, "created": "2026-11-20T21:06:13Z", "state": state}
 
@@ -627,3 +632,43 @@ def test_news_are_messages_acknowledgements_and_a_call_of_the_application() -> N
     for ticket in (news, readable, s.machine.news()):
         with pytest.raises(ConnectionClosedError):
             ticket.result()
+
+
+@pytest.mark.parametrize(("identity", "given"), [("ID", "ID"), (None, None), ("ID", None), (None, "ID")])
+def test_a_stream_that_ends_before_the_position_is_not_read(identity: str | None, given: str | None) -> None:
+    s = Sourcing(run=False, position=100, identity=identity)
+    s.claim(OWN)
+    s.h.reply_to(s.look_up(), kept("limits", last=99))
+    s.reset(identity=given)
+    assert isinstance(s.machine.error, SourcePositionError)
+    assert (s.machine.error.stream, s.machine.error.position, s.machine.error.last_seq) == ("S", 100, 99)
+    assert s.machine.phase is SourcingPhase.ENDED
+    assert OWN.encode() not in s.h.subs.values()
+
+
+def test_a_stream_made_anew_may_end_before_the_position() -> None:
+    s = Sourcing(run=False, position=100, identity="OLD")
+    s.claim(OWN)
+    s.h.reply_to(s.look_up(), kept("limits", last=5))
+    s.reset(identity="NEW")
+    assert s.told(StreamRecreated)
+    s.claim(OWN)
+    s.reset(identity="NEW")
+    assert s.machine.phase is SourcingPhase.RUNNING
+    assert (s.machine.position, s.machine.identity) == (0, "NEW")
+
+
+def test_a_reset_ahead_by_others_says_what_was_skipped() -> None:
+    s = Sourcing()
+    s.messages(1, 2)
+    s.message(1, 7)
+    assert s.told(ConsumerRestarted, SourceSkipped) == [
+        ConsumerRestarted("S", "C", 3, 1), SourceSkipped("S", "C", 3, 6),
+    ]  # fmt: skip
+    assert s.take() == [1, 2, 7]
+
+
+@pytest.mark.parametrize("wrong", [{"position": -1}, {"position": "7"}, {"position": True}, {"identity": b"ID"}])
+def test_a_position_that_is_none(wrong: Any) -> None:
+    with pytest.raises(LocalProtocolError):
+        Sourcing(run=False, **wrong)

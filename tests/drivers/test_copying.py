@@ -24,6 +24,7 @@ from jsproto.errors import (
     LocalProtocolError,
     NoServersError,
     SourceBusyError,
+    SourcePositionError,
     TimeoutError,
 )
 from jsproto.events import CopyRestarted, Event, StreamRecreated
@@ -81,7 +82,7 @@ async def test_a_work_queue_is_copied_and_emptied(server: Any, connect: Connect)
         assert last.subject == f"copies.{name}.b"
         assert dict(last.headers.items()) == {
             "A": "b", "Nats-TTL": "1h", "Nats-Expected-Last-Sequence": "250",
-            "Jsproto-Copy-Source": f"{name} 251 {copy.identity}",
+            "Jsproto-Copy-Source": f"{name} 251 > {copy.identity}",
         }  # fmt: skip
         assert await copy.run(until_caught_up=True) == 0
         await fill(js, name, 5, first=251)
@@ -105,7 +106,7 @@ async def test_atomic_batches_beside_other_writers(server: Any, connect: Connect
             await fill(js, name, 30, first=first + 30)
         found = [number for number in await copies(js, target) if number > 0]
         assert found == [*range(1, 90)]
-        assert (await js.get_last_msg(target, marker)).data == f"{name} 90 {copy.identity}".encode()
+        assert (await js.get_last_msg(target, marker)).data == f"{name} 90 > {copy.identity}".encode()
         with pytest.raises(CopyTargetError, match="is not from a copy"):
             await copy_of(js, name, target).run()
 
@@ -304,7 +305,7 @@ async def test_copies_that_are_deleted_too_early(server: Any, connect: Connect) 
         async with await js.source(name, "C", config=FLOW) as source:  # which stores all, and confirms nothing
             identity = source.identity
             for seq in range(1, 31):
-                headers = {"Jsproto-Copy-Source": f"{name} {seq} {identity}"}
+                headers = {"Jsproto-Copy-Source": f"{name} {seq} > {identity}"}
                 message = await source.next_msg(timeout=PATIENCE)
                 await js.publish(f"copies.{name}.a", message.data, headers=headers)
         await nc.request(f"$JS.API.STREAM.MSG.DELETE.{target}", b'{"seq":30}')
@@ -337,6 +338,74 @@ async def until_empty(js: Any, stream: str) -> None:
         pass
 
 
+async def test_one_target_is_for_one_filter(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        marker = f"{target}.pos"
+        for number in range(20):
+            await js.publish(f"{name}.{'ab'[number % 2]}", b"%d" % number)
+        for options in ({}, {"delivery": "atomic", "marker": marker}):
+            for kind in "ab":
+                config = FLOW.updated(filter_subject=f"{name}.{kind}")
+                copy = js.copy(name, f"C{kind}", target, config=config, prefix="copies.", timeout=PATIENCE, **options)
+                if kind == "a" and not options:
+                    assert await copy.run(until_caught_up=True) == 10
+                elif kind == "b":
+                    with pytest.raises(CopyTargetError, match="one target is for one filter"):
+                        await copy.run(until_caught_up=True)
+                else:
+                    assert await copy.run(until_caught_up=True) == 0
+                    await js.publish(f"{name}.a", b"20")
+                    assert await copy.run(until_caught_up=True) == 1
+        assert (await js.stream_info(name)).state.messages == 10  # what nobody has copied
+
+
+async def test_a_position_beyond_the_stream(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        await fill(js, name, 10)
+        with pytest.raises(SourcePositionError):
+            await js.source(name, "C", config=FLOW, position=1_000_000)
+        for wrong in ({"position": "10"}, {"identity": b"id"}):
+            with pytest.raises(LocalProtocolError):
+                await js.source(name, "C", config=FLOW, **wrong)
+        assert (await js.stream_info(name)).state.messages == 10
+
+
+async def test_one_run_at_a_time_and_what_stops_it(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js, name = await make_stream(nc, retention="workqueue")
+        target = await make_target(js, name)
+        copy = copy_of(js, name, target)
+        copy.stop()  # which is for a run at work
+        await fill(js, name, 3)
+        assert await copy.run(until_caught_up=True) == 3
+        for number in range(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(copy.run)
+                await until(lambda: copy._source is not None)
+                with pytest.raises(LocalProtocolError, match="is run already"):
+                    await copy.run(until_caught_up=True)
+                if number % 2:
+                    await fill(js, name, 1, first=3 + number // 2)
+                copy.stop()
+        assert await copy.run(until_caught_up=True) <= 10
+        assert await copies(js, target) == [*range(13)]
+
+
+async def test_impossible_arguments(server: Any, connect: Connect) -> None:
+    async with connect(server.url) as nc:
+        js = nc.jetstream()
+        wrong: list[dict[str, Any]] = [
+            {"to": nc}, {"to": "nats://there"}, {"config": {}}, {"prefix": b"x"}, {"prefix": None}, {"timeout": 0},
+            {"timeout": -1}, {"delivery": "both"}, {"marker": "m"},
+        ]  # fmt: skip
+        for options in wrong:
+            with pytest.raises(LocalProtocolError):
+                js.copy("S", "C", "T", **options)
+
+
 async def test_what_is_not_there(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, retention="workqueue")
@@ -365,9 +434,14 @@ async def test_a_callback_confirms_what_it_returns_from(server: Any, connect: Co
             stored.extend(int(message.data) for message in messages)
 
         async with await js.source(name, "C", config=FLOW) as source:
-            with pytest.raises(ZeroDivisionError):
-                await source.consume(store, most=4)
-            assert source.position == len(stored) == 8
+            for _ in range(2):  # what it raises from is handed out again
+                with pytest.raises(ZeroDivisionError):
+                    await source.consume(store, most=4)
+                assert source.position == len(stored) == 8
+            with pytest.raises(LocalProtocolError):
+                await source.consume(store, most=0)
+            again = await source.next_msgs(4, timeout=PATIENCE)
+            assert int(again[0].data) == 8
         async with await js.source(name, "C", position=8) as source, anyio.create_task_group() as tasks:
             tasks.start_soon(source.consume, lambda messages: stored.append(len(messages)))
             await until(lambda: source.position == 20)

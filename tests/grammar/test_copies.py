@@ -6,27 +6,27 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from jsproto.grammar.copies import COPY_SOURCE, CopyOrigin, kept_lines, origin_of, parse_origin
+from jsproto.grammar.copies import COPY_SOURCE, CopyOrigin, filter_text, kept_lines, origin_of, parse_origin
 from jsproto.grammar.headers import Headers, encode_headers
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters=".*>/\\"), min_size=1)
 IDENTITIES = st.none() | st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
 
 
-@given(NAMES.filter(lambda name: len(name.encode()) <= 255), st.integers(0, 2**64 - 1), IDENTITIES)
-def test_what_is_written_is_read(stream: str, seq: int, identity: str | None) -> None:
-    origin = CopyOrigin(stream, seq, identity)
+@given(NAMES.filter(lambda name: len(name.encode()) <= 255), st.integers(0, 2**64 - 1), st.lists(NAMES), IDENTITIES)
+def test_what_is_written_is_read(stream: str, seq: int, filters: list[str], identity: str | None) -> None:
+    origin = CopyOrigin(stream, seq, filter_text(filters), identity)
     assert parse_origin(bytes(origin)) == origin
     block = encode_headers({"A": "b", COPY_SOURCE: bytes(origin).decode()})
     assert origin_of(block) == origin
 
 
 @given(st.binary())
-@example(b"S 1\r\n")
-@example(b"S 1 ")
-@example(b"S  1")
-@example(b"S 1 a b")
-@example(b"\xff 1")
+@example(b"S 1 >\r\n")
+@example(b"S 1 > ")
+@example(b"S  1 >")
+@example(b"S 1 > a b")
+@example(b"\xff 1 >")
 @example(b"S " + b"9" * 21)
 def test_anything_else_is_no_origin(text: bytes) -> None:
     origin = parse_origin(text)
@@ -39,8 +39,8 @@ def test_no_origin(header: bytes | None) -> None:
 
 
 def test_the_last_header_counts() -> None:
-    origin = CopyOrigin("S", 7, "abc")
-    block = encode_headers(Headers([(COPY_SOURCE, "OTHER 1"), (COPY_SOURCE, bytes(origin).decode())]))
+    origin = CopyOrigin("S", 7, ">", "abc")
+    block = encode_headers(Headers([(COPY_SOURCE, "OTHER 1 >"), (COPY_SOURCE, bytes(origin).decode())]))
     assert origin_of(block) == origin
 
 
@@ -66,3 +66,35 @@ def test_instructions_are_not_copied(lines: str, kept: str) -> None:
 
 def test_a_status_line_is_not_kept() -> None:
     assert kept_lines(b"NATS/1.0 503 No\r\nA: b\r\n\r\n", keep_ttl=False) == b"A: b\r\n"
+
+
+@pytest.mark.parametrize(
+    ("block", "kept"),
+    [
+        (b"NATS/1.0\r\nbad line\r\n\r\n", b""),
+        (b"NATS/1.0\r\nA: b\r\n cont\r\nC: d\r\n\r\n", b"A: b\r\nC: d\r\n"),
+        (b"NATS/1.0\r\nA: b\r\n", b"A: b\r\n"),
+        (b"NATS/1.0\r\nA: b", b"A: b\r\n"),
+        (b"NATS/1.0\r\nA: b\nNats-X: c\r\nC: d\r\n\r\n", b"C: d\r\n"),
+        (b"NATS/1.0", b""),
+        (b"", b""),
+    ],
+)
+def test_of_a_malformed_block_the_headers_are_kept(block: bytes, kept: bytes) -> None:
+    assert kept_lines(block, keep_ttl=False) == kept
+    Headers.parse(b"NATS/1.0\r\n%b\r\n" % kept)
+
+
+@given(st.lists(st.sampled_from([b"A: b", b"Nats-X: 1", b"\n", b"\r", b"\r\n", b" ", b":", b"\0", b"NATS/1.0"])))
+def test_what_is_kept_can_always_be_sent(parts: list[bytes]) -> None:
+    kept = kept_lines(b"".join(parts), keep_ttl=False)
+    headers = Headers.parse(b"NATS/1.0\r\n%b\r\n" % kept)
+    assert not any(name.startswith("Nats-") for name in headers)
+
+
+def test_filters_as_an_origin_has_them() -> None:
+    assert filter_text([]) == ">"
+    assert filter_text(["b", "a.*"]) == filter_text(["a.*", "b"]) == "a.*,b"
+    many = [f"subject.{number}" for number in range(100)]
+    assert len(filter_text(many)) == 64
+    assert filter_text(many) == filter_text(many[::-1]) != filter_text(many[1:])

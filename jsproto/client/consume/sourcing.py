@@ -28,11 +28,13 @@ What goes wrong:
 * A number of the consumer that is missing: the consumer is reset, the first time at once and then after a pause.
 * Number 1 of a message that was acknowledged before the reset: it is late, and does not count as the first one.
 * Number 1, or a heartbeat before it, where another was expected: somebody else has reset it. It is not reset back. The
-  numbers begin again, and what was received is passed over.
+  numbers begin again, and what was received is passed over. What was skipped is an event.
 * Two heartbeats that wait for an answer which was given, or for one that nothing is left for: it was lost, or
   ignored. The consumer is reset.
 * No message and no heartbeat for three heartbeats: it is claimed again, which shows whether another owner has it.
 * The link is lost: it is claimed on the next link. Requests of the old link are forgotten, and the position stays.
+* The stream ends before the position, and has no other identity: this ends with SourcePositionError. What is stored
+  next would be taken for what the sink has.
 * Another identity of the stream: it was made anew, and is read from its beginning. Before that, all that was received
   of the old one is to be confirmed, so that a sequence means one message only.
 * With ``within``, the first claim has so many seconds. Then this ends, with SourceBusyError if another owner is there.
@@ -71,6 +73,7 @@ from jsproto.errors import (
     OutboundBufferLimitError,
     PermissionsViolationError,
     SourceBusyError,
+    SourcePositionError,
     TimeoutError,
 )
 from jsproto.events import ConsumerRestarted, SourceBusy, SourceReset, SourceSkipped, StreamRecreated
@@ -131,9 +134,9 @@ class SourcingConsumer(ResumingBuffer[D]):
     """
 
     __slots__ = (
-        "_acked", "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_log", "_look_up",
-        "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info", "phase",
-        "position", "resets",
+        "_acked", "_answered", "_answered_subject", "_asked", "_config", "_is_told_busy", "_last_seq", "_log",
+        "_look_up", "_next_identity", "_ready_by", "_requested", "_requests", "_stuck", "_taken", "identity", "info",
+        "phase", "position", "resets",
     )  # fmt: skip
 
     def __init__(
@@ -158,10 +161,13 @@ class SourcingConsumer(ResumingBuffer[D]):
         seconds. The other ``keywords``: see ``PushBuffer``.
 
         Raises:
-            LocalProtocolError: ``config`` has another ack policy or a deliver group, or ``position`` is negative.
+            LocalProtocolError: ``config`` has another ack policy or a deliver group, ``position`` is no sequence, or
+                ``identity`` is no text.
         """
-        if position < 0:
-            raise LocalProtocolError("a position is a stream sequence, or 0")
+        if type(position) is not int or position < 0:
+            raise LocalProtocolError(f"a position is a stream sequence, or 0, not {position!r:.100}")
+        if identity is not None and not isinstance(identity, str):
+            raise LocalProtocolError(f"an identity is text of the server, not {identity!r:.100}")
         if config is not None and (fields := unfit(config)):
             raise LocalProtocolError(f"a consumer that is sourced cannot have this {' and '.join(fields)}")
         patience = SOURCE_HEARTBEAT * HEARTBEATS_MISSED
@@ -174,6 +180,7 @@ class SourcingConsumer(ResumingBuffer[D]):
         self.info: ConsumerInfo | None = None
         self._deliver = f"{inbox}.d.m"
         self._look_up = api.stream_info(self.stream)
+        self._last_seq: int | None = None  # of the stream, when it was looked up
         self._config = config
         self._floor = position
         self._taken = position  # up to which the sink was handed all
@@ -276,7 +283,7 @@ class SourcingConsumer(ResumingBuffer[D]):
             return  # to a request that was given up
         self._answer_to = b""
         if self._requested == self._look_up:
-            self._reset(now, self._first_left(message))
+            self._looked(message, now)
             return
         try:
             info = ConsumerInfo.from_json(self._body(message))
@@ -332,6 +339,8 @@ class SourcingConsumer(ResumingBuffer[D]):
             return False
         if broken is not None and broken.found == 1:
             self._restarted(broken)
+            if log.stream_seq > last + 1:
+                self._outbox.emit(SourceSkipped(self.stream, self.consumer, last + 1, log.stream_seq - 1))
         elif broken is not None or log.stream_seq <= before:
             found = f"{log.consumer_seq} (message {log.stream_seq})"
             log.stream_seq = 0
@@ -454,27 +463,31 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._end(ConfigMismatchError(self.stream, self.consumer, fields))
         elif info.config.deliver_subject == self._deliver:
             self._is_told_busy = False
-            if info.ack_floor.stream_seq and not info.config.sourcing:
+            if self.position or (info.ack_floor.stream_seq and not info.config.sourcing):
                 self._request(self._look_up, b"", None, now)
             else:
                 self._reset(now)
         else:
             self._ask_for(info.config, "update", now)
 
-    def _first_left(self, answer: Msg) -> int | None:
-        """The first message of a work queue, if it was acknowledged. None too if the stream cannot be looked up."""
+    def _looked(self, answer: Msg, now: float) -> None:
+        """The stream was looked up: reset the consumer, to its first message if that is left over."""
         try:
             found = StreamInfo.from_json(self._body(answer))
         except Error:
-            return None
+            self._reset(now)
+            return
+        self._last_seq = found.state.last_seq
         assert self.info is not None  # the stream is looked up after it
-        is_left = found.state.messages and found.state.first_seq <= self.info.ack_floor.stream_seq
-        return found.state.first_seq if is_left and found.config.retention == "workqueue" else None
+        first = found.state.first_seq
+        is_left = found.state.messages and first <= self.info.ack_floor.stream_seq
+        is_mine = found.config.retention == "workqueue" and not self.info.config.sourcing
+        self._reset(now, first if is_left and is_mine else None)
 
     def _looked_in_vain(self, now: float) -> None:
         """The stream may not be looked up, or nobody answers."""
         if self._answer_to and self._requested == self._look_up:
-            self._answer_to = b""
+            self._answer_to, self._last_seq = b"", None
             self._reset(now)
 
     def _ask_for(self, config: ConsumerConfig, action: str, now: float) -> None:
@@ -510,6 +523,9 @@ class SourcingConsumer(ResumingBuffer[D]):
             self._step(SourcingStep.HOLD)
             self._outbox.rearm(self)
             self._end_hold(now)
+            return
+        if self._last_seq is not None and self._last_seq < self.position:
+            self._end(SourcePositionError(self.stream, self.position, self._last_seq))
             return
         self.identity = identity or self.identity
         self._floor = self.received

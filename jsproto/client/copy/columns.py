@@ -80,12 +80,12 @@ class CopyColumns(MessageColumns):
     def __init__(
         self,
         form: CopyForm,
-        origin: tuple[str, str | None],
+        origin: tuple[str, str, str | None],
         raws: Sequence[RawMsg],
         seqs: Sequence[int],
         expected: int,
     ) -> None:
-        """``origin``: the name and the identity of the stream. ``seqs``: stream sequences of ``raws``.
+        """``origin``: the stream, the filters and the identity. ``seqs``: stream sequences of ``raws``.
 
         ``expected``: the last sequence of the target, before the first of these is stored.
         """

@@ -29,13 +29,15 @@ from jsproto.errors import (
     BatchMessageError,
     ConnectionLostError,
     CopyFencedError,
+    CopyTargetError,
     Error,
     NoRespondersError,
     SourceBusyError,
     TimeoutError,
 )
 from jsproto.grammar.batch import EXPECTED_LAST_SUBJECT_SEQUENCE
-from jsproto.grammar.copies import CopyOrigin
+from jsproto.grammar.consumer import ConsumerInfo
+from jsproto.grammar.copies import UNFILTERED, CopyOrigin
 from jsproto.grammar.headers import Headers
 from jsproto.wire.frames import RawMsg
 
@@ -72,8 +74,14 @@ class Copier:
         origin: the message up to which all is stored in the target. None: nothing is.
     """
 
-    def __init__(self, stream: str, target: CopyTarget, prefix: str = "") -> None:
-        """``prefix``: text before each subject of a copy."""
+    def __init__(self, stream: str, target: CopyTarget, prefix: str = "", filters: str = UNFILTERED) -> None:
+        """``prefix``: text before each subject of a copy. ``filters``: the ``filter_text`` of the consumer.
+
+        Raises:
+            CopyTargetError: the target has copies by other filters.
+        """
+        target.check_filters(filters)
+        self._filters = filters
         self.stream = stream
         self.target = target.name
         self.origin = target.origin
@@ -118,7 +126,9 @@ class Copier:
         raws, identity = taken
         self._identity = identity
         seqs = sequences_of(raws)
-        columns = CopyColumns(self._form, (self.stream, identity), raws, seqs, self._last_seq + self._sequence)
+        columns = CopyColumns(
+            self._form, (self.stream, self._filters, identity), raws, seqs, self._last_seq + self._sequence
+        )
         self._sequence += len(raws)
         self._sent.append((self._sequence, seqs))
         return columns
@@ -133,7 +143,8 @@ class Copier:
             first = last - len(seqs)
             if count <= first:
                 break
-            self.origin = CopyOrigin(self.stream, seqs[min(count, last) - first - 1], self._identity)
+            seq = seqs[min(count, last) - first - 1]
+            self.origin = CopyOrigin(self.stream, seq, self._filters, self._identity)
             if count < last:
                 break
             sent.popleft()
@@ -168,11 +179,13 @@ class Copier:
         for subject, _, header, payload in raws:
             lines = form.kept(header)
             text = form.subject(subject)
+            if text == marker:
+                raise CopyTargetError(self.target, f"a copy has the marker's subject {marker}: choose another marker")
             if lines:
                 messages.append((text, payload, Headers.parse(b"NATS/1.0\r\n%b\r\n" % lines)))
             else:
                 messages.append((text, payload))
-        origin = CopyOrigin(self.stream, sequences_of(raws[-1:])[0], identity)
+        origin = CopyOrigin(self.stream, sequences_of(raws[-1:])[0], self._filters, identity)
         fence = Headers({EXPECTED_LAST_SUBJECT_SEQUENCE: str(self._last_seq)})
         messages.append((marker, bytes(origin), fence))
         self._marked, self._sequence = origin, len(raws)
@@ -216,6 +229,11 @@ class CopyRetry:
         pause = self._backoff.failed(now)
         assert pause is not None  # this series never gives up
         return pause
+
+
+def is_drained(info: ConsumerInfo) -> bool:
+    """Whether a consumer has delivered all that there is, and heard that it is stored."""
+    return not (info.num_pending or info.num_ack_pending)
 
 
 def is_fence(error: BaseException | None) -> bool:

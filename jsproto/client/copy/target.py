@@ -5,6 +5,7 @@
 * With a marker, the last message of the marker's subject does. The target may have other writers, and the sequence of
   the marker proves that no other copy is at work.
 * An empty target, or one without a marker, is copied to from what the consumer has not acknowledged.
+* All copies are by one filter. A consumer with another one would pass over what was never copied.
 * Each subject of the source must be one that the target takes. Otherwise a copy could go back to its source.
 
 Not here: what a copy does when the proof fails (``copier``).
@@ -50,6 +51,12 @@ class CopyTarget:
     last_seq: int
     origin: CopyOrigin | None
     keeps_ttl: bool
+
+    def check_filters(self, filters: str) -> None:
+        """Raise CopyTargetError if it has copies by a consumer with other filters (``grammar.copies.filter_text``)."""
+        if self.origin is not None and self.origin.filters != filters:
+            text = f"it has copies by the filter {self.origin.filters}, not {filters}: one target is for one filter"
+            raise CopyTargetError(self.name, text)
 
     def check(self, subject: str) -> None:
         """Raise CopyTargetError if it does not take a message with this subject."""
@@ -108,6 +115,8 @@ def check_target(config: StreamConfig, marker: str | None) -> None:
 def check_copy(target: str, delivery: str, marker: str | None, prefix: str) -> None:
     """Raise LocalProtocolError if these cannot be the arguments of a copy."""
     check_name(target)
+    if not isinstance(prefix, str):
+        raise LocalProtocolError(f"prefix is text before each subject, not {prefix!r:.100}")
     if delivery not in ("fast", "atomic"):
         raise LocalProtocolError(f"delivery is 'fast' or 'atomic', not {delivery!r:.100}")
     if (delivery == "atomic") != (marker is not None):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jsproto.client.connection.subscription import DEFAULT_PENDING_BYTES, DEFAULT_PENDING_MSGS
 from jsproto.client.consume.sourcing import SourcingConsumer
-from jsproto.errors import ConnectionClosedError
+from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto_io._aio.consuming import ConsumerSubscription, JSMsg
 from jsproto_io._aio.extras import call_back
@@ -124,19 +124,26 @@ class SourcingSubscription(SourcingSubscriptionBase, Iterates[JSMsg], ConsumerSu
         """Hand on what comes to ``store``, and confirm it when that returns. Ends when the subscription does.
 
         Args:
-            store: is called with a list of messages. What it raises ends this call, and its messages are not
-                confirmed.
+            store: is called with a list of messages. What it raises ends this call. Its messages are not confirmed,
+                and are handed out again.
             most: the messages of one list, at most.
 
         Raises:
             Error: why the subscription has failed. Errors: as ``next_msg``.
         """
+        if most < 1:
+            raise LocalProtocolError("a list has at least one message")
         while True:
             try:
                 messages = await self.next_msgs(most)
             except ConnectionClosedError:
                 return
-            await call_back(store, messages)
+            try:
+                await call_back(store, messages)
+            except BaseException:
+                with suppress(Error):
+                    self._connection._call(lambda now: self._restart(self.position, now))
+                raise
             await self.confirm(messages[-1].metadata.sequence.stream)
 
     async def confirm(self, seq: int) -> None:

@@ -397,6 +397,8 @@ class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
             LocalProtocolError: the arguments contradict each other.
         """
         limit = seconds(timeout, default=self._core.timeout)
+        if to is not None and not isinstance(to, JetStream):
+            raise LocalProtocolError(f"to is the JetStream of the target, such as other.jetstream(), not {to!r:.100}")
         return StreamCopy(self, to or self, (stream, consumer, target), config, delivery, marker, prefix, limit)
 
     def create_stream(

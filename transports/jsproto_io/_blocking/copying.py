@@ -9,13 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from jsproto.client.consume.sourcing import SourcingConsumer
-from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken
+from jsproto.api_errors import ConsumerNotFoundError
+from jsproto.client.copy.copier import ACK_WAIT, LINGER, Copier, CopyStep, Taken, is_drained
 from jsproto.client.copy.target import CopyDelivery
-from jsproto.errors import Error, TimeoutError
+from jsproto.errors import BatchError, Error, TimeoutError
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.ticket import Ticket
-from jsproto_io._blocking.consuming import JSMsg
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._state.copying import StreamCopyBase
 
@@ -55,7 +54,8 @@ class StreamCopy(StreamCopyBase):
             How many copies were acknowledged meanwhile.
 
         Raises:
-            CopyTargetError: the target cannot be copied to, or is not a copy of this stream.
+            CopyTargetError: the target cannot be copied to, or is not a copy of this stream by the consumer's filters.
+            SourcePositionError: the source ends before the position of the target.
             CopyFencedError: another program writes to the target.
             SourceBusyError: another program sources from the consumer.
             ConsumerNotFoundError: there is no such consumer, and no ``config``.
@@ -63,23 +63,36 @@ class StreamCopy(StreamCopyBase):
             BatchMessageError: the target refuses a message, for example because it is full. The refusal of the first
                 one of a batch is the APIError itself.
             MaxPayloadError: a copy is larger than the target's server takes.
-            ConnectionClosedError: one of the connections has ended.
+            ConnectionClosedError, ConnectionLostError: one of the connections has ended. That of the target is missed
+                when there is something to copy.
+            PermissionsViolationError: a user may not do what the copy needs.
+            LocalProtocolError: a run is at work already.
             APIError: a server refuses.
         """
-        before, self._until_caught_up = self.copied, until_caught_up
-        while not self._stopped:
-            try:
-                self._run_once()
-                break
-            except Error as error:
-                pause = self._failed(error)
-            with suppress(TimeoutError):
-                self._connection._wait(Ticket[None](), pause)
-        self._stopped = False
+        before = self.copied
+        self._begin_run(until_caught_up)
+        try:
+            while not self._stopped:
+                try:
+                    self._run_once()
+                    break
+                except Error as error:
+                    pause = self._failed(error)
+                with suppress(TimeoutError):
+                    self._connection._wait(Ticket[None](), pause)
+        finally:
+            self._end_run()
         return self.copied - before
 
     def _run_once(self) -> None:
-        copier = self._begin(self._to._connection._ask(self._find_target))
+        target = self._to._connection._ask(self._find_target)
+        try:
+            found = (self._js.consumer_info(self.stream, self.consumer)).config
+        except ConsumerNotFoundError:
+            if self._config is None:
+                raise
+            found = self._config
+        copier = self._begin(target, found)
         source = self._js.source(
             self.stream, self.consumer, config=self._config, position=copier.position, identity=copier.identity,
             timeout=self._limit,
@@ -98,13 +111,19 @@ class StreamCopy(StreamCopyBase):
     def _copy_fast(self, copier: Copier, source: SourcingSubscription, taken: Taken) -> None:
         """Copy in one batch, until no message comes for a while."""
         copier.begin_batch()
-        with self._to.fast_publisher() as batch:
-            while taken.raws:
-                batch.publish_many(copier.columns(taken))
-                copier.acknowledged(batch.acked)
+        try:
+            with self._to.fast_publisher() as batch:
+                while taken.raws:
+                    batch.publish_many(copier.columns(taken))
+                    copier.acknowledged(batch.acked)
+                    self._stored(copier, source._core)
+                    taken = self._more(copier, source, batch)
+                ack = batch.commit()
+        except BatchError as error:
+            copier.acknowledged(max(error.acked, 0 if error.ack is None else error.ack.count or 0))
+            with suppress(Error):
                 self._stored(copier, source._core)
-                taken = self._more(copier, source, batch)
-            ack = batch.commit()
+            raise
         copier.committed(ack.count or 0)
         self._stored(copier, source._core)
 
@@ -117,24 +136,19 @@ class StreamCopy(StreamCopyBase):
     def _first(self, source: SourcingSubscription) -> Taken:
         """Wait for messages. None come after ``stop``, or when the consumer has none left."""
         connection, core = self._connection, source._core
-        while not self._stopped:
-            taken = connection._call(partial(self._take, core))
-            if taken.raws:
+        while True:
+            taken, news = connection._call(partial(self._take_or_wait, core))
+            if news is None:
                 return taken
-            if self._until_caught_up and core.is_acknowledged and self._is_drained(core):
-                break
-            news = connection._call(lambda now: core.news())
+            if self._until_caught_up and core.is_acknowledged:
+                info = self._js.consumer_info(self.stream, self.consumer)
+                if is_drained(info) and not core.pending_msgs:
+                    return taken
             with suppress(TimeoutError):
                 connection._wait(news, DRAINED_EVERY if self._until_caught_up else None)
-        return Taken([], None)
-
-    def _is_drained(self, core: SourcingConsumer[JSMsg]) -> bool:
-        """Whether the consumer has nothing left."""
-        info = self._js.consumer_info(self.stream, self.consumer)
-        return not (info.num_pending or info.num_ack_pending or core.pending_msgs)
 
     def _more(self, copier: Copier, source: SourcingSubscription, batch: FastPublisher) -> Taken:
-        """The next messages of the batch. None: it is time for the commit."""
+        """The next messages of the batch. Empty: it is time for the commit."""
         connection, core, waited = self._connection, source._core, False
         while True:
             taken = connection._call(partial(self._take, core))

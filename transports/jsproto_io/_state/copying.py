@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jsproto.client.copy.copier import MAX_ATOMIC, Copier, CopyRetry, CopyStep, Taken
 from jsproto.client.copy.target import CopyDelivery, CopyTarget, check_copy
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import CopyRestarted
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.copies import filter_text
 from jsproto.grammar.jsack import parse_jsack
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import RawMsg
@@ -44,6 +45,10 @@ class StreamCopyBase:
         """``names``: of the source, its consumer and the target. ``limit``: seconds for an answer."""
         self.stream, self.consumer, self.target = names
         check_copy(self.target, delivery, marker, prefix)
+        if config is not None and not isinstance(config, ConsumerConfig):
+            raise LocalProtocolError(f"config is a ConsumerConfig, not {type(config).__name__}")
+        if limit <= 0:
+            raise LocalProtocolError("the timeout of a copy must be greater than 0 seconds")
         self._connection = connection
         self._to_core, self._to_connection = to
         self._config = config
@@ -57,8 +62,7 @@ class StreamCopyBase:
         self._confirmed: object = None  # the origin that was confirmed last
         self._last: RawMsg | None = None  # the message that was taken last
         self._retry = CopyRetry(self.target)
-        self._stopped = False
-        self._until_caught_up = False
+        self._is_running = self._stopped = self._until_caught_up = False
 
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
@@ -101,8 +105,11 @@ class StreamCopyBase:
         return self._restarts
 
     def stop(self) -> None:
-        """Make ``run`` return after what was taken is stored and confirmed. It may be called from any thread."""
-        self._stopped = True
+        """Make the run at work return after what was taken is stored and confirmed. Any thread may call it.
+
+        Without a run it does nothing.
+        """
+        self._stopped = self._is_running
         source = self._source
         if source is not None and not self._connection.is_closed:
             self._connection._call(lambda now: source.wake())
@@ -112,8 +119,16 @@ class StreamCopyBase:
     def _find_target(self, now: float) -> Ticket[CopyTarget]:
         return self._to_core.copy_target(self.target, self.stream, marker=self._marker, now=now, timeout=self._limit)
 
-    def _begin(self, target: CopyTarget) -> Copier:
-        self._copier = copier = Copier(self.stream, target, self._prefix)
+    def _begin_run(self, until_caught_up: bool) -> None:
+        if self._is_running:
+            raise LocalProtocolError("this copy is run already: another object can copy at the same time")
+        self._is_running, self._stopped, self._until_caught_up = True, False, until_caught_up
+
+    def _end_run(self) -> None:
+        self._is_running = self._stopped = False
+
+    def _begin(self, target: CopyTarget, consumer: ConsumerConfig) -> Copier:
+        self._copier = copier = Copier(self.stream, target, self._prefix, filter_text(consumer.filters))
         self._confirmed, self._last = copier.origin, None
         return copier
 
@@ -123,6 +138,11 @@ class StreamCopyBase:
         if raws:
             self._last = raws[-1]
         return Taken(raws, source.identity)
+
+    def _take_or_wait(self, source: SourcingConsumer[Any], now: float) -> tuple[Taken, Ticket[None] | None]:
+        """``_take``. Without any, the ticket to wait for, but not after ``stop``."""
+        taken = self._take(source, now)
+        return taken, None if taken.raws or self._stopped else source.news()
 
     def _confirm(self, copier: Copier, source: SourcingConsumer[Any], now: float) -> None:
         self._confirmed = copier.origin

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, ProgressColumn, Task, TextC
 from rich.text import Text
 
 import jsproto
+from jsproto.events import Event
 from jsproto_io.cli import demo as demos
 from jsproto_io.cli import ingest as ingests
 from jsproto_io.cli import mirror as mirrors
@@ -338,7 +339,7 @@ def mirror_command(
     ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until Ctrl-C.")] = False,
     wait: Annotated[
-        float, typer.Option(min=0, help="Wait so long for another program that copies.", metavar="SECONDS")
+        float, typer.Option(min=0.1, help="Wait so long for another program that copies.", metavar="SECONDS")
     ] = 10.0,
     servers: Servers = DEFAULT_URL,
     user: User = None,
@@ -368,9 +369,14 @@ def mirror_command(
 
             def dial(url: str, **options: Any) -> Any:
                 nc = open_connection(
-                    url, name="jsproto mirror", event_cb=lambda _: None, max_reconnect_attempts=-1, **options
+                    url, name="jsproto mirror", event_cb=on_event, max_reconnect_attempts=-1, **options
                 )
                 return stack.enter_context(nc)
+
+            def on_event(event: Event) -> None:
+                note = result.on_event(event)
+                if note is not None:
+                    screen.note(note)
 
             nc = dial(servers, **credentials)
             to = nc if to_servers is None else dial(to_servers)

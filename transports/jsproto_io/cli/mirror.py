@@ -23,8 +23,10 @@ from jsproto.api_errors import (
 )
 from jsproto.client.copy.target import CopyDelivery
 from jsproto.errors import APIError
+from jsproto.events import CopyRestarted, Event, SourceBusy, SourceSkipped, StreamRecreated
 from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.subjects import check_name, matches
 from jsproto_io.cli.ingest import Meter
 from jsproto_io.cli.records import BadUsage
 from jsproto_io.sync import JetStream, StreamCopy
@@ -70,10 +72,30 @@ class MirrorPlan:
 
 @attrs.define
 class Mirrored:
-    """What one run has done. ``copy`` is None before it begins."""
+    """What one run has done. ``copy`` is None before it begins.
+
+    ``skipped`` are the first and the last sequences of what was not copied, as far as there were any.
+    """
 
     copy: StreamCopy | None = None
     meter: Meter = attrs.field(factory=Meter)
+    skipped: list[tuple[int, int]] = attrs.field(factory=list)
+
+    def on_event(self, event: Event) -> str | None:
+        """What to say of an event. None: nothing."""
+        match event:
+            case SourceSkipped(stream, _, first, last):
+                self.skipped.append((first, last))
+                return (
+                    f"messages {first:,} to {last:,} of {stream} were acknowledged by somebody else, and are not copied"
+                )
+            case StreamRecreated(stream, _):
+                return f"stream {stream} was created again: it is copied from its beginning"
+            case SourceBusy(stream, consumer):
+                return f"consumer {consumer} of {stream} is used by another program, which is waited for"
+            case CopyRestarted(_, _, position, error):
+                return f"the copy begins again after {position:,}: {error}"
+        return None
 
     @property
     def copied(self) -> int:
@@ -90,6 +112,7 @@ def mirror(
         BadUsage: the target is missing, or the consumer has another filter.
         Error: otherwise as in ``StreamCopy.run``.
     """
+    check_name(plan.target)
     config = js.stream_info(plan.source).config
     _check_filter(js, plan)
     _prepare_target(to, config, plan)
@@ -116,9 +139,13 @@ def _check_filter(js: JetStream, plan: MirrorPlan) -> None:
         found = js.consumer_info(plan.source, plan.consumer).config
     except ConsumerNotFoundError:
         return
-    if plan.subject is not None and [*found.filters] != [plan.subject]:
+    wanted = [] if plan.subject is None else [plan.subject]
+    if [*found.filters] != wanted:
         filters = ", ".join(found.filters) or "none"
-        raise BadUsage(f"consumer {plan.consumer} is there with another filter ({filters}): choose another --consumer")
+        raise BadUsage(
+            f"consumer {plan.consumer} is there with another filter ({filters}): "
+            "give that one, or choose another --consumer and another DST"
+        )
 
 
 def _prepare_target(to: JetStream, source: StreamConfig, plan: MirrorPlan) -> None:
@@ -127,12 +154,21 @@ def _prepare_target(to: JetStream, source: StreamConfig, plan: MirrorPlan) -> No
     except StreamNotFoundError:
         if not plan.create:
             raise BadUsage(f"there is no stream {plan.target}: add --create-stream to make it") from None
-        subjects = [plan.prefix + subject for subject in source.subjects or [source.name]]
+        own = source.subjects
+        if not own and (source.mirror is not None or source.sources):  # whatever its origins have
+            if not plan.prefix:
+                raise BadUsage(
+                    f"{plan.source} copies other streams: give a --prefix, or make {plan.target} yourself"
+                ) from None
+            own = [">"]
+        subjects = [plan.prefix + subject for subject in own or [source.name]]
+        if plan.marker is not None and not any(matches(subject, plan.marker) for subject in subjects):
+            subjects.append(plan.marker)
         try:
             if plan.marker is None:
                 to.create_stream(plan.target, subjects=subjects, allow_batched=True, allow_direct=True)
             else:
-                to.create_stream(plan.target, subjects=[*subjects, plan.marker], allow_atomic=True, allow_direct=True)
+                to.create_stream(plan.target, subjects=subjects, allow_atomic=True, allow_direct=True)
         except APIError as error:
             if error.err_code != _SUBJECTS_OVERLAP:
                 raise

@@ -241,7 +241,7 @@ def mirrored(result: Mirrored) -> str:
     if copy is None:
         return ""
     if not copy.position:
-        return "; nothing was copied"
+        return "; nothing is known to be copied"
     return f"; {copy.copied:,} copied, {copy.stream} is stored up to {copy.position:,}; run it again to go on"
 
 
@@ -255,6 +255,8 @@ def mirror_table(result: Mirrored) -> Table:
     table.add_row("stored up to", f"{copy.position:,} of stream {copy.stream}")
     table.add_row("time", f"{result.meter.seconds:.2f} s")
     table.add_row("messages/s", f"{per_second(copy.copied, result.meter.seconds):,}", style="bold")
+    for first, last in result.skipped:
+        table.add_row("not copied", f"{first:,} to {last:,}", style="yellow")
     if copy.restarts:
         table.add_row("begun again", f"{copy.restarts:,} times")
     return table
@@ -270,6 +272,7 @@ def mirror_json(result: Mirrored, source: str, target: str) -> dict[str, Any]:
         "position": 0 if copy is None else copy.position,
         "stream_identity": None if copy is None else copy.identity,
         "restarts": 0 if copy is None else copy.restarts,
+        "skipped": [[*each] for each in result.skipped],
         "seconds": round(result.meter.seconds, 6),
         "messages_per_s": per_second(result.copied, result.meter.seconds),
     }

@@ -75,6 +75,10 @@ class Screen:
         """Print one line on standard error."""
         self.err.print(Text.assemble(("jsproto: ", "bold red"), line), soft_wrap=True)
 
+    def note(self, line: str) -> None:
+        """Print one line on standard error that is no error."""
+        self.err.print(Text(f"jsproto: {one_line(line)}"), soft_wrap=True)
+
     def progress(self, *columns: ProgressColumn) -> Progress:
         """A progress display that disappears at the end. Without a terminal it shows nothing."""
         return Progress(
