@@ -1028,19 +1028,3 @@ def test_a_ping_that_finds_no_room_is_tried_again_later() -> None:
         fast.handle_timeout(deadline)
     assert moments == [5.0, 6.0, 7.0, 8.0, 9.0, 10.0]
     assert isinstance(fast.error, BatchExpiredError)
-
-
-def test_progress_is_told_once_for_each_change() -> None:
-    batch = started(10)
-    batch.fill(10)
-    progress = batch.fast.progress(0)
-    assert not progress.done
-    assert batch.fast.progress(0) is progress
-    batch.ack(10, 10)
-    assert progress.done
-    assert batch.fast.progress(0).done
-    progress = batch.fast.progress(10)
-    assert not progress.done
-    batch.fast.abandon(batch.h.now)
-    assert progress.done
-    assert batch.fast.progress(10).done

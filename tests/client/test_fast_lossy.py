@@ -193,3 +193,19 @@ def test_gap_ok_does_not_trust_a_batch_after_a_long_outage(noticed: bool) -> Non
     batch.h.advance(2.0)  # a link that lasts is dialled again at once
     batch.h.lose()
     batch.h.connect()  # an ended batch has no part in it
+
+
+def test_progress_is_told_once_for_each_change() -> None:
+    batch = started(10)
+    batch.fill(10)
+    progress = batch.fast.progress(0)
+    assert not progress.done
+    assert batch.fast.progress(0) is progress
+    batch.ack(10, 10)
+    assert progress.done
+    assert batch.fast.progress(0).done
+    progress = batch.fast.progress(10)
+    assert not progress.done
+    batch.fast.abandon(batch.h.now)
+    assert progress.done
+    assert batch.fast.progress(10).done
