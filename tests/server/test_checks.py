@@ -86,7 +86,7 @@ def test_rollups_that_are_none() -> None:
         found = refusal_of(inlet, message({"Nats-Rollup": "Some"}), staged)
         assert found == (10111, 'rollup value invalid: "some"')
     assert check(inlet.stream, message({"Nats-Rollup": "ALL"}), inlet.now) is None
-    denied = filled(allow_rollup_hdrs=True, deny_purge=True)
+    denied = filled(allow_rollup_hdrs=False)
     assert refusal_of(denied, message({"Nats-Rollup": "all"})) == (10111, "rollup not permitted")
 
 

@@ -227,7 +227,7 @@ def _check_source(stream: Stream, message: Publication) -> None:
 
 def _check_rollup(stream: Stream, message: Publication) -> str:
     rollup = message.rollup
-    if rollup and (not stream.config.allow_rollup_hdrs or stream.config.deny_purge):
+    if rollup and not stream.config.allow_rollup_hdrs:
         raise refusal(10111, "rollup not permitted")
     if rollup not in ("", "sub", "all"):
         raise refusal(10111, f'rollup value invalid: "{rollup}"')

@@ -60,7 +60,15 @@ def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
     _check_texts(config)
     _check_numbers(config)
     _check(config)
+    _check_discards(config)
+    _check_features(config)
     changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    if config.subject_delete_marker_ttl:
+        changes |= {"allow_msg_ttl": True}
+    if config.subject_delete_marker_ttl or config.allow_msg_schedules:
+        changes |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    if not config.placement:
+        changes["placement"] = None
     changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
@@ -157,6 +165,39 @@ def _check_numbers(config: StreamConfig) -> None:
     ):
         if is_wrong:
             raise refusal(10052, why)
+
+
+def _check_discards(config: StreamConfig) -> None:
+    """Check rollups, and the limit of a subject that refuses new messages."""
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise refusal(10052, "roll-ups require the purge permission")
+    if config.discard_new_per_subject:
+        if config.discard != "new":
+            raise refusal(10052, "discard new per subject requires discard new policy to be set")
+        if (config.max_msgs_per_subject or 0) <= 0:
+            raise refusal(10052, "discard new per subject requires max msgs per subject > 0")
+    if (config.placement or {}).get("preferred"):
+        raise refusal(10052, "preferred server not permitted in placement")
+
+
+def _check_features(config: StreamConfig) -> None:
+    """Check counters, message schedules and delete markers against the other fields."""
+    is_new, retention, copies = config.discard == "new", config.retention or "limits", config.mirror is not None
+    counts, schedules = config.allow_msg_counter, config.allow_msg_schedules
+    for is_wrong, why in (
+        (counts and is_new, "counter stream cannot use discard new"),
+        (counts and config.allow_msg_ttl, "counter stream cannot use message TTLs"),
+        (counts and schedules, "counter stream cannot use message schedules"),
+        (counts and retention != "limits", "counter stream can only use limits retention"),
+        (schedules and is_new, "message scheduling cannot use discard new"),
+        (copies and config.subject_delete_marker_ttl, "subject delete markers forbidden on mirrors"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why)
+    if copies and counts:
+        raise refusal(10173)
+    if schedules and (copies or config.sources):
+        raise refusal(10186 if copies else 10187)
 
 
 def _check(config: StreamConfig) -> None:

@@ -267,7 +267,7 @@ class Stream:
             self._ids_in_order.append((self.last_msg_id, now))
         self._limit_subject(message.subject)
         self._limit()
-        if self.config.allow_rollup_hdrs and not self.config.deny_purge:  # else it is a copy, which keeps the header
+        if self.config.allow_rollup_hdrs:  # else it is a copy, which keeps the header
             if message.rollup == "sub":
                 self.purge(_text(message.subject), keep=1)
             elif message.rollup == "all":
