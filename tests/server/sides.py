@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from jsproto.grammar.bodies import dumps, loads
-from jsproto.grammar.headers import Headers
-from jsproto.wire.encoder import encode_sub
+from jsproto.grammar.headers import Headers, encode_headers
+from jsproto.wire.encoder import encode_pub, encode_sub
 from jsproto_io.sync import Connection
 from tests.server.harness import Reader
 
@@ -28,6 +28,12 @@ class Side(Protocol):
 
     def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message to a stream."""
+
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        """The answer to a message to any subject."""
+
+    def wait(self, seconds: float) -> None:
+        """So much time passes."""
 
     def listen(self, subject: str, queue: str | None = None) -> None:
         """Subscribe, and read nothing."""
@@ -48,6 +54,11 @@ class OnTheRole:
 
     def publish(self, subject: str, payload: bytes) -> None:
         self.reader.store(subject, payload)
+
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        block = None if headers is None else encode_headers(headers)
+        ((answer),) = self.reader.say(encode_pub(subject.encode(), b"i", block, payload))
+        return loads(answer.payload)
 
     def listen(self, subject: str, queue: str | None = None) -> None:
         self._sids += 1
@@ -87,6 +98,12 @@ class OnARealServer:
 
     def publish(self, subject: str, payload: bytes) -> None:
         self.nc.request(subject, payload)
+
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        return loads(self.nc.request(subject, payload, headers=headers).data)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def listen(self, subject: str, queue: str | None = None) -> None:
         self._subscriptions.append(self.nc.subscribe(subject, queue=queue))

@@ -49,7 +49,7 @@ GOOD = [
     {SUBJECT_SEQUENCE: "2", SUBJECT: "s.b"},
     {SUBJECT_SEQUENCE: "0", SUBJECT: "s.never"},
     {"Nats-Msg-Id": "new"},
-    {"Nats-TTL": "0"},
+    {"Nats-TTL": "00"},
 ]
 BAD: list[tuple[dict[str, str], int, str]] = [
     ({"Nats-Expected-Stream": "T"}, 10060, "expected stream does not match"),

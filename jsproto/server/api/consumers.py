@@ -33,6 +33,7 @@ from jsproto.server.api.requests import (
     known,
     number,
     offset_of,
+    optional,
     page,
     read,
     respond,
@@ -280,7 +281,7 @@ class ConsumerApi(Conversation):
 
     def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
         consumers = self._inlet(stream).consumers
-        asked = read(payload) if payload else {}
+        asked = optional(payload, {"offset"})
         return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
 
     def _pause(self, names: list[str], message: Msg, now: float) -> Body:

@@ -40,6 +40,7 @@ from jsproto.server.api.requests import (
     known,
     number,
     offset_of,
+    optional,
     page,
     read,
     respond,
@@ -377,8 +378,7 @@ class JetStreamApi(Conversation):
         check_open(stream)
         if stream.config.deny_purge:
             raise _error(500, 10110, "stream purge not permitted")
-        is_json = payload.lstrip()[:1] in (b"{", b"[")  # anything else is an empty request, as servers read it
-        asked = known(read(payload) if is_json else {}, {"filter", "seq", "keep"})
+        asked = optional(payload, {"filter", "seq", "keep"})
         subject, seq, keep = asked.get("filter") or None, number(asked, "seq"), number(asked, "keep")
         if seq and keep:
             raise refusal(10003)
@@ -444,7 +444,7 @@ class JetStreamApi(Conversation):
 
     def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
         """The requested streams in the order of their names, from the requested offset on."""
-        asked = read(payload) if payload else {}
+        asked = optional(payload, {"offset", "subject"})
         offset, wanted = offset_of(asked), asked.get("subject")
         if not isinstance(wanted, str | None):
             raise refusal(10025, "subject is a string")

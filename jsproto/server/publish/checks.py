@@ -27,6 +27,7 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import without
+from jsproto.server.store.lifetime import TTL, time_to_live
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
 
@@ -73,7 +74,7 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     """
     check_open(stream)
     _check_stream_name(stream, message)
-    _check_ttl(stream, message)
+    _check_ttl(stream, message, is_last=False)
     _check_subject_sequence(stream, message)
     expected = _number(message, EXPECTED_LAST_SEQUENCE)
     if expected not in (None, stream.last_seq):
@@ -88,6 +89,7 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     _check_rollup(stream, message)
     check_size(stream, message)
     _check_header_size(message)
+    _check_ttl(stream, message)
     return None
 
 
@@ -202,8 +204,12 @@ def _check_stream_name(stream: Stream, message: Publication) -> None:
         raise refusal(10060)
 
 
-def _check_ttl(stream: Stream, message: Publication) -> None:
-    if message.value("Nats-TTL") not in (None, b"", b"0") and not stream.config.allow_msg_ttl:
+def _check_ttl(stream: Stream, message: Publication, *, is_last: bool = True) -> None:
+    """Check the time to live. ``is_last``: one that cannot be read is refused too, which servers do after all else."""
+    seconds = time_to_live(message.value(TTL))
+    if seconds is None and is_last:
+        raise refusal(10165)
+    if seconds and not stream.config.allow_msg_ttl:
         raise refusal(10166)
 
 
