@@ -16,6 +16,7 @@ from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.publish.atomic import AtomicBatches
 from jsproto.server.publish.checks import check
+from jsproto.server.publish.counters import check_increment, counted
 from jsproto.server.publish.fast import FastBatches
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.publish.republish import Republisher
@@ -98,10 +99,14 @@ class StreamInlet(Conversation):
 
     def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
         try:
+            value = None
+            check_increment(self.stream, publication)
             original = check(self.stream, publication, now)
+            if original is None:
+                publication, value = counted(self.stream, publication)
             seq = self.stream.append(publication, now) if original is None else original
         except APIError as error:
             self._answers.refuse(reply, error)
             return
         if self._answers.acknowledges:
-            self._answers.pub_ack(reply, seq, duplicate=original is not None)
+            self._answers.pub_ack(reply, seq, duplicate=original is not None, value=value)

@@ -195,9 +195,6 @@ class ServerSession:
 
     def _receive(self, frame: Frame, now: float) -> None:
         self.phase = LINK[self.phase, type(frame)] or self.phase
-        if self.phase is LinkPhase.CLOSED:
-            self._refuse(_UNKNOWN)
-            return
         match frame:
             case Pub():
                 self._publish(frame, now)

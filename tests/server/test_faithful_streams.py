@@ -126,6 +126,28 @@ def ends(side: Side) -> Iterator[Any]:
     yield state(side)
 
 
+def counters(side: Side) -> Iterator[Any]:
+    yield make(side, allow_msg_counter=True)
+    for subject, increment in (
+        ("s.a", "1"), ("s.a", "+41"), ("s.a", "-50"), ("s.b", "0"), ("s.b", "1234567890123456789012345"), ("s.b", "x"),
+        ("s.b", "1.5"), ("s.b", ""), ("s.c", "007"), ("s.c", "-0"), ("s.c", "1_000"),
+    ):  # fmt: skip
+        yield increment, side.ask(subject, b"", {"Nats-Incr": increment, "A": "b"})
+    yield side.ask("s.a", b""), side.ask("s.a", b"5", {"Nats-Incr": "1"})
+    for name, value in (
+        ("Nats-Rollup", "sub"), ("Nats-Expected-Stream", "S"), ("Nats-Expected-Last-Sequence", "0"),
+        ("Nats-Expected-Last-Subject-Sequence", "3"), ("Nats-Expected-Last-Msg-Id", "x"), ("Nats-TTL", "1"),
+    ):  # fmt: skip
+        yield name, side.ask("s.a", b"", {"Nats-Incr": "1", name: value})
+    for _ in range(2):
+        yield side.ask("s.a", b"", {"Nats-Incr": "5", "Nats-Msg-Id": "1"})
+    yield stored(side), state(side)
+    body = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+    yield without_times(side.api("STREAM.UPDATE.S", body))
+    make(side)
+    yield side.ask("s.a", b"", {"Nats-Incr": "1"}), side.ask("s.a", b"", {"Nats-Incr": "x"})
+
+
 def management(side: Side) -> Iterator[Any]:
     """Purges, deletions, lists, account and rollups."""
     for body in PURGES:
@@ -169,7 +191,9 @@ def management(side: Side) -> Iterator[Any]:
         yield side.api(f"STREAM.DELETE.{name}"), side.api(f"STREAM.DELETE.{name}")
 
 
-STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (transforms, republishing, times_to_live, ends, management)
+STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (
+    transforms, republishing, times_to_live, ends, counters, management,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", STEPS)

@@ -55,6 +55,7 @@ def test_the_limits_of_a_stream_are_the_defaults_of_its_consumers() -> None:
         ({"mirror": {"name": "O"}, "subjects": None, "subject_delete_marker_ttl": 10**9}, 10052),
         ({"sources": [{"name": "O"}], "allow_msg_schedules": True}, 10187),
         ({"placement": {}}, 0),
+        ({"placement": {"cluster": "x"}, "compression": "s2"}, 0),
     ],
 )
 def test_what_is_refused_together(options: dict[str, Any], code: int) -> None:

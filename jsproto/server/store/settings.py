@@ -48,7 +48,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }  # fmt: skip
 _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
 _SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
-_NOT_MODELLED: Final = ("allow_msg_counter", "allow_msg_schedules")
+_NOT_BESIDE_COUNTERS: Final = ("sources", "allow_atomic", "allow_batched")
 # The API level that a field needs once it is set.
 _LEVELS: Final = {
     "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
@@ -107,6 +107,8 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
     changed = accept(new, context)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
+    if bool(changed.allow_msg_counter) != bool(old.allow_msg_counter):
+        raise refusal(10052, "stream configuration update can not change message counter setting")
     if changed.mirror is not None and changed.mirror != old.mirror:
         raise refusal(10055)
     return changed
@@ -222,8 +224,11 @@ def _check_transform(config: StreamConfig) -> None:
 
 def _check_modelled(config: StreamConfig, context: ServerContext) -> None:
     """Refuse what the role would not do, unless it is lenient."""
-    asked = next((name for name in _NOT_MODELLED if getattr(config, name)), None)
-    if asked is not None and not context.lenient:
+    asked = "allow_msg_schedules" if config.allow_msg_schedules else ""
+    if config.allow_msg_counter:
+        beside = (name for name in _NOT_BESIDE_COUNTERS if getattr(config, name))
+        asked = next((f"allow_msg_counter with {name}" for name in beside), asked)
+    if asked and not context.lenient:
         raise refusal(10052, f"the jsproto server in memory does not do {asked}, but accepts it with lenient=True")
 
 

@@ -9,7 +9,7 @@ Rules:
 * Followers are informed of every message that is stored or removed, whatever the cause.
 
 Not here: which messages may be stored (``publish.checks``), acknowledgements (``server.inlet``), consumers
-(``server.consume``), counters, schedules.
+(``server.consume``), what counters add up (``publish.counters``), schedules.
 """
 
 from __future__ import annotations
