@@ -15,7 +15,7 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.publish.atomic import AtomicBatches
-from jsproto.server.publish.checks import check
+from jsproto.server.publish.checks import check, check_lifetime
 from jsproto.server.publish.counters import check_increment, counted
 from jsproto.server.publish.fast import FastBatches
 from jsproto.server.publish.replies import PublishReplies
@@ -104,6 +104,7 @@ class StreamInlet(Conversation):
             original = check(self.stream, publication, now)
             if original is None:
                 publication, value = counted(self.stream, publication)
+                check_lifetime(publication)
             seq = self.stream.append(publication, now) if original is None else original
         except APIError as error:
             self._answers.refuse(reply, error)

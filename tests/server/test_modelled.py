@@ -61,3 +61,31 @@ def test_a_message_that_went_before_its_end() -> None:
     assert role.api("STREAM.MSG.DELETE.S", {"seq": 1}) == {"success": True}
     role.wait(6.0)
     assert (len(stream), stream.deadline()) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"storage": "file"}), ({}, {"retention": "workqueue"}), ({"deny_delete": True}, {}),
+        ({"deny_purge": True}, {}), ({"allow_msg_ttl": True}, {}), ({"sealed": True}, {}),
+        ({"allow_msg_counter": True}, {}),
+    ],
+)  # fmt: skip
+def test_what_an_update_cannot_change(before: dict[str, Any], after: dict[str, Any]) -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY | before)
+    assert role.api("STREAM.UPDATE.S", BODY | after)["error"]["err_code"] == 10052
+
+
+def test_deleting_what_is_not_there_depends_on_the_storage() -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY | {"storage": "file"})
+    said = [role.api("STREAM.MSG.DELETE.S", {"seq": seq})["error"]["description"] for seq in (0, 1)]
+    assert said == ["no message found", "stream store EOF"]
+
+
+def test_a_filter_that_matches_nothing() -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY)
+    said = role.api("STREAM.INFO.S", {"subjects_filter": "s.>"})
+    assert (said["total"], said["limit"], "subjects" in said["state"]) == (0, 0, False)

@@ -203,9 +203,9 @@ class JetStreamApi(Conversation):
         Raises:
             APIError: the stream does not exist, or servers refuse the configuration or the change.
         """
-        inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
         accepted = accept(config, self._context)
+        inlet = self._find(config.name)
         self._check_cycle(accepted)
         self._check_subjects(accepted)
         inlet.update(config)
@@ -365,6 +365,8 @@ class JetStreamApi(Conversation):
         if not isinstance(pattern, str):
             raise refusal(10025, "subjects_filter is a string")
         counts = stream.counts(pattern)
+        if not counts:
+            return body
         body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
@@ -374,20 +376,19 @@ class JetStreamApi(Conversation):
 
     def _purge(self, name: str, payload: bytes, now: float) -> Body:
         """Delete messages, of all subjects or of one: all, those before a sequence, or all but the newest."""
-        stream = self._fresh(name, now)
-        check_open(stream)
-        if stream.config.deny_purge:
-            raise _error(500, 10110, "stream purge not permitted")
         asked = optional(payload, {"filter", "seq", "keep"})
         subject, seq, keep = asked.get("filter") or None, number(asked, "seq"), number(asked, "keep")
         if seq and keep:
             raise refusal(10003)
         if not isinstance(subject, str | None):
             raise refusal(10025, "filter is a string")
+        stream = self._fresh(name, now)
+        check_open(stream)
+        if stream.config.deny_purge:
+            raise _error(500, 10110, "stream purge not permitted")
         return {"success": True, "purged": stream.purge(subject, keep=keep, before=seq)}
 
     def _msg_get(self, name: str, payload: bytes, now: float) -> Body:
-        stream = self._fresh(name, now)
         if not payload:
             raise refusal(10003)
         try:
@@ -397,7 +398,7 @@ class JetStreamApi(Conversation):
         asked = replace(asked, multi_last=[], up_to_seq=0, up_to_time=None)  # which this form does not heed
         if asked.batch > 0 or asked.max_bytes > 0 or asked.conflicts or not asked.selects:
             raise refusal(10003)
-        stored = find(stream, asked)
+        stored = find(self._fresh(name, now), asked)
         if stored is None:
             raise refusal(10037)
         fields: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
@@ -417,7 +418,9 @@ class JetStreamApi(Conversation):
             raise refusal(10057, "message delete not permitted")
         seq = number(asked, "seq")
         if not stream.remove(seq):
-            raise _error(400, 10043, f"sequence {seq} not found")
+            if stream.config.storage == "memory":
+                raise _error(400, 10043, f"sequence {seq} not found")
+            raise refusal(10057, "stream store EOF" if seq > stream.last_seq else "no message found")
         return {"success": True}
 
     def _snapshot(self, name: str, payload: bytes, now: float) -> Body:

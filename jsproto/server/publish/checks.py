@@ -73,8 +73,9 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     Raises: APIError: the stream does not take it.
     """
     check_open(stream)
+    check_size(stream, message)
     _check_stream_name(stream, message)
-    _check_ttl(stream, message, is_last=False)
+    _check_ttl(stream, message)
     _check_subject_sequence(stream, message)
     expected = _number(message, EXPECTED_LAST_SEQUENCE)
     if expected not in (None, stream.last_seq):
@@ -86,10 +87,8 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     last_id = message.value(EXPECTED_LAST_MSG_ID)
     if last_id and last_id != stream.last_msg_id:
         raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
-    _check_rollup(stream, message)
-    check_size(stream, message)
     _check_header_size(message)
-    _check_ttl(stream, message)
+    _check_rollup(stream, message)
     return None
 
 
@@ -130,6 +129,7 @@ class Staged:
         stream = self._stream
         _check_header_size(message)
         _check_stream_name(stream, message)
+        check_lifetime(message)
         _check_ttl(stream, message)
         msg_id = message.value(MSG_ID)
         if msg_id:
@@ -204,12 +204,14 @@ def _check_stream_name(stream: Stream, message: Publication) -> None:
         raise refusal(10060)
 
 
-def _check_ttl(stream: Stream, message: Publication, *, is_last: bool = True) -> None:
-    """Check the time to live. ``is_last``: one that cannot be read is refused too, which servers do after all else."""
-    seconds = time_to_live(message.value(TTL))
-    if seconds is None and is_last:
+def check_lifetime(message: Publication) -> None:
+    """Raises: APIError (10165): the time to live cannot be read. Servers look at a message alone for that last."""
+    if time_to_live(message.value(TTL)) is None:
         raise refusal(10165)
-    if seconds and not stream.config.allow_msg_ttl:
+
+
+def _check_ttl(stream: Stream, message: Publication) -> None:
+    if time_to_live(message.value(TTL)) and not stream.config.allow_msg_ttl:
         raise refusal(10166)
 
 

@@ -23,6 +23,7 @@ from jsproto.grammar.batch import (
     EXPECTED_STREAM,
 )
 from jsproto.grammar.bodies import loads
+from jsproto.server.publish.checks import check_size
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stream
 
@@ -40,11 +41,13 @@ def check_increment(stream: Stream, message: Publication) -> None:
     """Check the increment of a message, if it has one. Other checks come later.
 
     Raises:
-        APIError: it is no number (10171), the stream does not count (10168), or the message has a payload (10170).
+        APIError: the message is too large (10054) or has a payload (10170), the increment is no number (10171), or the
+            stream does not count (10168).
     """
     increment = message.value(INCREMENT)
     if not increment:
         return
+    check_size(stream, message)
     if _INTEGER.fullmatch(increment) is None:
         raise refusal(10171)
     if not stream.config.allow_msg_counter:

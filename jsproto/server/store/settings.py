@@ -49,6 +49,14 @@ _DEFAULTS: Final[dict[str, Any]] = {
 _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
 _SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
 _NOT_BESIDE_COUNTERS: Final = ("sources", "allow_atomic", "allow_batched")
+# What an update cannot switch off.
+_KEPT: Final = (
+    ("sealed", "stream configuration update can not unseal a sealed stream"),
+    ("deny_delete", "stream configuration update can not cancel deny message deletes"),
+    ("deny_purge", "stream configuration update can not cancel deny purge"),
+    ("allow_msg_ttl", "message TTL status can not be disabled"),
+    ("allow_msg_schedules", "message schedules can not be disabled"),
+)
 # The API level that a field needs once it is set.
 _LEVELS: Final = {
     "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
@@ -105,6 +113,13 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
         APIError: servers refuse ``new``, or the change.
     """
     changed = accept(new, context)
+    if changed.storage != old.storage:
+        raise refusal(10052, "stream configuration update can not change storage type")
+    if changed.retention != old.retention and "workqueue" in (changed.retention, old.retention):
+        raise refusal(10052, "stream configuration update can not change retention policy to/from workqueue")
+    for name, why in _KEPT:
+        if getattr(old, name) and not getattr(changed, name):
+            raise refusal(10052, why)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
     if bool(changed.allow_msg_counter) != bool(old.allow_msg_counter):
