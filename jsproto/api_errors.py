@@ -33,6 +33,10 @@ class ClusterNotLeaderError(APIError, err_code=10009):
     """500/10009: JetStream cluster can not handle request."""
 
 
+class ClusterRequiredError(APIError, err_code=10010):
+    """503/10010: JetStream clustering support required."""
+
+
 class ConsumerCreateError(APIError, err_code=10012):
     """500/10012: {err}."""
 
@@ -183,6 +187,18 @@ class StreamNotMatchError(APIError, err_code=10060):
 
 class StreamReplicasNotUpdatableError(APIError, err_code=10061):
     """400/10061: Replicas configuration can not be updated."""
+
+
+class StreamRestoreError(APIError, err_code=10062):
+    """500/10062: restore failed: {err}."""
+
+    template = "restore failed: {err}"
+
+
+class StreamSnapshotError(APIError, err_code=10064):
+    """500/10064: snapshot failed: {err}."""
+
+    template = "snapshot failed: {err}"
 
 
 class StreamUpdateError(APIError, err_code=10069):
@@ -509,6 +525,18 @@ class MirrorInvalidTransformDestinationError(APIError, err_code=10154):
     template = "mirror transform: {err}"
 
 
+class StreamTransformInvalidSourceError(APIError, err_code=10155):
+    """400/10155: stream transform source: {err}."""
+
+    template = "stream transform source: {err}"
+
+
+class StreamTransformInvalidDestinationError(APIError, err_code=10156):
+    """400/10156: stream transform: {err}."""
+
+    template = "stream transform: {err}"
+
+
 class PedanticError(APIError, err_code=10157):
     """400/10157: pedantic mode: {err}."""
 
@@ -634,6 +662,22 @@ class SourceWithMsgSchedulesError(APIError, err_code=10187):
     """400/10187: stream source can not also schedule messages."""
 
 
+class MessageSchedulesDisabledError(APIError, err_code=10188):
+    """400/10188: message schedules is disabled."""
+
+
+class MessageSchedulesPatternInvalidError(APIError, err_code=10189):
+    """400/10189: message schedules pattern is invalid."""
+
+
+class MessageSchedulesTargetInvalidError(APIError, err_code=10190):
+    """400/10190: message schedules target is invalid."""
+
+
+class MessageSchedulesTTLInvalidError(APIError, err_code=10191):
+    """400/10191: message schedules invalid per-message TTL."""
+
+
 class MessageSchedulesRollupInvalidError(APIError, err_code=10192):
     """400/10192: message schedules invalid rollup."""
 
@@ -680,6 +724,10 @@ class AtomicPublishContainsDuplicateMessageError(APIError, err_code=10201):
     """400/10201: atomic publish batch contains duplicate message id."""
 
 
+class MessageSchedulesSourceInvalidError(APIError, err_code=10203):
+    """400/10203: message schedules source is invalid."""
+
+
 class ConsumerInvalidResetError(APIError, err_code=10204):
     """400/10204: invalid reset: {err}."""
 
@@ -714,6 +762,10 @@ class AtomicPublishTooManyInflightError(APIError, err_code=10210):
 
 class BatchPublishTooManyInflightError(APIError, err_code=10211):
     """429/10211: batch publish too many inflight."""
+
+
+class MessageSchedulesSchedulerInvalidError(APIError, err_code=10212):
+    """400/10212: message schedules invalid scheduler."""
 
 
 class MirrorDurableConsumerCfgInvalidError(APIError, err_code=10213):
@@ -754,6 +806,10 @@ class ConsumerAckFCRequiresNoAckWaitError(APIError, err_code=10221):
 
 class ConsumerAckFCRequiresNoMaxDeliverError(APIError, err_code=10222):
     """400/10222: flow control ack policy requires unset max deliver."""
+
+
+class MessageSchedulesTimeZoneInvalidError(APIError, err_code=10223):
+    """400/10223: message schedules time zone is invalid."""
 
 
 class ConsumerStreamIdentityMismatchError(APIError, err_code=10225):

@@ -61,12 +61,14 @@ LINK: Final[Table[LinkPhase, LinkInput]] = total(
         # A server without room for another client says so before TLS. Nothing else is accepted in the open.
         _P.EXPECT_TLS: _row({Err: _P.EXPECT_TLS, _S.SECURED: _P.EXPECT_INFO}),
         _P.EXPECT_CONNECT: _row({
-            Connect: _P.EXPECT_PONG, Err: _P.EXPECT_CONNECT, Ping: _P.EXPECT_CONNECT, _S.START_TLS: _P.EXPECT_TLS,
+            Connect: _P.EXPECT_PONG, _S.START_TLS: _P.EXPECT_TLS,
+            # A server without accounts takes everything from a client that has not sent CONNECT yet.
+            **dict.fromkeys((Err, Ping, Pong, Pub, Sub, Unsub), _P.EXPECT_CONNECT),
         }),
         # The client may send before the PONG has come. A server may send a second INFO or a PING of its own.
         _P.EXPECT_PONG: _row({
             Pong: _P.OPEN,
-            **dict.fromkeys((Ping, Info, Ok, Err, Pub, Sub, Unsub, _S.EARLY_PONG), _P.EXPECT_PONG),
+            **dict.fromkeys((Ping, Info, Ok, Err, Pub, Sub, Unsub, Connect, _S.EARLY_PONG), _P.EXPECT_PONG),
         }),
         _P.OPEN: _row(dict.fromkeys((*FRAMES, _S.EARLY_PONG), _P.OPEN)),
     },

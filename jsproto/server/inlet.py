@@ -1,7 +1,8 @@
 """Where messages enter a stream: all that is published to its subjects, alone or in batches.
 
-Rules: a fast-ingest reply subject decides first, then a batch id. All other messages are stored alone. One machine has
-one deadline, for silent batches and for messages that grow too old.
+Rules: the transform of the stream gives a message its subject. A fast-ingest reply subject decides next, then a batch
+id. All other messages are stored alone. One machine has one deadline, for silent batches and for messages that grow
+too old.
 
 Not here: which subjects a stream has and who else listens (``server``), the JetStream API (``api``).
 """
@@ -14,9 +15,11 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.publish.atomic import AtomicBatches
-from jsproto.server.publish.checks import check
+from jsproto.server.publish.checks import check, check_lifetime
+from jsproto.server.publish.counters import check_increment, counted
 from jsproto.server.publish.fast import FastBatches
 from jsproto.server.publish.replies import PublishReplies
+from jsproto.server.publish.republish import Republisher
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
@@ -39,10 +42,15 @@ class StreamInlet(Conversation):
         self.fast = FastBatches(stream, context, outbox)
         self.consumers: dict[str, Consumer] = {}
         self._answers = PublishReplies(stream, context, outbox)
+        stream.is_led = True
+        stream.followers.append(Republisher(stream, outbox))
 
     def receive(self, message: Msg, now: float) -> None:
         """Take a message on one of the stream's subjects. ``now``: seconds."""
         self.stream.expire(now)
+        subject = self.stream.renamed(message.subject)
+        if subject != message.subject:
+            message = Msg(subject, message.sid, message.reply, message.header, message.payload)
         publication = Publication(message.subject, message.header, message.payload)
         if message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST:
             self.fast.receive(message, now)
@@ -91,10 +99,15 @@ class StreamInlet(Conversation):
 
     def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
         try:
+            value = None
+            check_increment(self.stream, publication)
             original = check(self.stream, publication, now)
+            if original is None:
+                publication, value = counted(self.stream, publication)
+                check_lifetime(publication)
             seq = self.stream.append(publication, now) if original is None else original
         except APIError as error:
             self._answers.refuse(reply, error)
             return
         if self._answers.acknowledges:
-            self._answers.pub_ack(reply, seq, duplicate=original is not None)
+            self._answers.pub_ack(reply, seq, duplicate=original is not None, value=value)

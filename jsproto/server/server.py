@@ -19,8 +19,10 @@ Not here: other servers, accounts, permissions, storage.
 
 from __future__ import annotations
 
+from base64 import b32encode
 from collections import deque
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any, Final, Literal, Protocol
 
 from jsproto._event import event
@@ -42,6 +44,10 @@ from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg, Pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
+
+GIT_COMMIT: Final = "b2fd3ef"
+GO: Final = "go1.27.2"
+"""What INFO says of the program, as 2.15.1 does."""
 
 MAX_TURNS: Final = 10_000
 """How many messages one input routes inside before it returns."""
@@ -71,6 +77,9 @@ class MessageBus(Protocol):
 
     def deadline(self) -> float | None:
         """When the next message arrives, in seconds. None: none is under way."""
+
+
+_KEY_LENGTH: Final = 55
 
 
 class _LocalSubscription:
@@ -111,21 +120,29 @@ class Server:
         ack_version: Literal[1, 2] = 1,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
         bus: MessageBus | None = None,
+        host: str = "0.0.0.0",
+        port: int = 4222,
+        lenient: bool = False,
     ) -> None:
         """A server without streams.
 
         ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
-        streams. ``max_payload``: bytes of a message. The other options are those of ``ServerContext``.
+        streams. ``max_payload``: bytes of a message. ``host``, ``port``: what INFO says. The other options are those
+        of ``ServerContext``.
         """
         self.context = ServerContext(
-            token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version
+            token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
+            lenient=lenient,
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
         self.choose: Callable[[int], int] = self._choose
         self._max_payload = max_payload
         self._bus = bus
-        self._id = self.context.next_id()
+        self._id = _public_key("N", token)
+        self._xkey = _public_key("X", token)
+        self._host = host
+        self._port = port
         self._clients = 0
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
         self._sids = 0
@@ -139,11 +156,12 @@ class Server:
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
-    def connect(self, now: float) -> ServerSession:
-        """A connection was accepted. Returns the session that speaks with the client."""
+    def connect(self, now: float, client_ip: str = "127.0.0.1") -> ServerSession:
+        """A connection was accepted. Returns the session that speaks with the client, at the address ``client_ip``."""
         self._clients += 1
         info = self.server
         info.client_id = self._clients
+        info.client_ip = client_ip
         session = ServerSession(self, info, now)
         self.sessions.append(session)
         return session
@@ -162,7 +180,9 @@ class Server:
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
         """Called by ``session``: its client published ``message``."""
         self._now = now
-        if not self._route(Msg(message.subject, b"", message.reply, message.header, message.payload), session):
+        routed = Msg(message.subject, b"", message.reply, message.header, message.payload)
+        is_taken = _has_all_tokens(message.subject) and (self._route(routed, session) or self.api.hears(routed.subject))
+        if not is_taken:
             session.tell_no_responders(message.subject, message.reply)
         self._run_queue()
 
@@ -259,8 +279,9 @@ class Server:
     def server(self) -> ServerInfo:
         """What INFO reports."""
         return ServerInfo(
-            self._id, NAME, self.context.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
-            domain=self.context.domain, api_lvl=self.context.api_level,
+            self._id, NAME, self.context.version, 1, GIT_COMMIT, GO, self._host, self._port, headers=True,
+            max_payload=self._max_payload, jetstream=True, domain=self.context.domain,
+            api_lvl=None if self.context.is_before_2_12 else self.context.api_level, xkey=self._xkey,
         )  # fmt: skip
 
     @property
@@ -285,12 +306,21 @@ class Server:
         check_subject(inbox)
         self._send(inbox, message)
 
-    def has_interest(self, subject: str, queue: str | None = None) -> bool:
-        """Whether ``subject`` has a subscriber. With ``queue`` only members of that group count."""
+    def has_interest(self, subject: str) -> bool:
+        """Whether ``subject`` has a subscriber."""
+        return any(matches(one.pattern, subject) for one in self._subscriptions(None))
+
+    def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
+        """Whether a client or a stream subscribes to ``subject`` itself, not by a wildcard.
+
+        With ``queue`` only members of that group count, without it nobody in a group (FACTS.md F5.14).
+        """
         group = None if queue is None else queue.encode()
-        return any(
-            (group is None or one.queue == group) and matches(one.pattern, subject) for one in self._subscriptions(None)
-        )
+        if group is None and any(
+            subject in (inlet.stream.config.subjects or ()) for inlet in self.api.streams.values()
+        ):
+            return True
+        return any(one.pattern == subject and one.queue == group for one in self._subscriptions(None))
 
     def schedule(self, conversation: Conversation) -> None:
         """Call the conversation's ``handle_timeout`` with the next one of the server, which is due at once."""
@@ -443,3 +473,13 @@ class Server:
             if not self._queue:
                 return
             self._dispatch(*self._queue.popleft())
+
+
+def _has_all_tokens(subject: bytes) -> bool:
+    """Whether no token of a published subject is empty. One that has such a token matches nothing."""
+    return b".." not in subject and not subject.startswith(b".") and not subject.endswith(b".")
+
+
+def _public_key(kind: str, token: bytes) -> str:
+    """56 letters and digits that look like a public key of nats-server, of a server (N) or a curve (X)."""
+    return kind + b32encode(sha256(kind.encode() + token).digest() + b"key").decode().rstrip("=")[:_KEY_LENGTH]

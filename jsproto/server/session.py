@@ -3,18 +3,20 @@
 Rules:
 
 * INFO goes first.
-* Receiving never raises. A breach of the protocol is answered with ``-ERR`` in nats-server's words, and ends the link.
-* An invalid subject is answered with ``-ERR``, and changes nothing else.
+* Receiving never raises. A breach of the protocol ends the link, after ``-ERR`` where servers say one (FACTS.md F7).
+* A subscription to an invalid subject is answered with ``-ERR``.
+* An invalid subject of a publish is reported to a pedantic client alone. The message is routed all the same.
+* Until CONNECT says otherwise a client is verbose and pedantic. CONNECT may come late, and again.
 * Everything that a client can make grow is bounded: messages, lines, subscriptions, and bytes that it does not read.
 * The driver writes ``data_to_send()`` after every input, then looks at ``wants_close``.
-* Only a pedantic client may not publish to a subject with wildcards (FACTS.md F5.18).
 
-Not here: routing (``SessionHost``), authentication, TLS, permissions, routes between servers. Subjects are always
-checked, while nats-server checks those of publishes only for pedantic clients.
+Not here: routing (``SessionHost``), authentication, TLS, permissions, routes between servers. The decoder is stricter
+than nats-server about words after PING, numbers in UNSUB, and INFO or +OK from a client.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -34,12 +36,17 @@ MAX_PENDING: Final = 64 * 1024 * 1024  # bytes that a client has not read: nats-
 PING_INTERVAL: Final = 120.0  # seconds
 MAX_OUTSTANDING_PINGS: Final = 2
 
-# How errors of the decoder begin, and what servers say then. Any other is a parser error.
+_UNKNOWN: Final = b"Unknown Protocol Operation"
+# How errors of the decoder begin, and what servers say then. At any other they close without a word.
 _WORDS: Final = (
-    ("an unknown verb", b"Unknown Protocol Operation"),
-    ("a control line that is too long", b"Maximum Control Line Exceeded"),
+    ("an unknown verb", _UNKNOWN),
+    ("a message that does not end", _UNKNOWN),
+    ("a control line that is too long", b"maximum control line exceeded"),
     ("a message of", b"Maximum Payload Violation"),
 )
+_BARE_VERB: Final = re.compile(rb"[A-Za-z]+\r?\n")
+_PROTOCOLS: Final = (0, 1)
+_OPTIONS: Final = ("verbose", "pedantic", "echo", "headers", "no_responders")
 _NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n"
 _NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
@@ -48,7 +55,7 @@ class SessionHost(Protocol):
     """What a session calls: a server."""
 
     def publish_from(self, session: ServerSession, message: Pub, now: float) -> None:
-        """The client of ``session`` published ``message``, whose subject is valid."""
+        """The client of ``session`` published ``message``, to whatever subject."""
 
     def left(self, session: ServerSession) -> None:
         """``session`` has ended."""
@@ -76,7 +83,7 @@ class ServerSession:
 
     * ``phase``: of the connection.
     * ``wants_close``: the driver writes what is left, then closes.
-    * ``error``: why the server ended the connection, in the words of ``-ERR``, else None.
+    * ``error``: why the server ended the connection, in the words of ``-ERR`` if it sent one, else None.
     * ``interests``: the client's subscriptions, by their ids.
     * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
     """
@@ -103,8 +110,8 @@ class ServerSession:
         self.echo = True
         self.headers = False
         self.no_responders = False
-        self._verbose = False
-        self._pedantic = True  # until CONNECT says otherwise
+        self._verbose = True
+        self._pedantic = True
         self._is_before_2_12 = info.version_tuple < (2, 12, 0)
         self._host = host
         self._max_subscriptions = max_subscriptions
@@ -128,8 +135,7 @@ class ServerSession:
             if self.phase is LinkPhase.CLOSED:
                 return
         if self._decoder.error is not None:
-            complaint = str(self._decoder.error)
-            self._refuse(next((words for start, words in _WORDS if complaint.startswith(start)), b"Parser Error"))
+            self._break(str(self._decoder.error), self._decoder.error.data)
 
     def receive_eof(self) -> None:
         """The client, or the network, ended the connection."""
@@ -189,12 +195,10 @@ class ServerSession:
 
     def _receive(self, frame: Frame, now: float) -> None:
         self.phase = LINK[self.phase, type(frame)] or self.phase
-        if self.phase is LinkPhase.CLOSED:
-            self._refuse(b"Unknown Protocol Operation")
-            return
         match frame:
             case Pub():
                 self._publish(frame, now)
+                return
             case Ping():
                 self._send(PONG)
                 if self.phase is LinkPhase.EXPECT_PONG:
@@ -202,6 +206,7 @@ class ServerSession:
                 return
             case Sub():
                 self._subscribe(frame, now)
+                return
             case Unsub():
                 self._unsubscribe(frame, now)
             case Connect():
@@ -209,32 +214,44 @@ class ServerSession:
             case _:  # PONG: a client writes nothing else
                 self._unanswered = 0
                 return
-        if self._verbose and not self.wants_close:
+        if not self.wants_close:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        if self._verbose:
             self._send(OK)
 
     def _connect(self, frame: Connect) -> None:
         try:
             wanted = loads(frame.raw)
-        except RemoteProtocolError:
-            self._refuse(b"Parser Error")
+        except RemoteProtocolError as error:
+            self._close(str(error))
             return
-        self._verbose = wanted.get("verbose") is True
-        self._pedantic = wanted.get("pedantic") is not False
-        self.echo = wanted.get("echo") is not False
-        self.headers = wanted.get("headers") is True
-        self.no_responders = wanted.get("no_responders") is True
-        if self.no_responders and not self.headers:
-            self._refuse(b"No Responders Requires Headers Support")
+        said = {name: wanted[name] for name in _OPTIONS if wanted.get(name) is not None}
+        protocol = wanted.get("protocol") or 0
+        if not all(isinstance(value, bool) for value in said.values()) or not isinstance(protocol, int):
+            self._close("a CONNECT with a field of a wrong type")
+            return
+        self._verbose = said.get("verbose", self._verbose)
+        self._pedantic = said.get("pedantic", self._pedantic)
+        self.echo = said.get("echo", self.echo)
+        self.headers = said.get("headers", self.headers)
+        self.no_responders = said.get("no_responders", self.no_responders)
+        if protocol not in _PROTOCOLS:
+            self._refuse(b"invalid client protocol")
+        elif self.no_responders and not self.headers:
+            self._refuse(b"no responders requires headers support")
 
     def _publish(self, frame: Pub, now: float) -> None:
         if frame.header is not None and not self.headers:
-            self._refuse(b"Message Headers Not Supported")
+            self._close("headers from a client that has not asked for them")
             return
-        try:
-            check_subject(_text(frame.subject), wildcards=not self._pedantic)
-        except LocalProtocolError:
-            self._send_err(b"Invalid Publish Subject")
-            return
+        if self._pedantic:
+            try:
+                check_subject(_text(frame.subject))
+            except LocalProtocolError:
+                self._send_err(b"Invalid Publish Subject")
+        self._confirm()
         self._host.publish_from(self, frame, now)
 
     def _subscribe(self, frame: Sub, now: float) -> None:
@@ -245,10 +262,12 @@ class ServerSession:
             self._send_err(b"Invalid Subject")
             return
         if frame.sid in self.interests:
+            self._confirm()
             return  # as in nats-server, the first one stays
         if len(self.interests) >= self._max_subscriptions:
             self._send_err(b"maximum subscriptions exceeded")
             return
+        self._confirm()
         self.interests[frame.sid] = Interest(self, frame.sid, pattern, frame.queue)
         self._host.changed(self, now)
 
@@ -272,10 +291,24 @@ class ServerSession:
     def _send_err(self, words: bytes) -> None:
         self._send(encode_err(b"'%b'" % words))
 
+    def _break(self, complaint: str, data: bytes) -> None:
+        """End the connection, because the client sent ``data`` that cannot be read."""
+        words = next((words for start, words in _WORDS if complaint.startswith(start)), b"")
+        if _BARE_VERB.match(data):
+            words = _UNKNOWN
+        if words:
+            self._refuse(words)
+        else:
+            self._close(complaint)
+
     def _refuse(self, words: bytes) -> None:
         """Send ``-ERR`` with ``words``, and end the connection."""
-        self.error = words.decode()
         self._writes.append(encode_err(b"'%b'" % words))
+        self._close(words.decode())
+
+    def _close(self, why: str) -> None:
+        """End the connection without a word."""
+        self.error = why
         self._end()
 
     def _end(self) -> None:

@@ -26,9 +26,9 @@ def test_no_message_reaches_a_client_before_the_handshake_is_complete(phase: Lin
     assert LINK[phase, frame] is not LinkPhase.OPEN
 
 
-def test_nothing_is_published_before_connect_and_nothing_follows_the_end() -> None:
+def test_nothing_is_published_before_info_and_nothing_follows_the_end() -> None:
     assert LINK[LinkPhase.EXPECT_INFO, Pub] is LinkPhase.CLOSED
-    assert LINK[LinkPhase.EXPECT_CONNECT, Pub] is LinkPhase.CLOSED
+    assert LINK[LinkPhase.EXPECT_CONNECT, Pub] is LinkPhase.EXPECT_CONNECT
     assert {after for (phase, _), after in LINK.items() if phase is LinkPhase.CLOSED} == {IGNORED}
 
 

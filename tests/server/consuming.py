@@ -37,8 +37,11 @@ class Post(Answered):
         check_subject(inbox)
         self.sent.append((inbox, message))
 
-    def has_interest(self, subject: str, queue: str | None = None) -> bool:
-        return any(matches(one, subject) and queue in (None, group) for one, group in self.listening)
+    def has_interest(self, subject: str) -> bool:
+        return any(matches(one, subject) for one, _ in self.listening)
+
+    def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
+        return (subject, queue) in self.listening
 
     def schedule(self, conversation: Conversation) -> None:
         self.scheduled.append(conversation)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from jsproto.grammar.bodies import dumps, loads
-from jsproto.grammar.headers import Headers
+from jsproto.grammar.headers import Headers, encode_headers
+from jsproto.wire.encoder import encode_pub, encode_sub
 from jsproto_io.sync import Connection
 from tests.server.harness import Reader
 
@@ -28,6 +29,15 @@ class Side(Protocol):
     def publish(self, subject: str, payload: bytes) -> None:
         """Publish a message to a stream."""
 
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        """The answer to a message to any subject."""
+
+    def wait(self, seconds: float) -> None:
+        """So much time passes."""
+
+    def listen(self, subject: str, queue: str | None = None) -> None:
+        """Subscribe, and read nothing."""
+
     def until(self, condition: Callable[[], bool]) -> None:
         """Let time pass until ``condition`` holds."""
 
@@ -37,12 +47,23 @@ class OnTheRole:
 
     def __init__(self, **options: Any) -> None:
         self.reader = Reader(**options)
+        self._sids = 0
 
     def api(self, verb: str, body: Any = b"") -> Any:
         return self.reader.api(verb, body)
 
     def publish(self, subject: str, payload: bytes) -> None:
         self.reader.store(subject, payload)
+
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        block = None if headers is None else encode_headers(headers)
+        ((answer),) = self.reader.say(encode_pub(subject.encode(), b"i", block, payload))
+        return loads(answer.payload)
+
+    def listen(self, subject: str, queue: str | None = None) -> None:
+        self._sids += 1
+        group = None if queue is None else queue.encode()
+        self.reader.say(encode_sub(subject.encode(), group, b"s%d" % self._sids))
 
     def until(self, condition: Callable[[], bool]) -> None:
         server, end = self.reader.server, self.reader.now + PATIENCE
@@ -69,6 +90,7 @@ class OnARealServer:
 
     def __init__(self, nc: Connection) -> None:
         self.nc = nc
+        self._subscriptions: list[Any] = []  # they end when nobody holds them
 
     def api(self, verb: str, body: Any = b"") -> Any:
         answer = loads(self.nc.request(f"$JS.API.{verb}", body if isinstance(body, bytes) else dumps(body)).data)
@@ -76,6 +98,16 @@ class OnARealServer:
 
     def publish(self, subject: str, payload: bytes) -> None:
         self.nc.request(subject, payload)
+
+    def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
+        return loads(self.nc.request(subject, payload, headers=headers).data)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def listen(self, subject: str, queue: str | None = None) -> None:
+        self._subscriptions.append(self.nc.subscribe(subject, queue=queue))
+        self.nc.flush()
 
     def until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE

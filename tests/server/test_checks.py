@@ -49,7 +49,7 @@ GOOD = [
     {SUBJECT_SEQUENCE: "2", SUBJECT: "s.b"},
     {SUBJECT_SEQUENCE: "0", SUBJECT: "s.never"},
     {"Nats-Msg-Id": "new"},
-    {"Nats-TTL": "0"},
+    {"Nats-TTL": "00"},
 ]
 BAD: list[tuple[dict[str, str], int, str]] = [
     ({"Nats-Expected-Stream": "T"}, 10060, "expected stream does not match"),
@@ -86,7 +86,7 @@ def test_rollups_that_are_none() -> None:
         found = refusal_of(inlet, message({"Nats-Rollup": "Some"}), staged)
         assert found == (10111, 'rollup value invalid: "some"')
     assert check(inlet.stream, message({"Nats-Rollup": "ALL"}), inlet.now) is None
-    denied = filled(allow_rollup_hdrs=True, deny_purge=True)
+    denied = filled(allow_rollup_hdrs=False)
     assert refusal_of(denied, message({"Nats-Rollup": "all"})) == (10111, "rollup not permitted")
 
 

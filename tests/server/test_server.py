@@ -251,7 +251,7 @@ def test_the_life_of_a_stream() -> None:
     assert desk.code("STREAM.CREATE.A", {"name": "A", "subjects": ["b.>"]}) == 10058
     desk.server.publish("a.b", b"x")
     desk.server.handle_timeout(1.0)
-    changed = desk.ask("STREAM.UPDATE.A", {"name": "A", "subjects": ["b.*"], "storage": "memory"})
+    changed = desk.ask("STREAM.UPDATE.A", {"name": "A", "subjects": ["b.*"]})
     assert changed["type"] == "io.nats.jetstream.api.v1.stream_update_response"
     assert changed["config"]["subjects"] == ["b.*"]
     info = desk.ask("STREAM.INFO.A")
@@ -297,7 +297,13 @@ def test_the_account() -> None:
         ("STREAM.CREATE.A", b"{", 10025),
         ("STREAM.CREATE.A", {"name": 3}, 10025),
         ("STREAM.CREATE.A", {"name": "B"}, 10056),
-        ("STREAM.CREATE", {"name": "A"}, 10056),
+        ("STREAM.CREATE.A", {"name": "A", "pedantic": 1}, 10025),
+        ("STREAM.SNAPSHOT.A", b"", 10003),
+        ("STREAM.SNAPSHOT.NO", {"deliver_subject": "d"}, 10059),
+        ("STREAM.RESTORE.A", b"", 10003),
+        ("STREAM.RESTORE.A", {"config": {"name": "A"}}, 10062),
+        ("STREAM.LEADER.STEPDOWN.A", b"", 10010),
+        ("CONSUMER.LEADER.STEPDOWN.A.C", b"", 10010),
         ("STREAM.CREATE.A", {"name": "A", "colour": "red"}, 10025),
         ("STREAM.CREATE.a\\b", {"name": "a\\b"}, 10052),
         ("STREAM.CREATE.A", {"name": "A", "subjects": ["a..b"]}, 10052),
@@ -309,7 +315,7 @@ def test_the_account() -> None:
         ("STREAM.CREATE.A", {"name": "A", "mirror": {"name": "S"}, "allow_atomic": True}, 10198),
         ("STREAM.NAMES", {"offset": "1"}, 10025),
         ("STREAM.NAMES", {"subject": 1}, 10025),
-        ("STREAM.LIST", b"junk", 10025),
+        ("STREAM.LIST", b"{", 10025),
     ],
 )
 def test_refusals(verb: str, body: Any, code: int) -> None:
@@ -343,7 +349,15 @@ def test_a_domain_has_a_prefix_of_its_own() -> None:
 
 def test_what_nobody_answers() -> None:
     desk = Desk()
-    assert desk.ask("STREAM.SNAPSHOT.A") is None
+    for verb in (
+        "STREAM.INFO",
+        "STREAM.CREATE",
+        "STREAM.INFO.A.B",
+        "STREAM.NAMES.A",
+        "STREAM.OTHER.A",
+        "META.LEADER.STEPDOWN",
+    ):
+        assert desk.ask(verb) is None
     desk.server.publish("$JS.API.INFO", b"")
     desk.server.publish("$JS.API.INFO", b"", b"\xff")
     desk.server.publish("$JS.API.INFO", b"", b"a..b")

@@ -51,7 +51,7 @@ def test_the_handshake() -> None:
     assert (said["version"], said["max_payload"], said["jetstream"], said["api_lvl"]) == ("2.15.1", 1048576, True, 5)
     assert (said["headers"], said["client_id"]) == (True, 1)
     assert link.say(b"PING\r\n") == [Pong()]
-    assert link.say(b"CONNECT {}\r\n") == []
+    assert link.say(b"CONNECT {}\r\n") == [Ok()]
     assert link.say(b"PING\r\n") == [Pong()]
     assert link.session.phase is LinkPhase.OPEN
     assert (link.session.echo, link.session.headers, link.session.no_responders) == (True, False, False)
@@ -103,19 +103,21 @@ def test_headers_are_for_those_who_know_them() -> None:
     old.say(b"SUB a 1\r\n")
     new.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n")
     assert old.read() == [Msg(b"a", b"1", None, None, b"")]
-    assert errors(old.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n")) == [b"Message Headers Not Supported"]
+    assert old.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n") == []
     assert old.session.wants_close
+    assert old.session.error is not None
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
         (b"JUNK\r\n", "Unknown Protocol Operation"),
-        (b"PUB a " + b"9" * 5000, "Maximum Control Line Exceeded"),
+        (b"PUB a " + b"9" * 5000, "maximum control line exceeded"),
         (b"PUB a 1048577\r\n", "Maximum Payload Violation"),
-        (b"PUB a 1\r\nxyz", "Parser Error"),
-        (b"CONNECT {\r\n", "Parser Error"),
-        (b'CONNECT {"no_responders":true}\r\n', "No Responders Requires Headers Support"),
+        (b"PUB a 1\r\nxyz", "Unknown Protocol Operation"),
+        (b"SUB\r\n", "Unknown Protocol Operation"),
+        (b'CONNECT {"protocol":7}\r\n', "invalid client protocol"),
+        (b'CONNECT {"no_responders":true,"headers":false}\r\n', "no responders requires headers support"),
     ],
 )
 def test_what_breaks_the_protocol_ends_the_link(data: bytes, words: str) -> None:
@@ -129,10 +131,30 @@ def test_what_breaks_the_protocol_ends_the_link(data: bytes, words: str) -> None
     assert link.session.deadline() is None
 
 
-def test_nothing_but_connect_comes_first() -> None:
+@pytest.mark.parametrize(
+    "data",
+    [b"PUB a\r\n", b"PUB a x\r\n\r\n", b"SUB a b c d\r\n", b"CONNECT {\r\n", b'CONNECT {"verbose":"x"}\r\n',
+     b'CONNECT {"protocol":"x"}\r\n'],
+)  # fmt: skip
+def test_what_cannot_be_read_ends_the_link_without_a_word(data: bytes) -> None:
+    link = Link()
+    link.read()
+    assert link.say(data + b"PING\r\n") == []
+    assert link.session.wants_close
+    assert link.session.error
+    assert link.server.sessions == []
+
+
+def test_connect_may_come_late_and_again() -> None:
     link = Link(connected=False)
     link.read()
-    assert errors(link.say(b"SUB a 1\r\nPING\r\n")) == [b"Unknown Protocol Operation"]
+    assert link.say(b"SUB a.* 1\r\nPUB a.* 0\r\n\r\n") == [
+        Ok(), Err(b"Invalid Publish Subject"), Ok(), Msg(b"a.*", b"1", None, None, b""),
+    ]  # fmt: skip
+    assert link.say(b'CONNECT {"verbose":false}\r\nPUB a.* 0\r\n\r\n') == [
+        Err(b"Invalid Publish Subject"), Msg(b"a.*", b"1", None, None, b""),
+    ]  # fmt: skip
+    assert link.say(b'CONNECT {"pedantic":false}\r\nPUB a.* 0\r\n\r\n') == [Msg(b"a.*", b"1", None, None, b"")]
 
 
 def test_what_is_no_subject_changes_nothing() -> None:
@@ -149,7 +171,7 @@ def test_wildcards_are_published_to_unless_the_client_is_pedantic() -> None:
     link = Link(pedantic=False)
     link.read()
     assert link.say(b"SUB a.> 1\r\nPUB a.*.> 2\r\nhi\r\n") == [Msg(b"a.*.>", b"1", None, None, b"hi")]
-    assert errors(link.say(b"PUB a.>.b 0\r\n\r\n")) == [b"Invalid Publish Subject"]
+    assert link.say(b"PUB a.>.b 0\r\n\r\nPUB a..b 0\r\n\r\n") == [Msg(b"a.>.b", b"1", None, None, b"")]
     strict = Link(pedantic=True)
     strict.read()
     assert errors(strict.say(b"PUB a.* 0\r\n\r\n")) == [b"Invalid Publish Subject"]

@@ -389,11 +389,12 @@ def test_two_streams_with_consumers_that_deliver_to_the_other_one() -> None:
     """Each has a consumer that delivers to the other, as nats-server takes it too."""
     server = Attacked()
     server.hear("$JS.API.STREAM.CREATE.X", {"name": "X", "subjects": ["i.x"]})
-    for stream, inbox in (("X", "s.a"), ("S", "i.x")):
+    server.hear("$JS.API.STREAM.CREATE.Y", {"name": "Y", "subjects": ["i.y"]})
+    for stream, inbox in (("X", "i.y"), ("Y", "i.x")):
         config = {"name": "F", "deliver_policy": "new", "ack_policy": "none", "deliver_subject": inbox}
         server.api(f"CONSUMER.CREATE.{stream}.F", {"stream_name": stream, "config": config})
     with bounded(TURNS * LINES_OF_A_TURN):
-        server.store("s.a")
+        server.store("i.x")
     stored = server.server.stream("X").last_seq
     assert TURNS / 10 < stored < TURNS
     assert server.server.deadline() == server.now  # the rest is due

@@ -26,12 +26,14 @@ from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
+from jsproto.server.api.pedantic import check_consumer, is_pedantic
 from jsproto.server.api.requests import (
     Body,
     as_body,
     known,
     number,
     offset_of,
+    optional,
     page,
     read,
     respond,
@@ -54,7 +56,7 @@ INFOS_AT_ONCE: Final = 256
 
 _SUBJECTS: Final = (
     "CREATE.*", "CREATE.*.>", "DURABLE.CREATE.*.*", "INFO.*.*", "DELETE.*.*", "NAMES.*", "LIST.*", "PAUSE.*.*",
-    "UNPIN.*.*", "RESET.*.*",
+    "UNPIN.*.*", "RESET.*.*", "LEADER.STEPDOWN.*.*",
 )  # fmt: skip
 # What an answer has besides its error.
 _WITH_AN_ERROR: Final[dict[str, Body]] = {
@@ -63,6 +65,7 @@ _WITH_AN_ERROR: Final[dict[str, Body]] = {
     "consumer_reset": {"reset_seq": 0},
     "consumer_pause": {"paused": False, "pause_until": NEVER},
 }
+_KINDS: Final = {"DURABLE": "consumer_create", "LEADER": "consumer_leader_stepdown"}
 _START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
 _ACTIONS: Final = ("", "create", "update")
 _NAME_LENGTH: Final = 8
@@ -98,7 +101,7 @@ class ConsumerApi(Conversation):
         self._verbs: dict[str, Callable[[list[str], Msg, float], Body]] = {
             "CREATE": self._create, "DURABLE": self._create_durable, "INFO": self._info, "DELETE": self._delete,
             "NAMES": self._names, "LIST": self._list, "PAUSE": self._pause, "UNPIN": self._unpin,
-            "RESET": self._reset,
+            "RESET": self._reset, "LEADER": _needs_cluster,
         }  # fmt: skip
         for prefix in self._prefixes:
             for subject in _SUBJECTS:
@@ -110,7 +113,7 @@ class ConsumerApi(Conversation):
         verb, *names = without_prefix(subject, self._prefixes).split(".")
         if verb not in self._verbs or not message.reply or (verb == "RESET" and not self._can_reset(*names)):
             return
-        kind = "consumer_create" if verb == "DURABLE" else f"consumer_{verb.lower()}"
+        kind = _KINDS.get(verb) or f"consumer_{verb.lower()}"
         self.requests += 1
         header = None
         try:
@@ -228,7 +231,7 @@ class ConsumerApi(Conversation):
 
     def _create(self, names: list[str], message: Msg, now: float) -> Body:
         stream, name, filters = names[0], ".".join(names[1:2]), ".".join(names[2:])
-        action, config = _request(stream, message.payload)
+        action, config = self._request(stream, message.payload)
         if not name:
             if config.durable_name:
                 raise refusal(10020)
@@ -246,7 +249,7 @@ class ConsumerApi(Conversation):
 
     def _create_durable(self, names: list[str], message: Msg, now: float) -> Body:
         _, stream, name = names
-        action, config = _request(stream, message.payload)
+        action, config = self._request(stream, message.payload)
         if not config.durable_name:
             raise refusal(10018)
         if config.durable_name != name:
@@ -278,7 +281,7 @@ class ConsumerApi(Conversation):
 
     def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
         consumers = self._inlet(stream).consumers
-        asked = read(payload) if payload else {}
+        asked = optional(payload, {"offset"})
         return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
 
     def _pause(self, names: list[str], message: Msg, now: float) -> Body:
@@ -314,6 +317,24 @@ class ConsumerApi(Conversation):
             if known_as != identity.encode():
                 raise refusal(10225, identity)
 
+    def _request(self, stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
+        """The action and the configuration in a request for a consumer of ``stream``. Raises APIError."""
+        body: dict[str, Any] = known(read(payload) if payload else {}, ("stream_name", "config", "action", "pedantic"))
+        action, pedantic = body.get("action", ""), is_pedantic(body)
+        if action not in _ACTIONS:
+            raise refusal(10025, f'unknown consumer action: "{action}"')
+        try:
+            config = ConsumerConfig.from_json(body.get("config") or {})
+        except RemoteProtocolError as error:
+            raise refusal(10025, str(error)) from None
+        if config.extra:
+            raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
+        if body.get("stream_name") != stream:
+            raise stream_differs()
+        if pedantic and stream in self._streams:
+            check_consumer(config, self._streams[stream].stream.config)
+        return action, config
+
     def _reset(self, names: list[str], message: Msg, now: float) -> Body:
         """Set a consumer back: to its ack floor, or to the sequence in the request."""
         consumer = self.find(*names)
@@ -336,21 +357,8 @@ class ConsumerApi(Conversation):
         return {}
 
 
-def _request(stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
-    """The action and the configuration in a request for a consumer of ``stream``. Raises APIError."""
-    body: dict[str, Any] = known(read(payload) if payload else {}, ("stream_name", "config", "action", "pedantic"))
-    action = body.get("action", "")
-    if action not in _ACTIONS:
-        raise refusal(10025, f'unknown consumer action: "{action}"')
-    try:
-        config = ConsumerConfig.from_json(body.get("config") or {})
-    except RemoteProtocolError as error:
-        raise refusal(10025, str(error)) from None
-    if config.extra:
-        raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
-    if body.get("stream_name") != stream:
-        raise stream_differs()
-    return action, config
+def _needs_cluster(names: list[str], message: Msg, now: float) -> Body:
+    raise refusal(10010)
 
 
 def _check_name(name: str) -> None:

@@ -83,6 +83,15 @@ def known(body: Body, names: Collection[str]) -> Body:
     return body
 
 
+def optional(payload: bytes, names: Collection[str]) -> Body:
+    """The body of a request that may have none: what does not begin as JSON counts as none.
+
+    Raises:
+        APIError: it is no JSON object, or has a field that is not in ``names``.
+    """
+    return known(read(payload) if payload.lstrip()[:1] in (b"{", b"[") else {}, names)
+
+
 def number(body: Body, name: str) -> int:
     """The unsigned number in the field ``name``, or 0 if it is absent.
 

@@ -5,6 +5,9 @@ Rules:
 * A request is answered on its reply subject, in nats-server's words and with its error codes.
 * A request without a reply subject is ignored.
 * A stream that is created again with the same configuration is found.
+* A request that is ``pedantic`` is refused if it has values that servers replace (``pedantic``).
+* What is unknown below ``$JS.API`` is not answered, and nobody is told that (FACTS.md F0.11).
+* A verb of clusters is answered as one server does, by an error. So are snapshots, which the role has not.
 * No two streams take the same subject.
 * A stream that would copy from itself, directly or by way of others, is refused (FACTS.md F4.23).
 * A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
@@ -30,12 +33,14 @@ from jsproto.grammar.subjects import check_name, check_subject, overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.api.consumers import ConsumerApi
+from jsproto.server.api.pedantic import check_stream, is_pedantic
 from jsproto.server.api.requests import (
     Body,
     as_body,
     known,
     number,
     offset_of,
+    optional,
     page,
     read,
     respond,
@@ -64,12 +69,16 @@ _UNLIMITED: Final[dict[str, Any]] = {
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
 }  # fmt: skip
 
+_NOT_MODELLED: Final = "the jsproto server in memory has no snapshots"
+_HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
+"""Requests that only a stream or a consumer takes."""
+
 # What an answer has besides its error.
 _SECOND: Final = 1_000_000_000
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
     "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
-    "stream_purge": {"purged": 0},
+    "stream_purge": {"purged": 0}, "stream_restore": {"deliver_subject": ""},
 }  # fmt: skip
 
 
@@ -82,6 +91,7 @@ class JetStreamApi(Conversation):
     __slots__ = (
         "_context",
         "_errors",
+        "_named",
         "_outbox",
         "_prefixes",
         "_requests",
@@ -101,15 +111,23 @@ class JetStreamApi(Conversation):
         self._errors = 0
         self._verbs: dict[str, tuple[str, Callable[[str, bytes, float], Body]]] = {
             "INFO": ("account_info", self._account),
+            "STREAM.NAMES": ("stream_names", self._names),
+            "STREAM.LIST": ("stream_list", self._list),
+        }
+        self._named: dict[str, tuple[str, Callable[[str, bytes, float], Body]]] = {
             "STREAM.CREATE": ("stream_create", self._create),
             "STREAM.UPDATE": ("stream_update", self._update),
             "STREAM.INFO": ("stream_info", self._info),
             "STREAM.DELETE": ("stream_delete", self._delete),
-            "STREAM.NAMES": ("stream_names", self._names),
-            "STREAM.LIST": ("stream_list", self._list),
             "STREAM.PURGE": ("stream_purge", self._purge),
             "STREAM.MSG.GET": ("stream_msg_get", self._msg_get),
             "STREAM.MSG.DELETE": ("stream_msg_delete", self._msg_delete),
+            "STREAM.SNAPSHOT": ("stream_snapshot", self._snapshot),
+            "STREAM.RESTORE": ("stream_restore", self._restore),
+            "STREAM.LEADER.STEPDOWN": ("stream_leader_stepdown", _needs_cluster),
+            "STREAM.PEER.REMOVE": ("stream_remove_peer", _needs_cluster),
+            "STREAM.PEER.EVACUATE": ("stream_evacuate_peer", _needs_cluster),
+            "STREAM.CANCEL_MOVE": ("stream_cancel_move", _needs_cluster),
         }
         self._prefixes = [f"{DEFAULT_PREFIX}."]
         if context.domain is not None:
@@ -123,12 +141,11 @@ class JetStreamApi(Conversation):
         """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         asked = without_prefix(subject, self._prefixes)
-        verb, name = asked, ""
-        if verb not in self._verbs:
-            verb, _, name = asked.rpartition(".")
-        if verb not in self._verbs or not message.reply:
+        verb, _, name = asked.rpartition(".")
+        found = self._verbs.get(asked) or self._named.get(verb)
+        if found is None or not message.reply:
             return
-        kind, answer = self._verbs[verb]
+        kind, answer = found
         self._requests += 1
         try:
             if not self._context.is_before_2_12:
@@ -138,6 +155,11 @@ class JetStreamApi(Conversation):
             self._errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
         respond(self._outbox, message.reply, kind, body)
+
+    def hears(self, subject: bytes) -> bool:
+        """Whether servers take a message to ``subject``, though nobody may answer it."""
+        asked = without_prefix(subject.decode("utf-8", "surrogateescape"), self._prefixes)
+        return bool(asked) and not asked.startswith(_HEARD_BY_OTHERS)
 
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
@@ -181,9 +203,9 @@ class JetStreamApi(Conversation):
         Raises:
             APIError: the stream does not exist, or servers refuse the configuration or the change.
         """
-        inlet = self._find(config.name)
         config = self._read_as_its_origin(config)
         accepted = accept(config, self._context)
+        inlet = self._find(config.name)
         self._check_cycle(accepted)
         self._check_subjects(accepted)
         inlet.update(config)
@@ -309,11 +331,29 @@ class JetStreamApi(Conversation):
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:
-        stream, _ = self.create(_config(name, payload), now)
+        stream, _ = self.create(self._config(name, payload), now)
         return self._describe(stream, now) | {"did_create": True}  # of one that was there as well
 
     def _update(self, name: str, payload: bytes, now: float) -> Body:
-        return self._describe(self.update(_config(name, payload), now), now)
+        return self._describe(self.update(self._config(name, payload), now), now)
+
+    def _config(self, name: str, payload: bytes) -> StreamConfig:
+        """The configuration in a request for the stream ``name``."""
+        body = dict(read(payload))
+        pedantic = is_pedantic(body)
+        body.pop("pedantic", None)
+        try:
+            config = StreamConfig.from_json(body)
+        except RemoteProtocolError as error:
+            raise refusal(10025, str(error)) from None
+        if config.name != name:
+            raise stream_differs()
+        if config.extra:
+            raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
+        if pedantic:
+            origin = self._stream_of(origin_of(config))
+            check_stream(config, None if origin is None else origin.config)
+        return config
 
     def _info(self, name: str, payload: bytes, now: float) -> Body:
         stream = self._find(name).stream
@@ -325,6 +365,8 @@ class JetStreamApi(Conversation):
         if not isinstance(pattern, str):
             raise refusal(10025, "subjects_filter is a string")
         counts = stream.counts(pattern)
+        if not counts:
+            return body
         body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
@@ -334,21 +376,19 @@ class JetStreamApi(Conversation):
 
     def _purge(self, name: str, payload: bytes, now: float) -> Body:
         """Delete messages, of all subjects or of one: all, those before a sequence, or all but the newest."""
-        stream = self._fresh(name, now)
-        check_open(stream)
-        if stream.config.deny_purge:
-            raise _error(500, 10110, "stream purge not permitted")
-        is_json = payload.lstrip()[:1] in (b"{", b"[")  # anything else is an empty request, as servers read it
-        asked = known(read(payload) if is_json else {}, {"filter", "seq", "keep"})
+        asked = optional(payload, {"filter", "seq", "keep"})
         subject, seq, keep = asked.get("filter") or None, number(asked, "seq"), number(asked, "keep")
         if seq and keep:
             raise refusal(10003)
         if not isinstance(subject, str | None):
             raise refusal(10025, "filter is a string")
+        stream = self._fresh(name, now)
+        check_open(stream)
+        if stream.config.deny_purge:
+            raise _error(500, 10110, "stream purge not permitted")
         return {"success": True, "purged": stream.purge(subject, keep=keep, before=seq)}
 
     def _msg_get(self, name: str, payload: bytes, now: float) -> Body:
-        stream = self._fresh(name, now)
         if not payload:
             raise refusal(10003)
         try:
@@ -358,7 +398,7 @@ class JetStreamApi(Conversation):
         asked = replace(asked, multi_last=[], up_to_seq=0, up_to_time=None)  # which this form does not heed
         if asked.batch > 0 or asked.max_bytes > 0 or asked.conflicts or not asked.selects:
             raise refusal(10003)
-        stored = find(stream, asked)
+        stored = find(self._fresh(name, now), asked)
         if stored is None:
             raise refusal(10037)
         fields: Body = {"subject": stored.subject.decode("utf-8", "replace"), "seq": stored.seq}
@@ -378,8 +418,24 @@ class JetStreamApi(Conversation):
             raise refusal(10057, "message delete not permitted")
         seq = number(asked, "seq")
         if not stream.remove(seq):
-            raise _error(400, 10043, f"sequence {seq} not found")
+            if stream.config.storage == "memory":
+                raise _error(400, 10043, f"sequence {seq} not found")
+            raise refusal(10057, "stream store EOF" if seq > stream.last_seq else "no message found")
         return {"success": True}
+
+    def _snapshot(self, name: str, payload: bytes, now: float) -> Body:
+        asked = read(payload) if payload else {}
+        if not payload:
+            raise refusal(10003)
+        self._find(name)
+        if not asked.get("deliver_subject"):
+            raise refusal(10003)
+        raise refusal(10064, _NOT_MODELLED)
+
+    def _restore(self, name: str, payload: bytes, now: float) -> Body:
+        if not payload:
+            raise refusal(10003)
+        raise refusal(10062, _NOT_MODELLED)
 
     def _names(self, name: str, payload: bytes, now: float) -> Body:
         body, found = self._page(payload, NAMES_AT_ONCE)
@@ -391,7 +447,7 @@ class JetStreamApi(Conversation):
 
     def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
         """The requested streams in the order of their names, from the requested offset on."""
-        asked = read(payload) if payload else {}
+        asked = optional(payload, {"offset", "subject"})
         offset, wanted = offset_of(asked), asked.get("subject")
         if not isinstance(wanted, str | None):
             raise refusal(10025, "subject is a string")
@@ -401,18 +457,8 @@ class JetStreamApi(Conversation):
         return page(streams, offset, limit)
 
 
-def _config(name: str, payload: bytes) -> StreamConfig:
-    """The configuration in a request for the stream ``name``."""
-    body = read(payload)
-    try:
-        config = StreamConfig.from_json(body)
-    except RemoteProtocolError as error:
-        raise refusal(10025, str(error)) from None
-    if config.name != name:
-        raise stream_differs()
-    if config.extra:
-        raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
-    return config
+def _needs_cluster(name: str, payload: bytes, now: float) -> Body:
+    raise refusal(10010)
 
 
 def _described(source: StreamSource, active: int) -> Body:

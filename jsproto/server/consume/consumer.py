@@ -65,8 +65,11 @@ class ConsumerOutbox(Outbox, Protocol):
             BadSubjectError: ``inbox`` is no subject.
         """
 
-    def has_interest(self, subject: str, queue: str | None = None) -> bool:
-        """Whether ``subject`` has a subscriber. With ``queue`` only members of that group count."""
+    def has_interest(self, subject: str) -> bool:
+        """Whether ``subject`` has a subscriber."""
+
+    def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
+        """Whether somebody subscribes to ``subject`` itself, not by a wildcard, and in the group ``queue`` alone."""
 
     def schedule(self, conversation: Conversation) -> None:
         """Call the conversation's ``handle_timeout`` once the current input is handled."""
@@ -324,7 +327,7 @@ class Consumer(Conversation):
         return None if when is None else self._context.timestamp(when)
 
     def _has_interest(self) -> bool:
-        return self.is_push and self._outbox.has_interest(self.config.deliver_subject or "", self.config.deliver_group)
+        return self.is_push and self._outbox.is_subscribed(self.config.deliver_subject or "", self.config.deliver_group)
 
     def _resumes_at(self) -> float:
         return ((self.config.pause_until or 0) - self._context.epoch) / _SECOND

@@ -19,10 +19,12 @@ from itertools import combinations
 from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.config import ConsumerLimits, StreamConfig
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig
+from jsproto.grammar.durations import format_duration
 from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_subject, overlaps
+from jsproto.grammar.times import nanoseconds
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import MAX_DESCRIPTION, MAX_METADATA, size_of
@@ -84,15 +86,17 @@ def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext)
     _check_words(config, context)
     _check_texts(config)
     _check_replicas(config, stream)
-    accepted = replace(config, **_defaults(config))
+    accepted = replace(config, **_defaults(config, stream.consumer_limits or {}))
     _check_acks(accepted, stream)
+    _check_limits(accepted, stream.consumer_limits or {})
     _check_kind(accepted, config)
     _check_start(accepted)
     _check_filters(accepted)
     _check_delivery(accepted, stream)
     _check_priorities(accepted)
+    needed = _level(accepted, config)
     accepted.metadata = (config.metadata or {}) | {
-        "_nats.level": str(context.api_level), "_nats.req.level": str(_level(accepted)), "_nats.ver": context.version,
+        "_nats.level": str(context.api_level), "_nats.req.level": str(needed), "_nats.ver": context.version,
     }  # fmt: skip
     return accepted
 
@@ -119,8 +123,17 @@ def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) ->
         raise refusal(10012, "max waiting can not be updated")
 
 
-def _defaults(config: ConsumerConfig) -> dict[str, Any]:
-    """The fields in which the accepted configuration differs from the requested one."""
+def _check_limits(config: ConsumerConfig, limits: ConsumerLimits) -> None:
+    """Check the limits that the stream sets for its consumers."""
+    most, longest = limits.get("max_ack_pending") or 0, limits.get("inactive_threshold") or 0
+    if 0 < most < (config.max_ack_pending or 0):
+        raise refusal(10121, most)
+    if 0 < longest < (config.inactive_threshold or 0):
+        raise refusal(10153, format_duration(nanoseconds(longest)))
+
+
+def _defaults(config: ConsumerConfig, limits: ConsumerLimits) -> dict[str, Any]:
+    """The fields in which the accepted configuration differs from the requested one. ``limits``: of the stream."""
     name = config.consumer_name
     changes: dict[str, Any] = {
         "name": name,
@@ -139,12 +152,16 @@ def _defaults(config: ConsumerConfig) -> dict[str, Any]:
     changes["max_deliver"] = config.max_deliver if _positive(config.max_deliver) else -1
     if not config.deliver_subject:
         changes["max_waiting"] = _positive(config.max_waiting) or MAX_WAITING
+    if changes["inactive_threshold"] is None:
+        changes["inactive_threshold"] = _positive(limits.get("inactive_threshold"))
     if not changes["durable_name"] and changes["inactive_threshold"] is None:
         changes["inactive_threshold"] = INACTIVE_THRESHOLD
     policy = changes["ack_policy"]
     if policy in ("explicit", "all"):
         changes["ack_wait"] = config.backoff[0] if config.backoff else config.ack_wait or ACK_WAIT
-    if policy != "none" and not config.max_ack_pending:
+    if not config.max_ack_pending and limits.get("max_ack_pending"):
+        changes["max_ack_pending"] = limits["max_ack_pending"]
+    elif policy != "none" and not config.max_ack_pending:
         changes["max_ack_pending"] = MAX_ACK_PENDING
     elif config.max_ack_pending:
         changes["max_ack_pending"] = max(-1, config.max_ack_pending)
@@ -302,8 +319,8 @@ def check_group(name: str) -> None:
         raise refusal(10162)
 
 
-def _level(config: ConsumerConfig) -> int:
-    """The API level that a configuration needs."""
+def _level(config: ConsumerConfig, asked: ConsumerConfig) -> int:
+    """The API level that a configuration needs. A negative ``priority_timeout`` in the request counts too."""
     if config.ack_policy == "flow_control":
         return SOURCING_LEVEL
-    return int(config.pause_until is not None or bool(config.priority_policy))
+    return int(config.pause_until is not None or bool(config.priority_policy or asked.priority_timeout))

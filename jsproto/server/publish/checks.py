@@ -27,6 +27,7 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import without
+from jsproto.server.store.lifetime import TTL, time_to_live
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
 
@@ -72,6 +73,7 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     Raises: APIError: the stream does not take it.
     """
     check_open(stream)
+    check_size(stream, message)
     _check_stream_name(stream, message)
     _check_ttl(stream, message)
     _check_subject_sequence(stream, message)
@@ -85,9 +87,8 @@ def check(stream: Stream, message: Publication, now: float) -> int | None:
     last_id = message.value(EXPECTED_LAST_MSG_ID)
     if last_id and last_id != stream.last_msg_id:
         raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
-    _check_rollup(stream, message)
-    check_size(stream, message)
     _check_header_size(message)
+    _check_rollup(stream, message)
     return None
 
 
@@ -128,6 +129,7 @@ class Staged:
         stream = self._stream
         _check_header_size(message)
         _check_stream_name(stream, message)
+        check_lifetime(message)
         _check_ttl(stream, message)
         msg_id = message.value(MSG_ID)
         if msg_id:
@@ -202,8 +204,14 @@ def _check_stream_name(stream: Stream, message: Publication) -> None:
         raise refusal(10060)
 
 
+def check_lifetime(message: Publication) -> None:
+    """Raises: APIError (10165): the time to live cannot be read. Servers look at a message alone for that last."""
+    if time_to_live(message.value(TTL)) is None:
+        raise refusal(10165)
+
+
 def _check_ttl(stream: Stream, message: Publication) -> None:
-    if message.value("Nats-TTL") not in (None, b"", b"0") and not stream.config.allow_msg_ttl:
+    if time_to_live(message.value(TTL)) and not stream.config.allow_msg_ttl:
         raise refusal(10166)
 
 
@@ -227,7 +235,7 @@ def _check_source(stream: Stream, message: Publication) -> None:
 
 def _check_rollup(stream: Stream, message: Publication) -> str:
     rollup = message.rollup
-    if rollup and (not stream.config.allow_rollup_hdrs or stream.config.deny_purge):
+    if rollup and not stream.config.allow_rollup_hdrs:
         raise refusal(10111, "rollup not permitted")
     if rollup not in ("", "sub", "all"):
         raise refusal(10111, f'rollup value invalid: "{rollup}"')

@@ -59,13 +59,14 @@ class PublishReplies:
         seq: int,
         *,
         duplicate: bool = False,
+        value: str | None = None,
         batch: str | None = None,
         count: int | None = None,
         error: APIError | None = None,
     ) -> None:
         """A publish acknowledgement."""
         name, domain = self._stream.config.name, self._context.domain
-        ack = PubAck(name, seq, domain, duplicate=duplicate, batch=batch, count=count, error=error)
+        ack = PubAck(name, seq, domain, duplicate=duplicate, value=value, batch=batch, count=count, error=error)
         self.send(reply, encode_pub_ack(ack))
 
     def abandoned(self, batch_id: str, reason: AbandonReason, now: float) -> None:

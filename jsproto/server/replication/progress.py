@@ -78,7 +78,7 @@ class SourceWriter:
 
     def write(self, message: Stored, now: float) -> bool:
         """Append a copy, unless its message id is known already."""
-        copy = Publication(self._taking.renamed(message), self._header(message), message.payload)
+        copy = Publication(self._stream.renamed(self._taking.renamed(message)), self._header(message), message.payload)
         try:
             if check_copy(self._stream, copy, now):
                 self._stream.append(copy, now)

@@ -71,6 +71,7 @@ class ServerContext:
     * ``api_level``: 0 for that of the release (FACTS.md F0.1).
     * ``epoch``: the time of day, in nanoseconds since 1970, at which ``now`` was 0.
     * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
+    * ``lenient``: accept configurations that ask for something that the role does not do, and do not do it.
     * ``atomic_open``, ``fast_open``: the number of open batches of all streams.
     * ``catching_up``: the calls of copies that have to catch up. The first one runs.
     """
@@ -83,6 +84,7 @@ class ServerContext:
     api_level: int = 0
     epoch: int = 0
     ack_version: Literal[1, 2] = 1
+    lenient: bool = False
     atomic_open: int = 0
     fast_open: int = 0
     catching_up: deque[Callable[[float], None]] = field(default_factory=deque)

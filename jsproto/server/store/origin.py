@@ -9,75 +9,29 @@ Rules:
   are allowed.
 * Mirrors and sources are refused with codes of their own.
 
-Not here: headers (``replication.sourcing``), and transforms that do more than place wildcards, such as
-``{{partition(...)}}``, which are refused.
+Not here: headers (``replication.sourcing``), and how a transform is read (``transform``).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jsproto.errors import BadSubjectError, LocalProtocolError
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.sources import SOURCING_LEVEL
 from jsproto.grammar.subjects import check_name, check_subject, matches, overlaps
 from jsproto.grammar.times import parse_timestamp
 from jsproto.server.store.context import ServerContext, hashed
 from jsproto.server.store.refusals import refusal
+from jsproto.server.store.transform import Transform
 
 if TYPE_CHECKING:
     from jsproto.server.store.stream import Stored
 
 MAX_SOURCES: Final = 1_000
 """Sources of one stream, because each is compared with all others. nats-server takes more."""
-_PLACE: Final = re.compile(r"\$(\d+)|\{\{[wW]ildcard\((\d+)\)\}\}")
-
-
-class _Transform:
-    """One subject that becomes another: ``$1``, or ``{{wildcard(1)}}``, is the first ``*`` of the source, and so on."""
-
-    __slots__ = ("_parts", "source")
-
-    def __init__(self, source: str, destination: str, is_bad: int) -> None:
-        """``is_bad``: the code of the error for a transform that is none."""
-        self.source = source
-        self._parts: list[str | int] | None = None  # of the destination: tokens, and places in the subject
-        if not destination:
-            return
-        try:
-            for subject in (source, destination):
-                check_subject(subject, wildcards=True)
-        except BadSubjectError as error:
-            raise refusal(is_bad, str(error)) from None
-        tokens, self._parts = source.split("."), []
-        stars = [place for place, token in enumerate(tokens) if token == "*"]
-        to = destination.split(".")
-        if "*" in to or (to[-1] == ">") != (tokens[-1] == ">"):
-            raise refusal(is_bad, "invalid mapping destination")
-        for token in to[:-1] if to[-1] == ">" else to:
-            placed = _PLACE.fullmatch(token)
-            if placed is None:
-                if token.startswith("{{"):
-                    raise refusal(is_bad, f"unknown function in transform: {token}")
-                self._parts.append(token)
-                continue
-            number = int(placed[1] or placed[2])
-            if not 0 < number <= len(stars):
-                raise refusal(is_bad, f"wildcard index out of range: {token}")
-            self._parts.append(stars[number - 1])
-
-    def of(self, subject: str) -> str:
-        """The transformed ``subject``, which matches the source."""
-        if self._parts is None:
-            return subject
-        tokens = subject.split(".")
-        named = [tokens[part] if isinstance(part, int) else part for part in self._parts]
-        wanted = self.source.split(".")
-        rest = tokens[len(wanted) - 1 :] if wanted[-1] == ">" else []
-        return ".".join(named + rest)
 
 
 class _Codes(NamedTuple):
@@ -122,12 +76,12 @@ class Taking:
                 self._since = parse_timestamp(start)
             except ValueError as error:
                 raise refusal(10025, str(error)) from None
-        self._transforms = [_Transform(one.get("src") or ">", one.get("dest") or "", codes.transform) for one in asked]
+        self._transforms = [Transform(one.get("src") or ">", one.get("dest") or "", codes.transform) for one in asked]
         for one, another in combinations(self._transforms, 2):
             if overlaps(one.source, another.source):
                 raise refusal(codes.overlap)
         if not asked:
-            self._transforms.append(_Transform(wanted or ">", "", codes.transform))
+            self._transforms.append(Transform(wanted or ">", "", codes.transform))
 
     def subject_of(self, stored: Stored) -> bytes | None:
         """The subject under which the mirror has a message of its origin. None: the mirror does not take it."""

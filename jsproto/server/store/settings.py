@@ -9,6 +9,8 @@ Rules, those of nats-server:
 * Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
 * An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
 * Numbers and texts out of their range are refused.
+* What the role does not do is refused, unless its server is ``lenient``.
+* ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
 * Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
 
 Not here: further rules of nats-server, about subjects (``api.streams``), limits of accounts, names, sealing by an
@@ -21,10 +23,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from jsproto.grammar.config import StreamConfig
+from jsproto.errors import APIError, LocalProtocolError
+from jsproto.grammar.config import Republish, StreamConfig
+from jsproto.grammar.subjects import check_subject, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking, check_sources, known
 from jsproto.server.store.refusals import refusal
+from jsproto.server.store.transform import Transform
 
 MAX_REPLICAS: Final = 5
 MAX_DESCRIPTION: Final = 4 * 1024
@@ -43,6 +48,15 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }  # fmt: skip
 _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
 _SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
+_NOT_BESIDE_COUNTERS: Final = ("sources", "allow_atomic", "allow_batched")
+# What an update cannot switch off.
+_KEPT: Final = (
+    ("sealed", "stream configuration update can not unseal a sealed stream"),
+    ("deny_delete", "stream configuration update can not cancel deny message deletes"),
+    ("deny_purge", "stream configuration update can not cancel deny purge"),
+    ("allow_msg_ttl", "message TTL status can not be disabled"),
+    ("allow_msg_schedules", "message schedules can not be disabled"),
+)
 # The API level that a field needs once it is set.
 _LEVELS: Final = {
     "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
@@ -60,7 +74,19 @@ def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
     _check_texts(config)
     _check_numbers(config)
     _check(config)
+    _check_discards(config)
+    _check_features(config)
+    _check_transform(config)
+    _check_modelled(config, context)
     changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    if config.subject_delete_marker_ttl:
+        changes |= {"allow_msg_ttl": True}
+    if config.subject_delete_marker_ttl or config.allow_msg_schedules:
+        changes |= {"allow_rollup_hdrs": True, "deny_purge": False}
+    if not config.placement:
+        changes["placement"] = None
+    if config.republish is not None:
+        changes["republish"] = _republish(config)
     changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
@@ -87,8 +113,17 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
         APIError: servers refuse ``new``, or the change.
     """
     changed = accept(new, context)
+    if changed.storage != old.storage:
+        raise refusal(10052, "stream configuration update can not change storage type")
+    if changed.retention != old.retention and "workqueue" in (changed.retention, old.retention):
+        raise refusal(10052, "stream configuration update can not change retention policy to/from workqueue")
+    for name, why in _KEPT:
+        if getattr(old, name) and not getattr(changed, name):
+            raise refusal(10052, why)
     if changed.persist_mode != old.persist_mode:
         raise refusal(10052, "stream configuration update can not change persist mode")
+    if bool(changed.allow_msg_counter) != bool(old.allow_msg_counter):
+        raise refusal(10052, "stream configuration update can not change message counter setting")
     if changed.mirror is not None and changed.mirror != old.mirror:
         raise refusal(10055)
     return changed
@@ -157,6 +192,79 @@ def _check_numbers(config: StreamConfig) -> None:
     ):
         if is_wrong:
             raise refusal(10052, why)
+
+
+def _check_discards(config: StreamConfig) -> None:
+    """Check rollups, and the limit of a subject that refuses new messages."""
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise refusal(10052, "roll-ups require the purge permission")
+    if config.discard_new_per_subject:
+        if config.discard != "new":
+            raise refusal(10052, "discard new per subject requires discard new policy to be set")
+        if (config.max_msgs_per_subject or 0) <= 0:
+            raise refusal(10052, "discard new per subject requires max msgs per subject > 0")
+    if (config.placement or {}).get("preferred"):
+        raise refusal(10052, "preferred server not permitted in placement")
+
+
+def _republish(config: StreamConfig) -> Republish:
+    """The field ``republish`` as servers complete it (FACTS.md F9.3)."""
+    asked, transform = config.republish or {}, config.subject_transform or {}
+    source, destination = asked.get("src") or ">", asked.get("dest") or ""
+    subjects = config.subjects or [config.name]
+    if source == destination == ">" and [transform.get("src")] == subjects:
+        source = destination = transform.get("dest") or ""
+    if any(overlaps(destination, subject) for subject in subjects):
+        raise refusal(10052, "stream configuration for republish destination forms a cycle")
+    try:
+        Transform(source, destination, 10156)
+    except APIError:
+        what = f"republish with transform from '{source}' to '{destination}' not valid"
+        raise refusal(10052, f"stream configuration for {what}") from None
+    completed = asked.copy()
+    completed["src"], completed["dest"] = source, destination
+    return completed
+
+
+def _check_transform(config: StreamConfig) -> None:
+    """Check the field ``subject_transform``."""
+    transform = config.subject_transform or {}
+    source = transform.get("src") or ">"
+    try:
+        check_subject(source, wildcards=True)
+    except LocalProtocolError:
+        raise refusal(10155, f"invalid subject {source}") from None
+    Transform(source, transform.get("dest") or "", 10156)
+
+
+def _check_modelled(config: StreamConfig, context: ServerContext) -> None:
+    """Refuse what the role would not do, unless it is lenient."""
+    asked = "allow_msg_schedules" if config.allow_msg_schedules else ""
+    if config.allow_msg_counter:
+        beside = (name for name in _NOT_BESIDE_COUNTERS if getattr(config, name))
+        asked = next((f"allow_msg_counter with {name}" for name in beside), asked)
+    if asked and not context.lenient:
+        raise refusal(10052, f"the jsproto server in memory does not do {asked}, but accepts it with lenient=True")
+
+
+def _check_features(config: StreamConfig) -> None:
+    """Check counters, message schedules and delete markers against the other fields."""
+    is_new, retention, copies = config.discard == "new", config.retention or "limits", config.mirror is not None
+    counts, schedules = config.allow_msg_counter, config.allow_msg_schedules
+    for is_wrong, why in (
+        (counts and is_new, "counter stream cannot use discard new"),
+        (counts and config.allow_msg_ttl, "counter stream cannot use message TTLs"),
+        (counts and schedules, "counter stream cannot use message schedules"),
+        (counts and retention != "limits", "counter stream can only use limits retention"),
+        (schedules and is_new, "message scheduling cannot use discard new"),
+        (copies and config.subject_delete_marker_ttl, "subject delete markers forbidden on mirrors"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why)
+    if copies and counts:
+        raise refusal(10173)
+    if schedules and (copies or config.sources):
+        raise refusal(10186 if copies else 10187)
 
 
 def _check(config: StreamConfig) -> None:

@@ -9,7 +9,7 @@ Rules:
 * Followers are informed of every message that is stored or removed, whatever the cause.
 
 Not here: which messages may be stored (``publish.checks``), acknowledgements (``server.inlet``), consumers
-(``server.consume``), counters, schedules, the age of single messages (``Nats-TTL`` is stored, never acted on).
+(``server.consume``), what counters add up (``publish.counters``), schedules.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
 from jsproto.grammar.subjects import matches
 from jsproto.server.store.context import Release, ServerContext
+from jsproto.server.store.lifetime import Lifetimes, is_marker, lengthened, marker
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
+from jsproto.server.store.transform import Transform
 
 MAX_SEQUENCE: Final = 2**64 - 1
 """The last sequence of a stream. nats-server goes on with 0."""
@@ -89,6 +91,7 @@ class Stream:
     * ``created``: nanoseconds since 1970.
     * ``first_seq``, ``last_seq``: the sequences of the first and the last message, or of where they would be.
     * ``last_msg_id``: the ``Nats-Msg-Id`` of the last message, empty if it has none.
+    * ``is_led``: whether messages enter here. Only such a stream stores markers by itself.
     * ``followers``, ``watchers`` (its consumers): they are informed of what is stored and removed.
     """
 
@@ -99,6 +102,7 @@ class Stream:
         "_ids",
         "_ids_in_order",
         "_last_timestamp",
+        "_lifetimes",
         "_messages",
         "_now",
         "_unused",
@@ -106,6 +110,7 @@ class Stream:
         "created",
         "first_seq",
         "followers",
+        "is_led",
         "last_msg_id",
         "last_seq",
         "watchers",
@@ -124,6 +129,8 @@ class Stream:
         self.last_msg_id = b""
         self.followers: list[StreamFollower] = []
         self.watchers: list[Watcher] = []
+        self.is_led = False
+        self._lifetimes = Lifetimes()
         self._context = context
         self._now = now
         self._messages: dict[int, Stored] = {}
@@ -154,6 +161,18 @@ class Stream:
         """The sequence of the newest message of a subject without wildcards. 0: it has none."""
         seqs = self._by_subject.get(subject)
         return seqs[-1] if seqs else 0
+
+    def before(self, message: Stored) -> int:
+        """The sequence of the message before the newest one, ``message``, under the same subject. 0: there is none."""
+        seqs = self._by_subject[message.subject]
+        return seqs[-2] if len(seqs) > 1 else 0
+
+    def renamed(self, subject: bytes) -> bytes:
+        """The subject under which a message to ``subject`` is stored, by the transform of the configuration."""
+        transform = self.config.subject_transform
+        if not transform:
+            return subject
+        return Transform(transform.get("src") or ">", transform.get("dest") or "", 10156).renamed(subject) or subject
 
     def count_of(self, subject: bytes) -> int:
         """How many messages a subject without wildcards has."""
@@ -260,14 +279,15 @@ class Stream:
             raise full
         seq = self.last_seq + 1
         self._now = now
-        self._put(Stored(seq, message.subject, message.header, message.payload, self._context.timestamp(now), now))
+        header = lengthened(message.header, self.config)
+        self._put(Stored(seq, message.subject, header, message.payload, self._context.timestamp(now), now))
         self.last_msg_id = message.value(MSG_ID) or b""
         if self.last_msg_id:
             self._ids[self.last_msg_id] = seq, now
             self._ids_in_order.append((self.last_msg_id, now))
         self._limit_subject(message.subject)
         self._limit()
-        if self.config.allow_rollup_hdrs and not self.config.deny_purge:  # else it is a copy, which keeps the header
+        if self.config.allow_rollup_hdrs:  # else it is a copy, which keeps the header
             if message.rollup == "sub":
                 self.purge(_text(message.subject), keep=1)
             elif message.rollup == "all":
@@ -301,6 +321,8 @@ class Stream:
         self._messages[stored.seq] = stored
         self._by_subject.setdefault(stored.subject, deque()).append(stored.seq)
         self._bytes += self.size(stored)
+        if self.config.allow_msg_ttl:
+            self._lifetimes.add(stored.seq, stored.header, stored.arrived)
         for follower in (*self.followers, *self.watchers):
             follower.stored(stored, self._now)
 
@@ -314,6 +336,7 @@ class Stream:
         if not seqs:
             del self._by_subject[stored.subject]
         self._bytes -= self.size(stored)
+        self._lifetimes.forget(seq)
         while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
             self.first_seq = self.used(self.first_seq + 1)
         for follower in (*self.followers, *self.watchers):
@@ -407,17 +430,32 @@ class Stream:
             self.remove(self.first_seq)
 
     def deadline(self) -> float | None:
-        """When the oldest message will be too old, in seconds. None: never."""
-        oldest = self._messages.get(self.first_seq)
-        if oldest is None or not self.config.max_age:
-            return None
-        return oldest.arrived + self.config.max_age
+        """When the next message will be too old, in seconds. None: never."""
+        deadlines = [self._lifetimes.next()]
+        if self.config.max_age and (oldest := self._oldest()) is not None:
+            deadlines.append(oldest.arrived + self.config.max_age)
+        return min((when for when in deadlines if when is not None), default=None)
 
     def expire(self, now: float) -> None:
         """Delete messages that are too old. Later removals without a time happen at ``now`` as well."""
         self._now = now
-        while (when := self.deadline()) is not None and when <= now:
-            self.remove(self.first_seq)
+        age = self.config.max_age
+        while age and (oldest := self._oldest()) is not None and oldest.arrived + age <= now:
+            self._end(oldest, now)
+        for seq in self._lifetimes.due(now):
+            if (stored := self._messages.get(seq)) is not None:
+                self._end(stored, now)
+
+    def _oldest(self) -> Stored | None:
+        """The oldest message that has an end."""
+        return next((stored for stored in self if not self._lifetimes.is_endless(stored.seq)), None)
+
+    def _end(self, stored: Stored, now: float) -> None:
+        """Delete a message that is too old. A marker takes the place of the last one of its subject."""
+        is_last = self.count_of(stored.subject) == 1 and not is_marker(stored.header)
+        if is_last and self.config.subject_delete_marker_ttl and self.is_led:
+            self.append(Publication(stored.subject, marker(self.config), b""), now)
+        self.remove(stored.seq)
 
     # -- message ids ---------------------------------------------------------------------------------------------------
 

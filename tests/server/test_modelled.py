@@ -1,0 +1,91 @@
+"""What the role does not do is refused, unless its server is lenient. Corners of what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.server.store.stream import Publication
+from jsproto.wire.encoder import encode_pub
+from tests.server.harness import Reader
+from tests.server.sides import OnTheRole
+
+BODY: dict[str, Any] = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"allow_msg_schedules": True}, {"allow_msg_counter": True, "allow_atomic": True},
+        {"allow_msg_counter": True, "allow_batched": True},
+        {"allow_msg_counter": True, "sources": [{"name": "O"}]},
+    ],
+)  # fmt: skip
+def test_what_is_not_modelled_is_refused_unless_the_server_is_lenient(options: dict[str, Any]) -> None:
+    error = OnTheRole().api("STREAM.CREATE.S", BODY | options)["error"]
+    assert error["err_code"] == 10052
+    assert "lenient=True" in error["description"]
+    assert "error" not in OnTheRole(lenient=True).api("STREAM.CREATE.S", BODY | options)
+
+
+def test_a_counter_that_is_broken() -> None:
+    role = OnTheRole()
+    stream = role.reader.make(allow_msg_counter=True)
+    for payload, code in ((b"junk", 10172), (b'{"val":3}', 10172), (b'{"val":"x"}', None), (b"{}", None)):
+        stream.append(Publication(b"s.a", None, payload), 0.0)
+        answer = role.ask("s.a", b"", {"Nats-Incr": "2"})
+        assert answer.get("error", {}).get("err_code") == code
+        assert answer.get("val") == (None if code else "2")
+    assert role.ask("s.a", b"", {"Nats-Incr": "9" * 1000})["error"]["err_code"] == 10172
+
+
+def test_a_message_to_a_wildcard_is_not_published_again() -> None:
+    reader = Reader()
+    reader.make(republish={"src": "s.>", "dest": "r.>"})
+    reader.say(b"SUB r.> 7\r\n")
+    assert reader.say(encode_pub(b"s.*", None, None, b"x")) == []
+    assert len(reader.say(encode_pub(b"s.a", None, None, b"x"))) == 1
+
+
+def test_a_snapshot_is_refused() -> None:
+    role = OnTheRole()
+    role.reader.make()
+    assert role.api("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})["error"]["err_code"] == 10064
+
+
+def test_a_message_that_went_before_its_end() -> None:
+    role = OnTheRole()
+    stream = role.reader.make(allow_msg_ttl=True)
+    role.ask("s.a", b"x", {"Nats-TTL": "5"})
+    assert role.api("STREAM.MSG.DELETE.S", {"seq": 1}) == {"success": True}
+    role.wait(6.0)
+    assert (len(stream), stream.deadline()) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"storage": "file"}), ({}, {"retention": "workqueue"}), ({"deny_delete": True}, {}),
+        ({"deny_purge": True}, {}), ({"allow_msg_ttl": True}, {}), ({"sealed": True}, {}),
+        ({"allow_msg_counter": True}, {}),
+    ],
+)  # fmt: skip
+def test_what_an_update_cannot_change(before: dict[str, Any], after: dict[str, Any]) -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY | before)
+    assert role.api("STREAM.UPDATE.S", BODY | after)["error"]["err_code"] == 10052
+
+
+def test_deleting_what_is_not_there_depends_on_the_storage() -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY | {"storage": "file"})
+    said = [role.api("STREAM.MSG.DELETE.S", {"seq": seq})["error"]["description"] for seq in (0, 1)]
+    assert said == ["no message found", "stream store EOF"]
+
+
+def test_a_filter_that_matches_nothing() -> None:
+    role = OnTheRole()
+    role.api("STREAM.CREATE.S", BODY)
+    said = role.api("STREAM.INFO.S", {"subjects_filter": "s.>"})
+    assert (said["total"], said["limit"], "subjects" in said["state"]) == (0, 0, False)
