@@ -35,7 +35,7 @@ from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
-from jsproto.server.session import Interest, ServerSession
+from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
 from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
@@ -45,6 +45,9 @@ from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 MAX_TURNS: Final = 10_000
 """How many messages one input routes inside before it returns."""
+
+MAX_ROUTES: Final = 1_024
+"""How many subjects are remembered with the conversations that subscribe to them."""
 
 
 @event
@@ -110,12 +113,17 @@ class Server:
         epoch: int = 0,
         ack_version: Literal[1, 2] = 1,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
+        max_pending: int = MAX_PENDING,
+        ping_interval: float = PING_INTERVAL,
+        tls_required: bool = False,
         bus: MessageBus | None = None,
     ) -> None:
         """A server without streams.
 
         ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
-        streams. ``max_payload``: bytes of a message. The other options are those of ``ServerContext``.
+        streams. ``max_payload``: bytes of a message. ``max_pending``: bytes that a client may leave unread.
+        ``ping_interval``: seconds between PINGs to a client. ``tls_required``: what INFO says, since TLS is the driver's.
+        The other options are those of ``ServerContext``.
         """
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version
@@ -124,10 +132,14 @@ class Server:
         self.leaderless: set[str] = set()
         self.choose: Callable[[int], int] = self._choose
         self._max_payload = max_payload
+        self._max_pending = max_pending
+        self._ping_interval = ping_interval
+        self._tls_required = tls_required
         self._bus = bus
         self._id = self.context.next_id()
         self._clients = 0
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
+        self._routes: dict[str, list[_LocalSubscription]] = {}  # those that match a subject, until one begins or ends
         self._sids = 0
         self._turn = 0
         self._now = 0.0
@@ -144,7 +156,9 @@ class Server:
         self._clients += 1
         info = self.server
         info.client_id = self._clients
-        session = ServerSession(self, info, now)
+        session = ServerSession(
+            self, info, now, max_pending=self._max_pending, ping_interval=self._ping_interval
+        )  # fmt: skip
         self.sessions.append(session)
         return session
 
@@ -260,7 +274,7 @@ class Server:
         """What INFO reports."""
         return ServerInfo(
             self._id, NAME, self.context.version, 1, headers=True, max_payload=self._max_payload, jetstream=True,
-            domain=self.context.domain, api_lvl=self.context.api_level,
+            domain=self.context.domain, api_lvl=self.context.api_level, tls_required=self._tls_required,
         )  # fmt: skip
 
     @property
@@ -306,6 +320,7 @@ class Server:
         group = None if queue is None else check_queue(queue)
         self._sids += 1
         self._local_subscriptions[self._sids] = _LocalSubscription(self._sids, subject, conversation, group)
+        self._routes.clear()
         if not isinstance(conversation, Consumer):
             self._announce_interest()
         return self._sids
@@ -318,7 +333,7 @@ class Server:
         if max_msgs is not None and local.delivered < max_msgs:
             local.limit = max_msgs
         else:
-            del self._local_subscriptions[sid]
+            self._remove_local(sid)
             if not isinstance(local.conversation, Consumer):
                 self._announce_interest()
 
@@ -374,9 +389,7 @@ class Server:
                     self._bus.carry(RoutedMessage(name, message), self._now)
         chosen: list[_LocalSubscription | Interest] = []
         groups: dict[tuple[str, bytes], list[_LocalSubscription | Interest]] = {}
-        for one in self._subscriptions(sender):
-            if not matches(one.pattern, subject):
-                continue
+        for one in self._subscribers(subject, sender):
             if one.queue is None:
                 chosen.append(one)
             else:
@@ -403,6 +416,31 @@ class Server:
             if session is not sender or session.echo:
                 yield from session.interests.values()
 
+    def _subscribers(self, subject: str, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
+        """The subscriptions that get what ``sender`` publishes to ``subject``.
+
+        The local ones are many: the API has one for each verb. So those that match are remembered by subject. Those of
+        clients are tried each time.
+        """
+        routes = self._routes
+        if (local := routes.get(subject)) is None:
+            if len(routes) >= MAX_ROUTES:
+                routes.clear()
+            local = [one for one in self._local_subscriptions.values() if matches(one.pattern, subject)]
+            routes[subject] = local
+        for one in local:
+            if not self._is_leaderless(one.conversation):
+                yield one
+        for session in self.sessions:
+            if session is not sender or session.echo:
+                for interest in session.interests.values():
+                    if matches(interest.pattern, subject):
+                        yield interest
+
+    def _remove_local(self, sid: int) -> None:
+        del self._local_subscriptions[sid]
+        self._routes.clear()
+
     def _deliver_local(self, local: _LocalSubscription, message: Msg) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
             self._bus.carry(RoutedMessage(local.sid, message), self._now)
@@ -412,7 +450,7 @@ class Server:
     def _enqueue(self, local: _LocalSubscription, message: Msg) -> None:
         local.delivered += 1
         if local.limit is not None and local.delivered >= local.limit:
-            del self._local_subscriptions[local.sid]
+            self._remove_local(local.sid)
         delivered = Msg(message.subject, b"%d" % local.sid, message.reply, message.header, message.payload)
         self._queue.append((local.conversation, delivered))
 
