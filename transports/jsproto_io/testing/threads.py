@@ -100,6 +100,11 @@ class MemoryServer(Host):
         if defect is not None:
             raise defect
 
+    def wait(self) -> None:
+        """Wait until the server has ended: another thread closed it, or it has a defect."""
+        if self._thread is not None:
+            self._thread.join()
+
     def call(self, verb: Callable[[Server, float], T]) -> T:
         """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
 
