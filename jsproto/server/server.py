@@ -46,9 +46,6 @@ from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 MAX_TURNS: Final = 10_000
 """How many messages one input routes inside before it returns."""
 
-MAX_ROUTES: Final = 1_024
-"""How many subjects are remembered with the conversations that subscribe to them."""
-
 
 @event
 class RoutedMessage:
@@ -122,7 +119,7 @@ class Server:
 
         ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
         streams. ``max_payload``: bytes of a message. ``max_pending``: bytes that a client may leave unread.
-        ``ping_interval``: seconds between PINGs to a client. ``tls_required``: what INFO says, since TLS is the driver's.
+        ``ping_interval``: seconds between PINGs to a client. ``tls_required``: what INFO says of the driver's TLS.
         The other options are those of ``ServerContext``.
         """
         self.context = ServerContext(
@@ -139,7 +136,7 @@ class Server:
         self._id = self.context.next_id()
         self._clients = 0
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
-        self._routes: dict[str, list[_LocalSubscription]] = {}  # those that match a subject, until one begins or ends
+        self._by_head: dict[str, dict[int, _LocalSubscription]] = {}  # the same, by what ``_head`` says of the pattern
         self._sids = 0
         self._turn = 0
         self._now = 0.0
@@ -319,8 +316,8 @@ class Server:
         check_subject(subject, wildcards=True)
         group = None if queue is None else check_queue(queue)
         self._sids += 1
-        self._local_subscriptions[self._sids] = _LocalSubscription(self._sids, subject, conversation, group)
-        self._routes.clear()
+        local = _LocalSubscription(self._sids, subject, conversation, group)
+        self._local_subscriptions[self._sids] = self._by_head.setdefault(_head(subject), {})[self._sids] = local
         if not isinstance(conversation, Consumer):
             self._announce_interest()
         return self._sids
@@ -419,18 +416,14 @@ class Server:
     def _subscribers(self, subject: str, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
         """The subscriptions that get what ``sender`` publishes to ``subject``.
 
-        The local ones are many: the API has one for each verb. So those that match are remembered by subject. Those of
-        clients are tried each time.
+        The local ones are many: the API has one for each verb, and each consumer has some. So only those are tried that
+        begin like the subject, or with wildcards.
         """
-        routes = self._routes
-        if (local := routes.get(subject)) is None:
-            if len(routes) >= MAX_ROUTES:
-                routes.clear()
-            local = [one for one in self._local_subscriptions.values() if matches(one.pattern, subject)]
-            routes[subject] = local
-        for one in local:
-            if not self._is_leaderless(one.conversation):
-                yield one
+        tried = self._by_head.get(_head(subject), {}) | self._by_head.get("", {})
+        for sid in sorted(tried):
+            local = tried[sid]
+            if matches(local.pattern, subject) and not self._is_leaderless(local.conversation):
+                yield local
         for session in self.sessions:
             if session is not sender or session.echo:
                 for interest in session.interests.values():
@@ -438,8 +431,10 @@ class Server:
                         yield interest
 
     def _remove_local(self, sid: int) -> None:
-        del self._local_subscriptions[sid]
-        self._routes.clear()
+        head = _head(self._local_subscriptions.pop(sid).pattern)
+        del self._by_head[head][sid]
+        if not self._by_head[head]:
+            del self._by_head[head]
 
     def _deliver_local(self, local: _LocalSubscription, message: Msg) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
@@ -481,3 +476,9 @@ class Server:
             if not self._queue:
                 return
             self._dispatch(*self._queue.popleft())
+
+
+def _head(pattern: str) -> str:
+    """The first two tokens of a subject or a pattern, or the only one. Empty where one of them is a wildcard."""
+    head = pattern.split(".", 2)[:2]
+    return "" if "*" in head or ">" in head else ".".join(head)

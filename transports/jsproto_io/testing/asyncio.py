@@ -52,7 +52,6 @@ class MemoryServer(Host):
         self._links: dict[Peer, _Link] = {}
         self._listener: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._defect: Exception | None = None
 
     def call(self, verb: Callable[[Server, float], T]) -> T:
         """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
@@ -89,9 +88,7 @@ class MemoryServer(Host):
             link.end()
         for link in links:
             await link.lost.wait()
-        defect, self._defect = self._defect, None
-        if defect is not None:
-            raise defect
+        self._raise_defect()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -103,7 +100,7 @@ class MemoryServer(Host):
             verb(self._now())
             self._drain()
         except Exception as defect:  # the role's: the server ends, and the block raises it
-            self._defect = defect
+            self._fail(defect)
             if self._listener is not None:
                 self._listener.close()
             self.disconnect()

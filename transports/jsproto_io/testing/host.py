@@ -12,6 +12,7 @@ Not here: the protocol (``jsproto.server``), sockets, threads and tasks (``threa
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from jsproto.grammar.acks import Dialect
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
 from jsproto.server.store.context import BatchLimits, Release
+
+_log = logging.getLogger("jsproto")
 
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 1024  # links that wait to be accepted
@@ -59,14 +62,16 @@ class Peer:
     Attributes:
         session: the role's session.
         blocked: the socket takes no more for now. Set by the driver.
+        unsent: what the driver has taken, and the socket did not take.
     """
 
-    __slots__ = ("_begins_tls", "_broken", "_context", "_received", "_tls", "_to_send", "blocked", "session")
+    __slots__ = ("_begins_tls", "_broken", "_context", "_received", "_tls", "_to_send", "blocked", "session", "unsent")
 
     def __init__(self, session: ServerSession, context: ssl.SSLContext | None) -> None:
         """A link was accepted. ``context``: for TLS, or None."""
         self.session = session
         self.blocked = False
+        self.unsent = memoryview(b"")
         self._context = context
         self._tls: ssl.SSLObject | None = None
         self._begins_tls = False  # the handshake has not ended
@@ -150,6 +155,7 @@ class Host:
         self.peers: dict[ServerSession, Peer] = {}
         self._now = now
         self._context = tls
+        self._defect: BaseException | None = None
         self.role = Server(
             token=os.urandom(16),
             epoch=time_ns() - round(now() * 1_000_000_000),
@@ -162,6 +168,16 @@ class Host:
         """What a client connects to, such as ``nats://127.0.0.1:4222``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'nats' if self._context is None else 'tls'}://{host}:{self.port}"
+
+    def _fail(self, defect: BaseException) -> None:
+        """There is a defect. It is logged at once, because clients only see that the server is gone."""
+        self._defect = defect
+        _log.error("the server in memory failed: %s", type(defect).__name__, exc_info=defect)
+
+    def _raise_defect(self) -> None:
+        defect, self._defect = self._defect, None
+        if defect is not None:
+            raise defect
 
     def _new_peer(self) -> Peer:
         """A link was accepted."""
@@ -179,5 +195,5 @@ class Host:
         return [
             peer
             for peer in self.peers.values()
-            if peer.wants_abort or (not peer.blocked and (peer.wants_send or peer.wants_close))
+            if peer.wants_abort or (not peer.blocked and (peer.unsent or peer.wants_send or peer.wants_close))
         ]

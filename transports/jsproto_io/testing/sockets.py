@@ -1,6 +1,6 @@
 """What the drivers on threads and on trio have below them: a listener, and links that never block.
 
-Rules: nothing here waits. What a socket does not take stays in ``unsent``, and then in the session.
+Rules: nothing here waits. What a socket does not take stays in the peer's ``unsent``, and then in the session.
 
 Not here: when a socket is ready (``threads``, ``trio``), the protocol (``jsproto.server``).
 """
@@ -41,11 +41,10 @@ class SocketLink:
     Attributes:
         peer: the session, with TLS around it.
         socket: it never blocks.
-        unsent: what was taken from the peer and the socket did not take.
         watched: a driver waits until the socket takes more.
     """
 
-    __slots__ = ("peer", "socket", "unsent", "watched")
+    __slots__ = ("peer", "socket", "watched")
 
     def __init__(self, accepted: socket.socket, peer: Peer) -> None:
         accepted.setblocking(False)
@@ -53,7 +52,6 @@ class SocketLink:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = accepted
         self.peer = peer
-        self.unsent = memoryview(b"")
         self.watched = False
 
     def receive(self) -> bytes | None:
@@ -69,11 +67,11 @@ class SocketLink:
         """Send what the socket takes, and set ``peer.blocked``. Returns False when the link is to be closed."""
         peer = self.peer
         peer.blocked = False
-        while not peer.wants_abort and (self.unsent or peer.wants_send):
-            if not self.unsent:
-                self.unsent = memoryview(peer.take())
+        while not peer.wants_abort and (peer.unsent or peer.wants_send):
+            if not peer.unsent:
+                peer.unsent = memoryview(peer.take())
             try:
-                self.unsent = self.unsent[self.socket.send(self.unsent) :]
+                peer.unsent = peer.unsent[self.socket.send(peer.unsent) :]
             except BlockingIOError:
                 peer.blocked = True
                 return True

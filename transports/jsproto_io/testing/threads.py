@@ -61,7 +61,6 @@ class MemoryServer(Host):
         self._links: dict[Peer, SocketLink] = {}
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._defect: BaseException | None = None
 
     def start(self) -> None:
         """Listen, and return. No effect while it runs.
@@ -96,9 +95,7 @@ class MemoryServer(Host):
             self._wakeup()
         self._thread.join()
         self._thread = None
-        defect, self._defect = self._defect, None
-        if defect is not None:
-            raise defect
+        self._raise_defect()
 
     def wait(self) -> None:
         """Wait until the server has ended: another thread closed it, or it has a defect."""
@@ -151,7 +148,7 @@ class MemoryServer(Host):
                 with self._lock:
                     self._turn(ready, due)
         except BaseException as defect:
-            self._defect = defect
+            self._fail(defect)
         finally:
             with self._lock:
                 self._end()

@@ -56,7 +56,6 @@ class MemoryServer(Host):
         super().__init__(trio.current_time, host, port, tls, **options)
         self._links: dict[Peer, SocketLink] = {}
         self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
-        self._defect: Exception | None = None
 
     def call(self, verb: Callable[[Server, float], T]) -> T:
         """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
@@ -93,9 +92,7 @@ class MemoryServer(Host):
         self._nursery.cancel_scope.cancel()
         # The nursery does not see the exception that leaves the block, so it does not wrap it in a group.
         await self._manager.__aexit__(None, None, None)
-        defect, self._defect = self._defect, None
-        if defect is not None:
-            raise defect
+        self._raise_defect()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -107,7 +104,7 @@ class MemoryServer(Host):
             verb(self._now())
             self._drain()
         except Exception as defect:  # the role's: the server ends, and the block raises it
-            self._defect = defect
+            self._fail(defect)
             self._nursery.cancel_scope.cancel()
             self.disconnect()
 
