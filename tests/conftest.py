@@ -47,6 +47,7 @@ REAL = (
     "tests/integration/",
     "tests/spark/",
     "tests/test_nats_server.py",
+    "tests/testing_io/test_plugin.py",
 )
 """Where each test runs one."""
 _start = NatsServer.start

@@ -419,9 +419,10 @@ class Server:
         The local ones are many: the API has one for each verb, and each consumer has some. So only those are tried that
         begin like the subject, or with wildcards.
         """
-        tried = self._by_head.get(_head(subject), {}) | self._by_head.get("", {})
-        for sid in sorted(tried):
-            local = tried[sid]
+        tried, wild = self._by_head.get(_head(subject)), self._by_head.get("")
+        if tried is not None and wild is not None:
+            tried = dict(sorted((tried | wild).items()))
+        for local in (tried or wild or {}).values():
             if matches(local.pattern, subject) and not self._is_leaderless(local.conversation):
                 yield local
         for session in self.sessions:

@@ -174,21 +174,20 @@ async def test_a_client_that_answers_no_ping_is_cut_off(serving: Serving) -> Non
 
 async def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded(serving: Serving) -> None:
     limit, size, count = 2_000_000, 50_000, 1_000  # 50 MB are sent to who does not read
-    async with serving(max_pending=limit) as server, raw(server) as publisher:
-        async with raw(server) as lazy:
-            await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
-            await lazy.read_until(b"PONG\r\n")
-            tracemalloc.start()
-            message = b"PUB flood %d\r\n%b\r\n" % (size, bytes(size))
-            for _ in range(count):
-                await publisher.stream.send(message)
-            await publisher.stream.send(b"PING\r\n")
-            await publisher.read_until(b"PONG\r\n")
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-            assert len(server.role.sessions) == 1
-            assert peak < 10 * limit
-            assert b"-ERR" not in await lazy.read_all()  # as nats-server, it says nothing to who does not read
+    async with serving(max_pending=limit) as server, raw(server) as publisher, raw(server) as lazy:
+        await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
+        await lazy.read_until(b"PONG\r\n")
+        tracemalloc.start()
+        message = b"PUB flood %d\r\n%b\r\n" % (size, bytes(size))
+        for _ in range(count):
+            await publisher.stream.send(message)
+        await publisher.stream.send(b"PING\r\n")
+        await publisher.read_until(b"PONG\r\n")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(server.role.sessions) == 1
+        assert peak < 10 * limit
+        assert b"-ERR" not in await lazy.read_all()  # as nats-server, it says nothing to who does not read
 
 
 async def test_a_client_that_reads_late_gets_all(serving: Serving) -> None:
@@ -205,7 +204,9 @@ async def test_a_client_that_reads_late_gets_all(serving: Serving) -> None:
             piece = await late.stream.receive()
             received += len(piece)
             tail = (tail + piece)[-5:]
-        assert received == count * len(b"MSG flood 1 50000\r\n" + bytes(size) + b"\r\n") + len("MSG flood 1 3\r\nend\r\n")
+        assert received == count * len(b"MSG flood 1 50000\r\n" + bytes(size) + b"\r\n") + len(
+            "MSG flood 1 3\r\nend\r\n"
+        )
 
 
 async def test_clients_that_are_disconnected_come_again(serving: Serving, connect: Any) -> None:
@@ -239,7 +240,7 @@ async def test_a_call_changes_what_the_server_does(serving: Serving, connect: An
 async def test_a_port_is_free_again_at_once(serving: Serving) -> None:
     async with serving() as server, raw(server):
         port = server.port
-        with pytest.raises(OSError):
+        with pytest.raises(OSError, match="in use"):
             async with serving(port=port):
                 pass
     for _ in range(3):
@@ -285,13 +286,12 @@ async def test_the_end_leaves_no_thread_no_socket_and_no_task(serving: Serving, 
 
 
 async def test_the_end_does_not_wait_for_a_client_that_does_not_read(serving: Serving) -> None:
-    async with serving() as server:
-        async with raw(server) as lazy, raw(server) as publisher:
-            await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
-            await lazy.read_until(b"PONG\r\n")
-            await publisher.stream.send(b"PUB flood 500000\r\n%b\r\n" % bytes(500_000) * 40 + b"PING\r\n")
-            await publisher.read_until(b"PONG\r\n")
-            stays = lazy.socket.dup()
+    async with serving() as server, raw(server) as lazy, raw(server) as publisher:
+        await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
+        await lazy.read_until(b"PONG\r\n")
+        await publisher.stream.send(b"PUB flood 500000\r\n%b\r\n" % bytes(500_000) * 40 + b"PING\r\n")
+        await publisher.read_until(b"PONG\r\n")
+        stays = lazy.socket.dup()
     stays.close()
     assert server.peers == {}
 
@@ -306,11 +306,14 @@ async def test_an_exception_of_the_block_leaves_it_as_it_is(serving: Serving) ->
 async def test_a_defect_ends_the_server_and_the_block_raises_it(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ZeroDivisionError):
+    async def run() -> None:
         async with serving() as server, raw(server) as client:
             server.role.publish_from = lambda *args: 1 / 0
             await client.stream.send(b"PUB a 0\r\n\r\n")
             assert await client.read_all() == b""
+
+    with pytest.raises(ZeroDivisionError):
+        await run()
     assert "the server in memory failed: ZeroDivisionError" in caplog.text
 
 

@@ -87,11 +87,12 @@ class MemoryServer(Host):
         for link in list(self._links.values()):
             link.send()  # what can be sent at once still is
             self._drop(link)
-        trio.lowlevel.notify_closing(self._listener)
-        self._listener.close()
         self._nursery.cancel_scope.cancel()
-        # The nursery does not see the exception that leaves the block, so it does not wrap it in a group.
-        await self._manager.__aexit__(None, None, None)
+        try:
+            # The nursery does not see the exception that leaves the block, so it does not wrap it in a group.
+            await self._manager.__aexit__(None, None, None)
+        finally:
+            self._listener.close()
         self._raise_defect()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -128,15 +129,14 @@ class MemoryServer(Host):
             self._forget(link.peer)
 
     async def _accept(self) -> None:
-        with suppress(trio.ClosedResourceError):
-            while True:
-                await trio.lowlevel.wait_readable(self._listener)
-                with suppress(OSError):  # it has ended already, or there are too many files open
-                    accepted, _ = self._listener.accept()
-                    link = SocketLink(accepted, self._new_peer())
-                    self._links[link.peer] = link
-                    self._nursery.start_soon(self._receive, link)
-                    self._put(lambda now: None)
+        while True:
+            await trio.lowlevel.wait_readable(self._listener)
+            with suppress(OSError):  # it has ended already, or there are too many files open
+                accepted, _ = self._listener.accept()
+                link = SocketLink(accepted, self._new_peer())
+                self._links[link.peer] = link
+                self._nursery.start_soon(self._receive, link)
+                self._put(lambda now: None)
 
     async def _receive(self, link: SocketLink) -> None:
         with suppress(trio.ClosedResourceError):
@@ -150,7 +150,8 @@ class MemoryServer(Host):
 
     async def _unblock(self, link: SocketLink) -> None:
         with suppress(trio.ClosedResourceError):
-            await trio.lowlevel.wait_writable(link.socket)
+            if link.peer in self._links:  # else it has ended before this task began
+                await trio.lowlevel.wait_writable(link.socket)
             link.watched = link.peer.blocked = False
             self._put(lambda now: None)
 
