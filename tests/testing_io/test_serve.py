@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -27,6 +28,7 @@ import jsproto_io.trio
 from jsproto import StreamConfig
 from jsproto.errors import ConnectionLostError, TimeoutError
 from jsproto.server import BatchLimits
+from jsproto_io.nats_server import NatsServer
 from jsproto_io.testing import serve
 from tests.drivers.threaded import connect as connect_with_threads
 from tests.testing_io.conftest import Serving
@@ -188,6 +190,20 @@ async def test_a_client_that_does_not_read_is_cut_off_and_memory_is_bounded(serv
         assert len(server.role.sessions) == 1
         assert peak < 10 * limit
         assert b"-ERR" not in await lazy.read_all()  # as nats-server, it says nothing to who does not read
+
+
+@pytest.mark.server
+async def test_a_real_server_says_nothing_either_to_a_client_that_does_not_read(anyio_backend: str) -> None:
+    with NatsServer(config="max_pending: 2000000") as server:
+        place = SimpleNamespace(host="127.0.0.1", port=server.port)
+        async with raw(place) as publisher, raw(place) as lazy:
+            await lazy.stream.send(b"SUB flood 1\r\nPING\r\n")
+            await lazy.read_until(b"PONG\r\n")
+            for _ in range(1_000):
+                await publisher.stream.send(b"PUB flood 50000\r\n%b\r\n" % bytes(50_000))
+            await publisher.stream.send(b"PING\r\n")
+            await publisher.read_until(b"PONG\r\n")
+            assert b"-ERR" not in await lazy.read_all()
 
 
 async def test_a_client_that_reads_late_gets_all(serving: Serving) -> None:
