@@ -16,7 +16,7 @@ from jsproto_io.sync import connect
 from jsproto_io.testing import serve
 
 ROUNDS = 9
-COUNT = 200_000
+COUNT = 50_000
 
 
 def a_test() -> None:

@@ -80,14 +80,15 @@ class MemoryServer(Host):
     ) -> None:
         if self._listener is not None:
             self._listener.close()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._listener = None
         links = list(self._links.values())
         for link in links:
             link.end()
         for link in links:
             await link.lost.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._raise_defect()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -161,6 +162,8 @@ class _Link(asyncio.Protocol):
         self._peer = self._server._new_peer()
         self._server._links[self._peer] = self
         self._server._put(lambda now: None)
+        if self._server._listener is None:  # it was being accepted while the block ended
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._server._put(lambda now: self._peer.receive(data, now))
