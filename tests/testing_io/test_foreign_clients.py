@@ -1,6 +1,6 @@
 """nats-py, another client, against the server in memory.
 
-Not here: object stores, purges, and clients that need fields of INFO which the role does not send yet.
+Not here: clients that need fields of INFO which the role does not send yet.
 """
 
 from __future__ import annotations
@@ -84,3 +84,16 @@ async def test_a_key_value_bucket(nc: Any) -> None:
     with pytest.raises(nats.js.errors.KeyNotFoundError):
         await bucket.get("port")
     assert [await js.delete_key_value("CONFIG")] == [True]
+
+
+async def test_an_object_store(nc: Any) -> None:
+    js = nc.jetstream()
+    store = await js.create_object_store("FILES")
+    content = bytes(range(256)) * 2_000
+    await store.put("big", content)
+    assert (await store.get("big")).data == content
+    assert [info.name for info in await store.list()] == ["big"]
+    await store.delete("big")
+    with pytest.raises(nats.js.errors.ObjectNotFoundError):
+        await store.get("big")
+    assert await js.delete_object_store("FILES") is True
