@@ -300,7 +300,7 @@ class Server:
         """Whether ``subject`` has a subscriber. With ``queue`` only members of that group count."""
         group = None if queue is None else queue.encode()
         return any(
-            (group is None or one.queue == group) and matches(one.pattern, subject) for one in self._subscriptions(None)
+            (group is None or one.queue == group) and matches(one.pattern, subject) for one in self._subscriptions()
         )
 
     def schedule(self, conversation: Conversation) -> None:
@@ -404,14 +404,13 @@ class Server:
         self._turn = (self._turn * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
         return (self._turn >> 33) % members
 
-    def _subscriptions(self, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
-        """The subscriptions that may get what ``sender`` publishes."""
+    def _subscriptions(self) -> Iterator[_LocalSubscription | Interest]:
+        """All subscriptions that may get a message of a conversation."""
         for local in self._local_subscriptions.values():
             if not self._is_leaderless(local.conversation):
                 yield local
         for session in self.sessions:
-            if session is not sender or session.echo:
-                yield from session.interests.values()
+            yield from session.interests.values()
 
     def _subscribers(self, subject: str, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
         """The subscriptions that get what ``sender`` publishes to ``subject``.
