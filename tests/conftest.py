@@ -37,14 +37,17 @@ TOGETHER = (
     "tests/test_words.py",
 )
 """The tests of which one process takes all."""
-SERVERS = frozenset({"cluster", "own_server", "server", "server_for"})
+SERVERS = frozenset({"cluster", "nats_server", "own_server", "server", "server_for"})
 """Fixtures that start one."""
+MEMORY = "tests/testing_io/"
+"""Where the fixture ``server`` is one in memory."""
 REAL = (
     "tests/bench/",
     "tests/cli/test_end_to_end.py",
     "tests/integration/",
     "tests/spark/",
     "tests/test_nats_server.py",
+    "tests/testing_io/test_plugin.py",
 )
 """Where each test runs one."""
 _start = NatsServer.start
@@ -73,7 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what runs a real server, by its fixtures or by its place. Leave out what is slow, unless it is asked for."""
     for item in items:
         place = item.nodeid.partition("::")[0]
-        if SERVERS.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
+        starting = SERVERS - {"server"} if place.startswith(MEMORY) else SERVERS
+        if starting.intersection(getattr(item, "fixturenames", ())) or place.startswith(REAL):
             item.add_marker("server")
     if leaves_out_slow(config):
         left_out = [item for item in items if item.get_closest_marker("slow")]

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-FOLDERS: Final = (".", "jsproto", "transports/jsproto_io", "transports/pyspark_jetstream", "tests", "fuzz")
+FOLDERS: Final = (
+    ".", "jsproto", "transports/jsproto_io", "transports/jsproto_io/testing", "transports/pyspark_jetstream", "tests",
+    "fuzz",
+)  # fmt: skip
 READMES: Final = {folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS}
 _PROGRAM: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 

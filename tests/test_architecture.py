@@ -74,10 +74,14 @@ ROOMS: Final = {
 ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
+# The one module that may ask for the time of day: a server stamps messages with it.
+TIME_OF_DAY: Final = {"jsproto_io.testing.host": {"time_ns"}}
 THIRD_PARTY: Final = {
     "jsproto_io/trio.py": {"trio"},
     "jsproto_io/_aio/trio_link.py": {"trio"},
     "jsproto_io/_state/credentials.py": {"cryptography"},
+    "jsproto_io/testing/trio.py": {"trio"},
+    "jsproto_io/testing/plugin.py": {"pytest"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
     "pyspark_jetstream/": {"attrs", "pyspark", "pyarrow"},
     "pyspark_jetstream/pipelines/": {"py4j", "typer", "rich", "matplotlib"},
@@ -87,13 +91,36 @@ OURS: Final = {
     "jsproto_io": {"jsproto", "jsproto_io"},
     "pyspark_jetstream": {"jsproto", "jsproto_io", "pyspark_jetstream"},
 }
-PUBLIC_DRIVERS: Final = [f"jsproto_io.{name}" for name in ("sync", "asyncio", "trio", "nats_server")]
+PUBLIC_DRIVERS: Final = [
+    f"jsproto_io.{name}"
+    for name in (
+        "sync", "asyncio", "trio", "nats_server", "testing.threads", "testing.asyncio", "testing.trio",
+    )
+]  # fmt: skip
+# Driver of the server role -> the modules of ours that it may import: the role, and what all of its drivers share.
+SERVING: Final = {
+    "jsproto_io.testing.host": {"jsproto.grammar", "jsproto.server"},
+    "jsproto_io.testing.sockets": {"jsproto_io._threads.sockets", "jsproto_io.testing.host"},
+    "jsproto_io.testing.threads": {
+        "jsproto.server", "jsproto_io._state.common", "jsproto_io._threads.sockets", "jsproto_io.testing.host",
+        "jsproto_io.testing.sockets",
+    },
+    "jsproto_io.testing.asyncio": {"jsproto.server", "jsproto_io.testing.host", "jsproto_io.testing.sockets"},
+    "jsproto_io.testing.trio": {"jsproto.server", "jsproto_io.testing.host", "jsproto_io.testing.sockets"},
+}  # fmt: skip
+# What pytest imports in each run, whether a fixture is used or not.
+LAZY: Final = ("jsproto_io", "jsproto_io.testing", "jsproto_io.testing.plugin")
 # Driver -> how many lines of code all of its files may have together: what is written by hand for one way to wait.
-THIN: Final = {"sync": 735, "asyncio": 380, "trio": 465}
+THIN: Final = {
+    "sync": 735, "asyncio": 380, "trio": 465, "testing/threads": 240, "testing/asyncio": 190, "testing/trio": 220,
+}  # fmt: skip
 BENEATH: Final = {
     "sync": ["_blocking/engine.py", "_blocking/extras.py", "_threads/*.py"],
     "asyncio": ["_aio/engine.py", "_aio/extras.py"],
     "trio": ["_aio/engine.py", "_aio/extras.py", "_aio/trio_link.py"],
+    "testing/threads": ["testing/sockets.py"],
+    "testing/asyncio": [],
+    "testing/trio": ["testing/sockets.py"],
 }
 LARGEST: Final = 40_000  # bytes in a file that people are to read
 NAMES_THAT_SAY_NOTHING: Final = {"util", "utils", "helper", "helpers", "misc", "stuff"}
@@ -277,6 +304,19 @@ def test_what_the_transports_import() -> None:
         assert roots - sys.stdlib_module_names - third_party <= OURS[place.split("/")[0]], path
 
 
+@pytest.mark.parametrize("module", SERVING)
+def test_a_driver_of_the_server_role_knows_the_role_and_no_client(module: str) -> None:
+    found = {each.module for each in imports(MODULES[module]) if each.module.startswith("jsproto")}
+    assert [name for name in found if not any(within(name, allowed) for allowed in SERVING[module])] == []
+
+
+@pytest.mark.parametrize("module", LAZY)
+def test_what_each_run_of_pytest_imports_is_next_to_nothing(module: str) -> None:
+    tree = parsed(MODULES[module])
+    at_once = {name for node in tree.body if isinstance(node, ast.ImportFrom) for name in [str(node.module)]}
+    assert at_once <= {"__future__", "collections.abc", "typing"}
+
+
 def test_time_is_the_monotonic_one() -> None:
     """The clock on the wall jumps: nothing may be given up too early, or waited for too long, because of it."""
     for path in DRIVERS:
@@ -286,7 +326,7 @@ def test_time_is_the_monotonic_one() -> None:
             for node in ast.walk(parsed(path))
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
         }
-        assert taken <= MONOTONIC, path
+        assert taken <= MONOTONIC | TIME_OF_DAY.get(module_name(path), set()), path
         assert {found.name for found in imports(path) if found.module == "datetime"} <= {"timedelta"}, path
 
 

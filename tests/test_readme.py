@@ -1,6 +1,7 @@
 """What the READMEs show is run: a program there that does not do what it says fails here.
 
-Not here: the program for Spark (``tests/spark/test_readme.py``), the outbox's failures (``tests/test_embedding.py``).
+Not here: the program for Spark (``tests/spark/test_readme.py``), the tests that pytest runs
+(``tests/testing_io/test_plugin.py``), the outbox's failures (``tests/test_embedding.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.sentences import sections
 
 CORE: Final = "jsproto"
 DRIVERS: Final = "transports/jsproto_io"
+TESTING: Final = "transports/jsproto_io/testing"
 RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
     CORE: ("socket.create_connection", "class NatsPyOutbox", "jsproto.testing"),
@@ -26,6 +28,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
     ),
+    TESTING: ("def test_an_order_is_billed_once", "from jsproto_io.testing import serve"),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
     "fuzz": (),
@@ -103,6 +106,12 @@ def test_the_programs_that_copy(fresh: NatsServer) -> None:
 
 def test_a_server_for_tests() -> None:
     assert run(program_with(DRIVERS, "NatsServer()")) == "[b'before', True]\n"
+
+
+def test_a_server_in_memory() -> None:
+    acknowledged, stored = run(program_with(TESTING, "from jsproto_io.testing import serve")).splitlines()
+    assert acknowledged.startswith("PubAck(stream='EVENTS', seq=1, domain='hub', ")
+    assert stored == "1 stored"
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:

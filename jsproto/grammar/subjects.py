@@ -76,6 +76,8 @@ def has_wildcards(subject: str) -> bool:
 
 def matches(pattern: str, subject: str) -> bool:
     """Whether ``subject`` matches ``pattern``. Both must have passed ``check_subject``."""
+    if pattern[0] != subject[0] and pattern[0] not in "*>":
+        return False  # a server tries many patterns that begin with another letter
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         del wanted[-1]

@@ -37,7 +37,7 @@ from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
-from jsproto.server.session import Interest, ServerSession
+from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
 from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
@@ -119,6 +119,9 @@ class Server:
         epoch: int = 0,
         ack_version: Literal[1, 2] = 1,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
+        max_pending: int = MAX_PENDING,
+        ping_interval: float = PING_INTERVAL,
+        tls_required: bool = False,
         bus: MessageBus | None = None,
         host: str = "0.0.0.0",
         port: int = 4222,
@@ -127,8 +130,9 @@ class Server:
         """A server without streams.
 
         ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
-        streams. ``max_payload``: bytes of a message. ``host``, ``port``: what INFO says. The other options are those
-        of ``ServerContext``.
+        streams. ``max_payload``: bytes of a message. ``max_pending``: bytes that a client may leave unread.
+        ``ping_interval``: seconds between PINGs to a client. ``tls_required``, ``host``, ``port``: what INFO says. The
+        other options are those of ``ServerContext``.
         """
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
@@ -138,6 +142,9 @@ class Server:
         self.leaderless: set[str] = set()
         self.choose: Callable[[int], int] = self._choose
         self._max_payload = max_payload
+        self._max_pending = max_pending
+        self._ping_interval = ping_interval
+        self._tls_required = tls_required
         self._bus = bus
         self._id = _public_key("N", token)
         self._xkey = _public_key("X", token)
@@ -145,6 +152,7 @@ class Server:
         self._port = port
         self._clients = 0
         self._local_subscriptions: dict[int, _LocalSubscription] = {}
+        self._by_head: dict[str, dict[int, _LocalSubscription]] = {}  # the same, by what ``_head`` says of the pattern
         self._sids = 0
         self._turn = 0
         self._now = 0.0
@@ -162,7 +170,9 @@ class Server:
         info = self.server
         info.client_id = self._clients
         info.client_ip = client_ip
-        session = ServerSession(self, info, now)
+        session = ServerSession(
+            self, info, now, max_pending=self._max_pending, ping_interval=self._ping_interval
+        )  # fmt: skip
         self.sessions.append(session)
         return session
 
@@ -282,6 +292,7 @@ class Server:
             self._id, NAME, self.context.version, 1, GIT_COMMIT, GO, self._host, self._port, headers=True,
             max_payload=self._max_payload, jetstream=True, domain=self.context.domain,
             api_lvl=None if self.context.is_before_2_12 else self.context.api_level, xkey=self._xkey,
+            tls_required=self._tls_required,
         )  # fmt: skip
 
     @property
@@ -308,7 +319,7 @@ class Server:
 
     def has_interest(self, subject: str) -> bool:
         """Whether ``subject`` has a subscriber."""
-        return any(matches(one.pattern, subject) for one in self._subscriptions(None))
+        return any(matches(one.pattern, subject) for one in self._subscriptions())
 
     def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
         """Whether a client or a stream subscribes to ``subject`` itself, not by a wildcard.
@@ -320,7 +331,7 @@ class Server:
             subject in (inlet.stream.config.subjects or ()) for inlet in self.api.streams.values()
         ):
             return True
-        return any(one.pattern == subject and one.queue == group for one in self._subscriptions(None))
+        return any(one.pattern == subject and one.queue == group for one in self._subscriptions())
 
     def schedule(self, conversation: Conversation) -> None:
         """Call the conversation's ``handle_timeout`` with the next one of the server, which is due at once."""
@@ -335,7 +346,8 @@ class Server:
         check_subject(subject, wildcards=True)
         group = None if queue is None else check_queue(queue)
         self._sids += 1
-        self._local_subscriptions[self._sids] = _LocalSubscription(self._sids, subject, conversation, group)
+        local = _LocalSubscription(self._sids, subject, conversation, group)
+        self._local_subscriptions[self._sids] = self._by_head.setdefault(_head(subject), {})[self._sids] = local
         if not isinstance(conversation, Consumer):
             self._announce_interest()
         return self._sids
@@ -348,7 +360,7 @@ class Server:
         if max_msgs is not None and local.delivered < max_msgs:
             local.limit = max_msgs
         else:
-            del self._local_subscriptions[sid]
+            self._remove_local(sid)
             if not isinstance(local.conversation, Consumer):
                 self._announce_interest()
 
@@ -404,9 +416,7 @@ class Server:
                     self._bus.carry(RoutedMessage(name, message), self._now)
         chosen: list[_LocalSubscription | Interest] = []
         groups: dict[tuple[str, bytes], list[_LocalSubscription | Interest]] = {}
-        for one in self._subscriptions(sender):
-            if not matches(one.pattern, subject):
-                continue
+        for one in self._subscribers(subject, sender):
             if one.queue is None:
                 chosen.append(one)
             else:
@@ -424,14 +434,37 @@ class Server:
         self._turn = (self._turn * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
         return (self._turn >> 33) % members
 
-    def _subscriptions(self, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
-        """The subscriptions that may get what ``sender`` publishes."""
+    def _subscriptions(self) -> Iterator[_LocalSubscription | Interest]:
+        """All subscriptions that may get a message of a conversation."""
         for local in self._local_subscriptions.values():
             if not self._is_leaderless(local.conversation):
                 yield local
         for session in self.sessions:
+            yield from session.interests.values()
+
+    def _subscribers(self, subject: str, sender: ServerSession | None) -> Iterator[_LocalSubscription | Interest]:
+        """The subscriptions that get what ``sender`` publishes to ``subject``.
+
+        The local ones are many: the API has one for each verb, and each consumer has some. So only those are tried that
+        begin like the subject, or with wildcards.
+        """
+        tried, wild = self._by_head.get(_head(subject)), self._by_head.get("")
+        if tried is not None and wild is not None:
+            tried = dict(sorted((tried | wild).items()))
+        for local in (tried or wild or {}).values():
+            if matches(local.pattern, subject) and not self._is_leaderless(local.conversation):
+                yield local
+        for session in self.sessions:
             if session is not sender or session.echo:
-                yield from session.interests.values()
+                for interest in session.interests.values():
+                    if matches(interest.pattern, subject):
+                        yield interest
+
+    def _remove_local(self, sid: int) -> None:
+        head = _head(self._local_subscriptions.pop(sid).pattern)
+        del self._by_head[head][sid]
+        if not self._by_head[head]:
+            del self._by_head[head]
 
     def _deliver_local(self, local: _LocalSubscription, message: Msg) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
@@ -442,7 +475,7 @@ class Server:
     def _enqueue(self, local: _LocalSubscription, message: Msg) -> None:
         local.delivered += 1
         if local.limit is not None and local.delivered >= local.limit:
-            del self._local_subscriptions[local.sid]
+            self._remove_local(local.sid)
         delivered = Msg(message.subject, b"%d" % local.sid, message.reply, message.header, message.payload)
         self._queue.append((local.conversation, delivered))
 
@@ -483,3 +516,9 @@ def _has_all_tokens(subject: bytes) -> bool:
 def _public_key(kind: str, token: bytes) -> str:
     """56 letters and digits that look like a public key of nats-server, of a server (N) or a curve (X)."""
     return kind + b32encode(sha256(kind.encode() + token).digest() + b"key").decode().rstrip("=")[:_KEY_LENGTH]
+
+
+def _head(pattern: str) -> str:
+    """The first two tokens of a subject or a pattern, or the only one. Empty where one of them is a wildcard."""
+    head = pattern.split(".", 2)[:2]
+    return "" if "*" in head or ">" in head else ".".join(head)

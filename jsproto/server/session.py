@@ -158,6 +158,11 @@ class ServerSession:
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 
+    @property
+    def wants_send(self) -> bool:
+        """Whether ``data_to_send()`` would return anything."""
+        return bool(self._writes)
+
     def data_to_send(self) -> list[bytes]:
         """Take everything that is to be written, in order. It counts as written."""
         data, self._writes = self._writes, []

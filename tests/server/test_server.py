@@ -11,6 +11,7 @@ from jsproto.client.publish.fast import FastPublisher
 from jsproto.errors import APIError, BadSubjectError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.config import StreamConfig, StreamOptions
+from jsproto.grammar.subjects import matches
 from jsproto.outbox import Conversation
 from jsproto.server.server import RoutedMessage, Server
 from jsproto.ticket import Ticket
@@ -110,6 +111,36 @@ def test_subscriptions_of_conversations_end() -> None:
         server.subscribe("a..b", ear)
     with pytest.raises(BadSubjectError):
         server.publish("a.*", b"")
+
+
+def test_conversations_get_what_matches_in_the_order_in_which_they_subscribed() -> None:
+    patterns = [">", "a.>", "a.b", "*.b", "a.*", "a.b.>", "a", "*", "a.b.c", "a.b.*", "b.>", "*.*.c"]
+    server = Server(token=b"t")
+    ears = {pattern: Ear(server) for pattern in patterns}
+    order: list[str] = []
+    for pattern, ear in ears.items():
+        ear.receive = lambda message, now, pattern=pattern: order.append(pattern)  # type: ignore[method-assign,misc]
+    sids = [server.subscribe(pattern, ear) for pattern, ear in ears.items()]
+    for subject in ("a", "b", "a.b", "b.b", "a.b.c", "a.c.c", "c.c.d.e"):
+        order.clear()
+        server.publish(subject, b"")
+        server.handle_timeout(0.0)
+        assert order == [pattern for pattern in patterns if matches(pattern, subject)]
+    for sid in sids:
+        server.unsubscribe(sid)
+    server.publish("a.b", b"")
+    assert server.deadline() is None
+
+
+def test_what_a_driver_asks_of_a_server() -> None:
+    server = Server(token=b"t", max_pending=1_000, ping_interval=2.0, tls_required=True)
+    link = Link(server, connected=False)
+    assert (link.session.wants_send, link.session.deadline()) == (True, 2.0)
+    (info,) = link.session.data_to_send()
+    assert json.loads(info.removeprefix(b"INFO "))["tls_required"] is True
+    assert not link.session.wants_send
+    link.session.receive_data(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 2000\r\n%b\r\n' % bytes(2_000), 1.0)
+    assert link.session.error == "Slow Consumer"
 
 
 def test_a_conversation_answers_a_client_after_the_message_was_delivered_to_all() -> None:

@@ -43,7 +43,6 @@ from typing import Unpack
 from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.errors import ForkedError, TimeoutError
 from jsproto.ticket import Ticket
-from jsproto_io import ConnectKeywords
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
@@ -54,6 +53,7 @@ from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session
+from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership

@@ -32,7 +32,6 @@ import trio
 
 from jsproto.client.connection.options import DEFAULT_URL
 from jsproto.client.connection.session import Session
-from jsproto_io import ConnectKeywords
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
@@ -46,6 +45,7 @@ from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._aio.trio_link import Link
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
+from jsproto_io._state.connecting import ConnectKeywords
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",

@@ -37,7 +37,7 @@ from jsproto.events import (
 )
 from jsproto.grammar.config import StreamConfig, StreamOptions
 from jsproto.grammar.headers import HeadersLike
-from jsproto_io import ConnectKeywords, DurabilityWarning
+from jsproto_io._state.connecting import ConnectKeywords, DurabilityWarning
 from jsproto_io._state.credentials import signing
 from jsproto_io._state.tls import SecureSession
 

@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from jsproto.client.connection.options import ConnectKeywords as CoreKeywords
 from jsproto.errors import CredentialsError, LocalProtocolError
-from jsproto_io import ConnectKeywords
+from jsproto_io._state.connecting import ConnectKeywords
 
 USER_SEED: Final = b"\x95\x00"  # the first two bytes of every seed of a user: it begins with "SU"
 USER: Final = b"\xa0"  # the first byte of every public key of a user: it begins with "U"

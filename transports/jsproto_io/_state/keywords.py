@@ -2,7 +2,7 @@
 
 Rules: a keyword that is left out has the default of the core. An unknown one raises TypeError.
 
-Not here: the keywords of ``connect()`` (``jsproto_io``), of streams and of consumers (``jsproto.grammar``).
+Not here: the keywords of ``connect()`` (``connecting``), of streams and of consumers (``jsproto.grammar``).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.events import Event, FlowRateChanged, GapReported, MessageRefused
-from jsproto_io import ConnectKeywords
+from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io.cli.records import BadInput, BadUsage, Record
 from jsproto_io.sync import Connection, JetStream, connect
 

@@ -1,0 +1,78 @@
+"""What the README of the server in memory guarantees, in the form of ``promises``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.promises import Promise, promise
+
+COMMAND: Final = "testing_io/test_serve_command.py::test_"
+PLUGIN: Final = "testing_io/test_plugin.py::test_"
+SERVE: Final = "testing_io/test_serve.py::test_"
+
+QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Testing with JetStream in memory": (
+        promise(
+            "It is no database.",
+            COMMAND + "the_flags_and_the_lines_of_nats_server",
+            COMMAND + "the_command_says_that_it_is_no_database",
+        ),
+    ),
+    "In pytest": (
+        promise(
+            "The test is skipped where there is none",
+            PLUGIN + "without_a_real_server_its_tests_are_skipped_with_the_reason",
+        ),
+        promise(
+            "the test runs twice",
+            PLUGIN + "the_tests_of_the_readme_pass_in_memory_and_on_a_real_server",
+        ),
+        promise("Each test has a server of its own.", PLUGIN + "each_test_has_a_server_of_its_own"),
+        promise(
+            "an application that knows only `jsproto_io.sync.connect`",
+            PLUGIN + "the_tests_of_the_readme_pass_in_memory_and_on_a_real_server",
+        ),
+        promise(
+            "calls `verb(role, now)` between two inputs",
+            SERVE + "a_call_changes_what_the_server_does",
+        ),
+        promise(
+            "`server.disconnect()` cuts the links of all clients.",
+            SERVE + "clients_that_are_disconnected_come_again",
+        ),
+        promise(
+            "A second `with server:` listens on the same port, and they are there again.",
+            SERVE + "streams_outlive_a_block",
+        ),
+        promise(
+            "A defect of the server is logged, and the block raises it at its end.",
+            SERVE + "a_defect_ends_the_server_and_the_block_raises_it",
+        ),
+        promise(
+            "Links, tasks and the thread end with the block.",
+            SERVE + "the_end_leaves_no_thread_no_socket_and_no_task",
+            SERVE + "the_end_does_not_wait_for_a_client_that_does_not_read",
+        ),
+        promise(
+            "A client that leaves more than `max_pending` bytes unread is cut off without a word, as nats-server does.",
+            SERVE + "a_client_that_does_not_read_is_cut_off_and_memory_is_bounded",
+        ),
+    ),
+    "From a shell": (
+        promise("`jsproto serve --memory` is the same, with the extra `cli`.", COMMAND + "the_command"),
+        promise(
+            "Nothing is written to `--store_dir`, and nothing is served on `--http_port`: the log says so.",
+            COMMAND + "the_flags_and_the_lines_of_nats_server",
+        ),
+        promise(
+            "Configuration files, users and clusters are refused, with exit code 2.",
+            COMMAND + "what_is_not_modelled_is_refused",
+        ),
+    ),
+}
+
+DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
+    "Testing with JetStream in memory": ("All is in memory, in one process, and lost at its end.",),
+    "In pytest": ("the JetStream domain | none", "of a server | none"),
+    "What it leaves out": ("What the role does not model",),
+}

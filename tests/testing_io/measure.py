@@ -1,0 +1,65 @@
+"""``python -m tests.testing_io.measure``: how fast the server in memory is. It prints numbers, and judges none.
+
+* "a test": start the server in a thread, connect, create a stream, publish 1,000 messages, read them back, end both.
+* "fast ingest": messages of 128 bytes into a server that another process runs, until the last one is acknowledged.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from statistics import median
+from time import perf_counter
+
+from jsproto_io.sync import connect
+from jsproto_io.testing import serve
+
+ROUNDS = 9
+COUNT = 50_000
+
+
+def a_test() -> None:
+    """What a user's test does."""
+    with serve() as server, connect(server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream("EVENTS", subjects=["events.>"], allow_batched=True, allow_direct=True)
+        with js.fast_publisher() as batch:
+            batch.publish_many([("events.a", b"%d" % number) for number in range(1_000)])
+            batch.commit()
+        assert sum(1 for _ in js.get_batch("EVENTS")) == 1_000
+
+
+def fast_ingest(url: str, count: int) -> float:
+    """Publish ``count`` messages. Returns the seconds that it takes."""
+    with connect(url) as nc:
+        js = nc.jetstream()
+        js.create_stream("EVENTS", subjects=["events.>"], allow_batched=True)
+        messages = [("events.a", bytes(128))] * count
+        began = perf_counter()
+        with js.fast_publisher() as batch:
+            batch.publish_many(messages)
+            batch.commit()
+        took = perf_counter() - began
+        js.delete_stream("EVENTS")
+    return took
+
+
+def main() -> None:
+    times = []
+    for _ in range(ROUNDS):
+        began = perf_counter()
+        a_test()
+        times.append(1000 * (perf_counter() - began))
+    print(f"a test: {min(times):.1f} ms, median {median(times):.1f} ms, first {times[0]:.1f} ms")
+    command = [sys.executable, "-m", "jsproto_io.serve", "-p", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        place = next(found[1] for line in process.stderr if (found := re.search(r"connections on (\S+)", line)))
+        rates = [COUNT / fast_ingest(f"nats://{place}", COUNT) for _ in range(3)]
+        process.terminate()
+    print(f"fast ingest: {max(rates):,.0f} messages/s, median {median(rates):,.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The server role, its clients' links and its clock: what the three drivers of the role share.
+
+Rules
+ * A driver puts one input in, then serves ``_unwritten()`` until there is none, then reads ``role.deadline()``.
+ * While a socket takes no more, bytes stay in the session, which counts them. A client that leaves more than
+   ``max_pending`` bytes unread is cut off without another word, as nats-server does.
+ * TLS begins after INFO. It reads from memory and writes to memory, as on the client's side.
+ * Nothing here waits or touches a socket.
+
+Not here: the protocol (``jsproto.server``), sockets, threads and tasks (``threads``, ``asyncio``, ``trio``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from time import time_ns
+from typing import Final, Literal, TypedDict, Unpack
+
+from jsproto.grammar.acks import Dialect
+from jsproto.server.server import Server
+from jsproto.server.session import ServerSession
+from jsproto.server.store.context import BatchLimits, Release
+
+_log = logging.getLogger("jsproto")
+
+HOST: Final = "127.0.0.1"
+BACKLOG: Final = 1024  # links that wait to be accepted
+SLOW: Final = "Slow Consumer"  # what a session says of a client that does not read
+READ: Final = 65_536  # bytes asked of TLS at once; a record has at most 16384
+
+
+class RoleKeywords(TypedDict, total=False):
+    """The keyword arguments of each ``serve()`` that the server role takes. One that is left out has its default.
+
+    Attributes:
+        limits: of batches: how many, how large, and how many seconds silent.
+        dialect: ``released``, or ``draft`` for the text of ADR-50 and ADR-31.
+        release: the release of nats-server to answer as, such as (2, 14, 0).
+        domain: the JetStream domain.
+        ack_version: 1 or 2, of the subjects on which messages are acknowledged.
+        max_payload: the bytes that a message may have.
+        max_pending: the bytes that a client may leave unread before it is cut off.
+        ping_interval: the seconds between PINGs to a client. One that leaves two unanswered is cut off.
+    """
+
+    limits: BatchLimits | None
+    dialect: Dialect
+    release: Release
+    domain: str | None
+    ack_version: Literal[1, 2]
+    max_payload: int
+    max_pending: int
+    ping_interval: float
+
+
+class Peer:
+    """The server's end of one link: its session, and TLS around it.
+
+    Attributes:
+        session: the role's session.
+        blocked: the socket takes no more for now. Set by the driver.
+        unsent: what the driver has taken, and the socket did not take.
+    """
+
+    __slots__ = ("_begins_tls", "_broken", "_context", "_received", "_tls", "_to_send", "blocked", "session", "unsent")
+
+    def __init__(self, session: ServerSession, context: ssl.SSLContext | None) -> None:
+        """A link was accepted. ``context``: for TLS, or None."""
+        self.session = session
+        self.blocked = False
+        self.unsent = memoryview(b"")
+        self._context = context
+        self._tls: ssl.SSLObject | None = None
+        self._begins_tls = False  # the handshake has not ended
+        self._broken = False
+        self._received = ssl.MemoryBIO()
+        self._to_send = ssl.MemoryBIO()
+
+    @property
+    def wants_send(self) -> bool:
+        """Whether ``take()`` would return anything."""
+        return bool(self._to_send.pending) or (self.session.wants_send and not self._begins_tls and not self._broken)
+
+    @property
+    def wants_close(self) -> bool:
+        """Whether the link ends when everything of ``take()`` is written."""
+        return self.session.wants_close
+
+    @property
+    def wants_abort(self) -> bool:
+        """Whether the link ends at once: the client does not read."""
+        return self.session.error == SLOW
+
+    def take(self) -> bytes:
+        """What is to be written next."""
+        if self._tls is None:
+            data = b"".join(self.session.data_to_send())
+            if self._context is not None:
+                self._tls = self._context.wrap_bio(self._received, self._to_send, server_side=True)
+                self._begins_tls = True
+            return data
+        if not self._begins_tls and not self._broken:
+            plain = b"".join(self.session.data_to_send())
+            while plain:
+                plain = plain[self._tls.write(plain) :]
+        return self._to_send.read()
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes from the client. ``now``: seconds."""
+        if self._tls is None:
+            self.session.receive_data(data, now)
+        elif not self._broken:
+            self._received.write(data)
+            self._advance_tls(self._tls, now)
+
+    def _advance_tls(self, tls: ssl.SSLObject, now: float) -> None:
+        try:
+            if self._begins_tls:
+                tls.do_handshake()
+                self._begins_tls = False
+            while data := tls.read(READ):
+                self.session.receive_data(data, now)
+            self.session.receive_eof()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:  # the client refuses TLS, breaks it, or has ended it
+            self._broken = True
+            self.session.receive_eof()
+
+
+class Host:
+    """The server role with the links of its clients.
+
+    Attributes:
+        role: the state machine. Its streams and messages may be looked at.
+        peers: the open links, by their sessions.
+        host: the address that it listens on.
+        port: the TCP port. 0 before the start. A restart keeps it.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        **options: Unpack[RoleKeywords],
+    ) -> None:
+        """A server without links. ``now``: the driver's clock, in seconds. ``tls``: for all links."""
+        self.host = host
+        self.port = port
+        self.peers: dict[ServerSession, Peer] = {}
+        self._now = now
+        self._context = tls
+        self._defect: BaseException | None = None
+        self.role = Server(
+            token=os.urandom(16),
+            epoch=time_ns() - round(now() * 1_000_000_000),
+            tls_required=tls is not None,
+            **options,
+        )
+
+    @property
+    def url(self) -> str:
+        """What a client connects to, such as ``nats://127.0.0.1:4222``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'nats' if self._context is None else 'tls'}://{host}:{self.port}"
+
+    def _fail(self, defect: BaseException) -> None:
+        """There is a defect. It is logged at once, because clients only see that the server is gone."""
+        self._defect = defect
+        _log.error("the server in memory failed: %s", type(defect).__name__, exc_info=defect)
+
+    def _raise_defect(self) -> None:
+        defect, self._defect = self._defect, None
+        if defect is not None:
+            raise defect
+
+    def _new_peer(self) -> Peer:
+        """A link was accepted."""
+        session = self.role.connect(self._now())
+        peer = self.peers[session] = Peer(session, self._context)
+        return peer
+
+    def _forget(self, peer: Peer) -> None:
+        """The link of ``peer`` has ended. No effect the second time."""
+        if self.peers.pop(peer.session, None) is not None:
+            peer.session.receive_eof()
+
+    def _unwritten(self) -> list[Peer]:
+        """The links for which the driver has something to do now: to write, or to end the link."""
+        return [
+            peer
+            for peer in self.peers.values()
+            if peer.wants_abort or (not peer.blocked and (peer.unsent or peer.wants_send or peer.wants_close))
+        ]

@@ -1,0 +1,80 @@
+"""What the drivers on threads and on trio have below them: a listener, and links that never block.
+
+Rules: nothing here waits. What a socket does not take stays in the peer's ``unsent``, and then in the session.
+
+Not here: when a socket is ready (``threads``, ``trio``), the protocol (``jsproto.server``).
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+from jsproto_io._threads.sockets import READ_SIZE
+from jsproto_io.testing.host import BACKLOG, Peer
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket on ``host``. ``port`` 0: a free one.
+
+    Raises:
+        OSError: the address is in use, or is none of this machine.
+    """
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]  # fmt: skip
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # links of an earlier server may linger
+        listener.bind(place)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+class SocketLink:
+    """One accepted link: the peer and its socket.
+
+    Attributes:
+        peer: the session, with TLS around it.
+        socket: it never blocks.
+        watched: a driver waits until the socket takes more.
+    """
+
+    __slots__ = ("peer", "socket", "watched")
+
+    def __init__(self, accepted: socket.socket, peer: Peer) -> None:
+        accepted.setblocking(False)
+        with suppress(OSError):  # it has ended already
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = accepted
+        self.peer = peer
+        self.watched = False
+
+    def receive(self) -> bytes | None:
+        """What has come. Empty at the end of the stream, None when there is nothing after all."""
+        try:
+            return self.socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def send(self) -> bool:
+        """Send what the socket takes, and set ``peer.blocked``. Returns False when the link is to be closed."""
+        peer = self.peer
+        peer.blocked = False
+        while not peer.wants_abort and (peer.unsent or peer.wants_send):
+            if not peer.unsent:
+                peer.unsent = memoryview(peer.take())
+            try:
+                peer.unsent = peer.unsent[self.socket.send(peer.unsent) :]
+            except BlockingIOError:
+                peer.blocked = True
+                return True
+            except OSError:
+                return False
+        return not peer.wants_close
