@@ -418,7 +418,8 @@ class JetStreamApi(Conversation):
             raise refusal(10057, "message delete not permitted")
         seq = number(asked, "seq")
         if not stream.remove(seq):
-            is_inside = stream.state().first_seq <= seq <= stream.last_seq
+            state = stream.state()
+            is_inside = state.messages and state.first_seq <= seq <= state.last_seq
             if stream.config.storage == "memory" or is_inside:
                 raise _error(400, 10043, f"sequence {seq} not found")
             raise refusal(10057, "stream store EOF" if seq > stream.last_seq else "no message found")
