@@ -18,7 +18,8 @@ from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PONG, encode_info
 from jsproto.wire.frames import Ping, Pub, Sub
 from jsproto_io._threads.leadership import GRACE, Leadership
-from jsproto_io._threads.sockets import AddressInfo, Poller, look_up
+from jsproto_io._threads.poller import AddressInfo
+from jsproto_io._threads.sockets import SocketPoller, look_up
 from jsproto_io.sync import connect
 from tests.drivers.fake import FakeServer, Peer
 from tests.drivers.test_sync import serve, unique, until
@@ -197,7 +198,7 @@ def test_a_wait_does_not_dial(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.serve()
 
     with FakeServer(Peer.handshake, second) as server, connect(server.url) as nc:
-        monkeypatch.setattr("jsproto_io._threads.engine.look_up", noted)
+        monkeypatch.setattr("jsproto_io._threads.sockets.look_up", noted)
         sub = nc.subscribe("a")
         with suppress(Error):  # lost with the link
             nc.flush()
@@ -249,7 +250,7 @@ def test_a_name_that_takes_long_to_look_up_holds_up_no_timeout(monkeypatch: pyte
             found.wait(30)
         return look_up(address)
 
-    monkeypatch.setattr("jsproto_io._threads.engine.look_up", slowly)
+    monkeypatch.setattr("jsproto_io._threads.sockets.look_up", slowly)
     with FakeServer(Peer.handshake, serve) as server, connect(server.url) as nc:
         assert looking.wait(30)
         try:
@@ -267,9 +268,9 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_leader(monkeypatch:
     """It leaves its turn to who waited for what came, and then sleeps like everybody else."""
     asleep: list[int] = []
     most = 0
-    sleep = Poller.sleep
+    sleep = SocketPoller.sleep
 
-    def counted(poller: Poller) -> None:
+    def counted(poller: SocketPoller) -> None:
         nonlocal most
         asleep.append(1)
         most = max(most, len(asleep))
@@ -302,7 +303,7 @@ def test_a_callback_that_waits_in_the_reader_is_not_a_second_leader(monkeypatch:
         until(lambda: nc._leadership.leader == nc._leadership.reader is not None)
         nc._call(nc._session.ping)
         assert told.wait(10)
-        monkeypatch.setattr(Poller, "sleep", counted)
+        monkeypatch.setattr(SocketPoller, "sleep", counted)
         waits = pool.submit(sub.next_msg, timeout=10)
         until(lambda: len(nc._leadership.parked) == 1)
         parked.set()

@@ -44,6 +44,8 @@ from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io.dialer import AsyncioDialer as Dialer
+from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -57,6 +59,7 @@ async def connect(
     servers: str | Sequence[str] = DEFAULT_URL,
     *,
     event_cb: EventCallback | None = None,
+    dialer: Dialer | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AsyncIterator[Connection]:
     """Connect to the first server that answers.
@@ -67,6 +70,8 @@ async def connect(
         servers: a URL, several URLs separated by commas, or a sequence of URLs.
         event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
             soon: see EventsDropped.
+        dialer: makes the links, and gives entropy and time. None: that of ``jsproto_io.dialer.use_dialer``, or else the
+            operating system.
         options: see ``jsproto.ConnectOptions``. For files of credentials: ``jsproto_io.ConnectKeywords``.
 
     Raises:
@@ -76,7 +81,8 @@ async def connect(
         TLSError: TLS failed.
         ConnectionLostError: otherwise the handshake failed.
     """
-    connection = Connection(new_session(servers, options), event_cb)
+    dialer = dialer or ambient_dialer() or _SystemDialer()
+    connection = Connection(new_session(servers, options, dialer.entropy), event_cb, dialer)
     try:
         await connection._open()
         yield connection
@@ -84,11 +90,19 @@ async def connect(
         await connection._close()
 
 
+class _SystemDialer(SystemEntropy):
+    """The loop itself."""
+
+    async def create_connection(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
+        return await asyncio.get_running_loop().create_connection(factory, host, port)
+
+
 class Connection(facade.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
-    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+    def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         self._loop = asyncio.get_running_loop()
+        self._dialer = dialer
         super().__init__(session, event_cb, self._loop.time)
         self._link: _Link | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -172,7 +186,7 @@ class Connection(facade.Connection):
         session, link = self._session, _Link(self)
         try:
             async with asyncio.timeout(session.options.connect_timeout):
-                await self._loop.create_connection(lambda: link, address.host, address.port)
+                await self._dialer.create_connection(lambda: link, address.host, address.port)
         except DIAL_ERRORS as error:
             if self._link is not link:
                 self._call(partial(session.connection_failed, reason(error)))

@@ -37,7 +37,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
-from time import monotonic
 from typing import Unpack
 
 from jsproto.client.connection.options import DEFAULT_URL
@@ -58,6 +57,9 @@ from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
 from jsproto_io._threads.reader import start_reader
+from jsproto_io._threads.sockets import SystemDialer
+from jsproto_io.dialer import SyncDialer as Dialer
+from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -70,6 +72,7 @@ def connect(
     servers: str | Sequence[str] = DEFAULT_URL,
     *,
     event_cb: EventCallback | None = None,
+    dialer: Dialer | None = None,
     reader_thread: bool = True,
     **options: Unpack[ConnectKeywords],
 ) -> Connection:
@@ -81,6 +84,8 @@ def connect(
         servers: a URL, several URLs separated by commas, or a sequence of URLs.
         event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
             soon: see EventsDropped.
+        dialer: makes the links, and gives entropy and time. None: that of ``jsproto_io.dialer.use_dialer``, or else the
+            operating system.
         reader_thread: False for no reader thread. See the module's text.
         options: see ``jsproto.ConnectOptions``. For files of credentials: ``jsproto_io.ConnectKeywords``.
 
@@ -93,7 +98,8 @@ def connect(
     """
     if not reader_thread:
         options.setdefault("linger", 0.0)
-    connection = Connection(new_session(servers, options), event_cb)
+    dialer = dialer or ambient_dialer() or SystemDialer()
+    connection = Connection(new_session(servers, options, dialer.entropy), event_cb, dialer)
     connection._open(reader_thread)
     return connection
 
@@ -124,7 +130,7 @@ class Connection(ThreadEngine):
 
     def _wait(self, ticket: Ticket[T], timeout: float | None = None) -> T:
         """Wait as the leader, or as a follower on an event while another thread leads."""
-        until = inf if timeout is None else monotonic() + timeout
+        until = inf if timeout is None else self._now() + timeout
         me, leadership = threading.get_ident(), self._leadership
         nested = leadership.leader == me  # an event's callback waits, which the leader has called
         with DeferredSigint(self._poller.wakeup) as deferred:
@@ -144,13 +150,13 @@ class Connection(ThreadEngine):
                                 due = min(until, deadline)
                     if event is not None:
                         deferred.end()  # only the leader sleeps in the poller
-                        if not event.wait(clamp_sleep(due - monotonic())) and due < until:
+                        if not event.wait(clamp_sleep(due - self._now())) and due < until:
                             self._call(self._session.handle_timeout)  # the leader may be looking up a name
                     else:
                         deferred.begin()
                         self._lead(until)
                         deferred.check()
-                    if monotonic() >= until and not ticket.done:
+                    if self._now() >= until and not ticket.done:
                         raise TimeoutError(f"nothing came within {timeout:g} s")
             finally:
                 if not nested or leadership.leader != me:  # else the outer wait of this thread goes on as the leader

@@ -43,9 +43,11 @@ from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
-from jsproto_io._aio.trio_link import Link
+from jsproto_io._aio.trio_link import Link, TcpLink
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
+from jsproto_io.dialer import SystemEntropy, ambient_dialer
+from jsproto_io.dialer import TrioDialer as Dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
@@ -60,6 +62,7 @@ def connect(
     servers: str | Sequence[str] = DEFAULT_URL,
     *,
     event_cb: EventCallback | None = None,
+    dialer: Dialer | None = None,
     **options: Unpack[ConnectKeywords],
 ) -> AbstractAsyncContextManager[Connection]:
     """Connect to the first server that answers.
@@ -70,6 +73,8 @@ def connect(
         servers: a URL, several URLs separated by commas, or a sequence of URLs.
         event_cb: called with each event (``jsproto.events``), between other work of the connection. It should return
             soon: see EventsDropped.
+        dialer: makes the links, and gives entropy and time. None: that of ``jsproto_io.dialer.use_dialer``, or else the
+            operating system.
         options: see ``jsproto.ConnectOptions``. For files of credentials: ``jsproto_io.ConnectKeywords``.
 
     Raises:
@@ -79,12 +84,13 @@ def connect(
         TLSError: TLS failed.
         ConnectionLostError: otherwise the handshake failed.
     """
-    return _Connecting(new_session(servers, options), event_cb)
+    dialer = dialer or ambient_dialer() or _SystemDialer()
+    return _Connecting(Connection(new_session(servers, options, dialer.entropy), event_cb, dialer))
 
 
 class _Connecting(AbstractAsyncContextManager["Connection"]):
-    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        self._connection = Connection(session, event_cb)
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._nursery = trio.open_nursery()
 
     async def __aenter__(self) -> Connection:
@@ -109,11 +115,19 @@ class _Connecting(AbstractAsyncContextManager["Connection"]):
         await self._nursery.__aexit__(None, None, None)
 
 
+class _SystemDialer(SystemEntropy):
+    """TCP by trio."""
+
+    async def open_link(self, host: str, port: int) -> Link:
+        return TcpLink(await trio.open_tcp_stream(host, port))
+
+
 class Connection(facade.Connection):
     """A connection to NATS. Made by ``connect()``."""
 
-    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
+    def __init__(self, session: Session, event_cb: EventCallback | None, dialer: Dialer) -> None:
         super().__init__(session, event_cb, trio.current_time)
+        self._dialer = dialer
         self._link: Link | None = None
         self._sleep_scope = trio.CancelScope()  # the present sleep: its deadline is when it ends by itself
         self._no_link_scope = trio.CancelScope()  # the time in which there is no link
@@ -214,17 +228,17 @@ class Connection(facade.Connection):
         with trio.CancelScope(shield=True):
             try:
                 while not session.closed and self._failure is None:
-                    stream = await self._dial()
-                    if stream is not None:
-                        await self._run_link(stream)
+                    link = await self._dial()
+                    if link is not None:
+                        await self._run_link(link)
             except Exception as bug:
                 self._crash(bug)
         self._receive_ended.set()
 
     @trio.lowlevel.enable_ki_protection
-    async def _dial(self) -> trio.SocketStream | None:
+    async def _dial(self) -> Link | None:
         """Wait until an address is due and dial it. None when that fails, or the session ends meanwhile."""
-        session, stream = self._session, None
+        session, link = self._session, None
         with trio.CancelScope() as self._no_link_scope:
             while (address := session.connect_to) is None:
                 await self._tick()
@@ -232,15 +246,15 @@ class Connection(facade.Connection):
                 nursery.start_soon(self._tick_forever)
                 try:
                     with trio.fail_after(session.options.connect_timeout):
-                        stream = await trio.open_tcp_stream(address.host, address.port)
+                        link = await self._dialer.open_link(address.host, address.port)
                 except (*DIAL_ERRORS, trio.TooSlowError) as error:
                     why = "timed out" if isinstance(error, trio.TooSlowError) else reason(error)
                     self._call(partial(session.connection_failed, why))
                 nursery.cancel_scope.cancel()
-        if stream is not None and session.closed:
-            stream.socket.close()
+        if link is not None and session.closed:
+            link.close()
             return None
-        return stream
+        return link
 
     async def _tick_forever(self) -> None:
         while True:
@@ -254,9 +268,9 @@ class Connection(facade.Connection):
         self._receive(partial(self._time_out, self._sleep_scope.deadline))
 
     @trio.lowlevel.enable_ki_protection
-    async def _run_link(self, stream: trio.SocketStream) -> None:
+    async def _run_link(self, link: Link) -> None:
         """Move the bytes of one link until it ends."""
-        link = self._link = Link(stream)
+        self._link = link
         self._receive(self._session.connection_made)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send, link)

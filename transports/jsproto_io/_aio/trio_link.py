@@ -1,4 +1,4 @@
-"""One TCP connection of the driver on trio.
+"""One link of the driver on trio, and the default one: a TCP connection.
 
 Rules: only ``receive`` and ``wait_writable`` wait, and ``close`` ends that. Nothing here decides which task may send
 when.
@@ -9,6 +9,7 @@ Not here: what the bytes mean, tasks, deadlines (``trio``).
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 import trio
@@ -16,17 +17,53 @@ import trio
 from jsproto_io._threads.sockets import READ_SIZE
 
 
-class Link:
-    """One TCP connection: a socket that never blocks.
+class Link(ABC):
+    """One link that never blocks.
 
     Attributes:
-        unsent: what the socket did not take yet.
+        unsent: what the link did not take yet.
         due: set while the writer task has something to do. Nobody else sends then.
         ends: nothing follows after ``unsent``.
         burst: bytes that other tasks have sent since the writer task's last turn.
     """
 
+    def __init__(self) -> None:
+        self.unsent = memoryview(b"")
+        self.due = trio.Event()
+        self.ends = False
+        self.burst = 0
+
+    @abstractmethod
+    async def receive(self) -> bytes:
+        """Wait for bytes. None are left at the end of the stream: the result is empty then.
+
+        Raises:
+            OSError: the connection broke.
+            ClosedResourceError: ``close`` was called.
+        """
+
+    @abstractmethod
+    def send(self) -> None:
+        """Send of ``unsent`` what the link takes. A failure sets ``ends``."""
+
+    @abstractmethod
+    async def wait_writable(self) -> None:
+        """Wait until the link may take more. ClosedResourceError after ``close``."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Nothing more is sent: the peer reads the end of the stream."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the link and end the waits for it. No effect the second time."""
+
+
+class TcpLink(Link):
+    """A TCP connection: a socket that never blocks."""
+
     def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__()
         # trio's own sockets need twice the time for a read (benchmark row direct-get), and cannot send without waiting.
         own = stream.socket
         self._socket = socket.socket(
@@ -36,18 +73,9 @@ class Link:
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # trio has set it low: most sends would have to wait
             with suppress(OSError):  # it has ended already
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)
-        self.unsent = memoryview(b"")
-        self.due = trio.Event()
-        self.ends = False
-        self.burst = 0
 
     async def receive(self) -> bytes:
-        """Wait for bytes. None are left at the end of the stream: the result is empty then.
-
-        Raises:
-            OSError: the connection broke.
-            ClosedResourceError: ``close`` was called.
-        """
+        """As in ``Link``."""
         while True:
             await trio.lowlevel.wait_readable(self._open_socket())
             try:
@@ -56,7 +84,7 @@ class Link:
                 pass  # there was nothing after all
 
     def send(self) -> None:
-        """Send of ``unsent`` what the socket takes. A failure sets ``ends``."""
+        """As in ``Link``."""
         try:
             self.unsent = self.unsent[self._socket.send(self.unsent) :]
         except BlockingIOError:
@@ -68,16 +96,16 @@ class Link:
             )  # nothing may follow a cut message; the reader reports the error
 
     async def wait_writable(self) -> None:
-        """Wait until the socket may take more. ClosedResourceError after ``close``."""
+        """As in ``Link``."""
         await trio.lowlevel.wait_writable(self._open_socket())
 
     def end(self) -> None:
-        """Send FIN: the peer reads the end of the stream."""
+        """As in ``Link``, by FIN."""
         with suppress(OSError):  # it has ended already
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the socket and end the waits for it. No effect the second time."""
+        """As in ``Link``."""
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

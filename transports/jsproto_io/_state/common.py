@@ -65,10 +65,12 @@ _log = logging.getLogger("jsproto_io")
 _log.addHandler(logging.NullHandler())
 
 
-def new_session(servers: str | Sequence[str], options: ConnectKeywords) -> Session:
-    """A session with the operating system's entropy, which can sign and begin TLS."""
+def new_session(
+    servers: str | Sequence[str], options: ConnectKeywords, entropy: Callable[[int], bytes] = os.urandom
+) -> Session:
+    """A session which can sign and begin TLS."""
     keep_buffers()
-    return SecureSession(connect_options(servers, **signing(options)), token=os.urandom(16))
+    return SecureSession(connect_options(servers, **signing(options)), token=entropy(16))
 
 
 @cache

@@ -17,23 +17,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import inf
-from time import monotonic
 
 from jsproto.client.connection.session import Session
 from jsproto_io._blocking import connection as facade
 from jsproto_io._blocking.connection import T
 from jsproto_io._state.common import EventCallback, log_crash
 from jsproto_io._threads.leadership import Leadership
-from jsproto_io._threads.sockets import Poller, TcpSocket, look_up
+from jsproto_io._threads.poller import Link
+from jsproto_io.dialer import SyncDialer
 
 
 class ThreadEngine(facade.Connection):
-    """The session of a connection, and the socket below it."""
+    """The session of a connection, and the link below it."""
 
-    def __init__(self, session: Session, event_cb: EventCallback | None) -> None:
-        super().__init__(session, event_cb, monotonic)
+    def __init__(self, session: Session, event_cb: EventCallback | None, dialer: SyncDialer) -> None:
+        super().__init__(session, event_cb, dialer.now)
         self._lock = threading.Lock()  # guards the session and all that follows
-        self._poller = Poller()
+        self._poller = dialer.poller()
         self._sender: int | None = None  # the thread that is in send(): it alone may touch ``unsent``
         self._leadership = Leadership(self._lock)
         self._ended = self._leadership.ended
@@ -44,7 +44,7 @@ class ThreadEngine(facade.Connection):
             with self._lock:
                 if self._failure is not None:
                     self._refuse()
-                now = monotonic()
+                now = self._now()
                 try:
                     result = verb(now)
                     if coalesce:
@@ -71,7 +71,7 @@ class ThreadEngine(facade.Connection):
             if poller.link is not None and not (poller.link.dialling or self._sender or poller.has_link(session)):
                 poller.drop()
         if poller.link is None and (address := session.connect_to) is not None:
-            self._call(partial(poller.dial, session, look_up(address)))
+            self._call(partial(poller.dial, session, poller.look_up(address)))
         with self._lock:
             try:
                 poller.plan(session, until, ended=self._ended.done)
@@ -84,7 +84,7 @@ class ThreadEngine(facade.Connection):
         session, poller = self._session, self._poller
         try:
             with self._lock:
-                now, poller.asleep_until, link = monotonic(), -inf, poller.link
+                now, poller.asleep_until, link = self._now(), -inf, poller.link
                 poller.finish_dialling(session, now)
                 data = None if link is None else link.take_received()
                 if data:
@@ -124,7 +124,7 @@ class ThreadEngine(facade.Connection):
             raise interrupt
         self._dispatcher.dispatch()
 
-    def _drain_outputs(self) -> TcpSocket | None:
+    def _drain_outputs(self) -> Link | None:
         """Drain all but the bytes. Returns the link when this thread is to send its ``unsent`` bytes now."""
         session, leadership, poller = self._session, self._leadership, self._poller
         if self._failure is not None:
@@ -134,7 +134,7 @@ class ThreadEngine(facade.Connection):
             send = wakeup = False
             self._run_pending_closes()
             if link is not None and self._sender is None:
-                if not link.unsent and (session.wants_close or session.wants_send(monotonic())):
+                if not link.unsent and (session.wants_close or session.wants_send(self._now())):
                     link.unsent = memoryview(b"".join(session.data_to_send()))
                 if link.unsent and not link.blocked:
                     self._sender = threading.get_ident()
@@ -168,6 +168,6 @@ class ThreadEngine(facade.Connection):
             self._failure = bug
             log_crash(bug)
         with suppress(Exception):
-            self._session.abort(f"interrupted by {type(bug).__name__}", monotonic())
+            self._session.abort(f"interrupted by {type(bug).__name__}", self._now())
         self._leadership.end()
         self._poller.hang_up()

@@ -15,7 +15,7 @@ from weakref import ReferenceType, ref
 
 if TYPE_CHECKING:
     from jsproto_io._threads.leadership import Leadership
-    from jsproto_io._threads.sockets import Poller
+    from jsproto_io._threads.poller import Poller
     from jsproto_io.sync import Connection
 
 
