@@ -1,8 +1,8 @@
 """Where messages enter a stream: all that is published to its subjects, alone or in batches.
 
 Rules: the transform of the stream gives a message its subject. A fast-ingest reply subject decides next, then a batch
-id. All other messages are stored alone. One machine has one deadline, for silent batches and for messages that grow
-too old.
+id. All other messages are stored alone. So are those of batches where the release has none (FACTS.md F1.4, F2.27).
+One machine has one deadline, for silent batches and for messages that grow too old.
 
 Not here: which subjects a stream has and who else listens (``server``), the JetStream API (``api``).
 """
@@ -25,6 +25,8 @@ from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
 _FAST = b".$FI"
+_ATOMIC_SINCE = (2, 12, 0)
+_FAST_SINCE = (2, 14, 0)
 
 
 class StreamInlet(Conversation):
@@ -52,9 +54,10 @@ class StreamInlet(Conversation):
         if subject != message.subject:
             message = Msg(subject, message.sid, message.reply, message.header, message.payload)
         publication = Publication(message.subject, message.header, message.payload)
-        if message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST:
+        is_fast = message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST
+        if is_fast and self.stream.release >= _FAST_SINCE:
             self.fast.receive(message, now)
-        elif publication.value(BATCH_ID):
+        elif publication.value(BATCH_ID) and self.stream.release >= _ATOMIC_SINCE:
             self.atomic.receive(message, now)
         else:
             self._store(message.reply, publication, now)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsproto.grammar.advisory import parse_batch_abandoned
 from jsproto.grammar.headers import Headers
 from jsproto.server.publish.atomic import AtomicBatches
-from jsproto.server.store.context import BatchLimits, ServerContext
+from jsproto.server.store.context import BatchLimits, Release, ServerContext
 from jsproto.wire.frames import Msg
 from tests.server.harness import Inlet
 
@@ -121,6 +121,51 @@ def test_the_required_level_is_checked_and_not_stored() -> None:
     inlet.publish(headers=level | member(1))
     inlet.publish(headers=member(2, "1") | level)
     assert [header(inlet, seq) for seq in (1, 2)] == [member(1), member(2, "1")]
+
+
+# -- older releases (FACTS.md F1) --------------------------------------------------------------------------------------
+
+LEVEL = {"Nats-Required-Api-Level": "99"}
+
+
+@pytest.mark.parametrize(
+    ("release", "answer"),
+    [((2, 12, 0), STAGED), ((2, 12, 8), [10185]), ((2, 14, 0), [10185, "unsupported b1"])],
+)
+def test_a_level_in_older_releases(release: Release, answer: list[object]) -> None:
+    assert Inlet(release=release, allow_batched=None).publish(headers=member(1) | LEVEL) == answer
+
+
+@pytest.mark.parametrize(
+    ("release", "answer"), [((2, 14, 0), [10199, "large b1"]), ((2, 14, 1), [{"seq": 2, "batch": "b1", "count": 2}])]
+)
+def test_an_end_that_is_not_stored_counts_in_2_14_0(release: Release, answer: list[object]) -> None:
+    inlet = opened(2, release=release, limits=BatchLimits(atomic_messages=2))
+    assert inlet.publish(headers=member(3, "eob")) == answer
+
+
+def test_there_are_no_batches_before_2_12() -> None:
+    inlet = Inlet(release=(2, 11, 11))
+    assert inlet.publish(headers=member(1)) == [{"seq": 1}]
+    assert header(inlet, 1) == member(1)
+
+
+def test_there_is_no_fast_ingest_before_2_14() -> None:
+    inlet = Inlet(release=(2, 12, 8), allow_batched=None)
+    inlet.inlet.receive(Msg(b"s.a", b"", b"in.b1.10.ok.1.0.$FI", None, b"x"), inlet.now)
+    assert inlet.payloads == [b"x"]
+
+
+def test_the_first_release_takes_any_commit_and_no_ids() -> None:
+    inlet = opened(1, release=(2, 12, 0), allow_batched=None)
+    assert inlet.publish(headers=member(2, "")) == STAGED
+    assert inlet.publish(headers=member(3, "eob")) == [{"seq": 3, "batch": "b1", "count": 3}]
+    assert inlet.publish(headers=member(1, "1", Nats_Msg_Id="A")) == [10177]
+
+
+def test_what_is_no_sequence_is_too_large_up_to_2_14_0() -> None:
+    for release, error in (((2, 14, 0), 10199), ((2, 14, 3), 10175)):
+        assert Inlet(release=release).publish(headers=member("abc")) == [error]
 
 
 def test_the_same_sequence_again_ends_the_batch() -> None:

@@ -47,14 +47,17 @@ API: Final = b"$JS.API."
 SCENARIO: Final = re.compile(r"((?:atomic|fast|cluster-atomic|cluster-fast)[-_]\w+)(?:\.c(\d+))?@(\S+)\.json")
 
 
-def scenarios(*releases: str) -> dict[str, list[str]]:
-    """The recorded scenarios, each with the files of its connections in their order."""
+def scenarios(*releases: str, every: bool = False) -> dict[str, list[str]]:
+    """The recorded scenarios, each with the files of its connections in their order.
+
+    ``every``: with those that a stream does not see.
+    """
     found = [match for entry in INDEX if (match := SCENARIO.fullmatch(entry["file"])) and match[3] in releases]
     found.sort(key=lambda match: (match[1], match[3], int(match[2] or 0)))
     return {
         f"{name}@{release}": [match[0] for match in files]
         for (name, release), files in groupby(found, lambda match: (match[1], match[3]))
-        if name not in NOT_STREAMS
+        if every or name not in NOT_STREAMS
     }
 
 

@@ -16,7 +16,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 
 import pytest
 
@@ -48,6 +48,14 @@ class Elided:
     bytes: int
 
 
+class Session(Protocol):
+    """The server's end of a link, or what stands for it."""
+
+    def receive_data(self, data: bytes, now: float) -> None: ...
+
+    def data_to_send(self) -> list[bytes]: ...
+
+
 class Replay:
     """A server, one recorded connection to it, and whoever else is there."""
 
@@ -61,15 +69,12 @@ class Replay:
             if line.get("raw") or line["dir"] == "elided"
         ]
         info = next(ServerInfo.from_json(frame.raw) for _, frame in self.lines if isinstance(frame, Info))
-        self.server = Server(
-            token=b"t", domain=info.domain, epoch=EPOCH, ack_version=2 if "_v2_" in scenario else 1,
-            release=info.version_tuple,
-        )  # fmt: skip
         self.now = 1.0
+        self.server = self.serve(info, 2 if "_v2_" in scenario else 1)
         for request in record["setup"]:
             if ".STREAM.CREATE." in request["api"]:
                 self.server.add_stream(StreamConfig.from_json(request["request"]), self.now)
-        self.session = self.server.connect(self.now)
+        self.session = self.connect()
         self.decoder = Decoder("client")
         self.received: defaultdict[bytes, deque[Msg]] = defaultdict(deque)
         self.groups: dict[bytes, bytes] = {}
@@ -77,6 +82,16 @@ class Replay:
         self.size = SIZES.get(scenario, 102)
         self.later = [frame for direction, frame in self.lines if direction == "s2c" and isinstance(frame, Msg)]
         self.read()
+
+    def serve(self, info: ServerInfo, ack_version: Literal[1, 2]) -> Server:
+        """The server that answers."""
+        return Server(
+            token=b"t", domain=info.domain, epoch=EPOCH, ack_version=ack_version, release=info.version_tuple
+        )  # fmt: skip
+
+    def connect(self) -> Session:
+        """The link of the recorded connection."""
+        return self.server.connect(self.now)
 
     @staticmethod
     def frame(direction: str, raw: str) -> Frame:

@@ -23,6 +23,7 @@ from jsproto.server.session import ServerSession
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import encode_connect
 from jsproto.wire.frames import Frame, Info, Msg, Ping, Pub
+from tests.transcripts.test_server_role_consuming import Session
 from tests.transcripts.test_transcripts import FOLDER, INDEX
 
 Message = tuple[bytes, bytes | None, bytes]
@@ -102,11 +103,11 @@ class Replay:
     def __init__(self, record: Record) -> None:
         self.record = record
         info = record.info
-        self.server = Server(token=b"token", domain=info.domain, release=info.version_tuple)
+        self.server = self.serve(info)
         self.stamps = record.stamps()
         self.epoch = min(self.stamps.values(), default=10**18) - 10_000
         self.stored = 0
-        self.link = self.server.connect(0.0)
+        self.link = self.connect()
         self.decoder = Decoder("client")
         self.decoder.feed(b"".join(self.link.data_to_send()))
         other = self.server.connect(0.0)
@@ -117,6 +118,14 @@ class Replay:
             for subject, header, payload in BEFORE.get(record.scenario, SIX):
                 self.prepare()
                 self.server.publish_from(other, Pub(subject, None, header, payload), 0.0)
+
+    def serve(self, info: ServerInfo) -> Server:
+        """The server that answers."""
+        return Server(token=b"token", domain=info.domain, release=info.version_tuple)
+
+    def connect(self) -> Session:
+        """The link of the record."""
+        return self.server.connect(0.0)
 
     def prepare(self) -> None:
         """The next message gets its recorded time; one that is not in the record a time between."""

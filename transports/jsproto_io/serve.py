@@ -50,24 +50,32 @@ LIMITS: Final = {field.name: float if field.name == "idle" else int for field in
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until a signal comes. Returns the exit code: 0, or 1 when the port cannot be had."""
+    try:
+        return run(*asked_for(arguments))
+    except LocalProtocolError as error:
+        print(f"jsproto_io.serve: {error}", file=sys.stderr)
+        return 2
+
+
+def asked_for(arguments: Sequence[str] | None = None) -> tuple[MemoryServer, list[str]]:
+    """The server that the flags ask for, and warnings for its log. It does not listen yet.
+
+    Raises:
+        LocalProtocolError: the value of a flag is unusable.
+        SystemExit: a flag is unknown. The complaint is printed.
+    """
     options = _parser().parse_args(arguments)
     notes = []
     if options.store_dir is not None:
         notes.append(f"Nothing is stored in {options.store_dir}")
     if options.http_port is not None:
         notes.append(f"There is no monitoring on port {options.http_port}")
-    try:
-        return run(
-            server_of(
-                options.addr, options.port, options.tlscert, options.tlskey, options.limit, domain=options.domain,
-                release=release(options.release), dialect=options.dialect, ack_version=options.ack_version,
-                max_payload=options.max_payload, max_pending=options.max_pending,
-            ),
-            notes,
-        )  # fmt: skip
-    except LocalProtocolError as error:
-        print(f"jsproto_io.serve: {error}", file=sys.stderr)
-        return 2
+    server = server_of(
+        options.addr, options.port, options.tlscert, options.tlskey, options.limit, domain=options.domain,
+        release=release(options.release), dialect=options.dialect, ack_version=options.ack_version,
+        max_payload=options.max_payload, max_pending=options.max_pending,
+    )  # fmt: skip
+    return server, notes
 
 
 def server_of(

@@ -1,6 +1,6 @@
 """Atomic batches in the server role (ADR-50): members are staged, the commit stores all of them or none.
 
-Rules, those of nats-server 2.15.1 (FACTS.md F1)
+Rules, those of nats-server 2.15.1, and of older releases where they differ (FACTS.md F1)
  * Nothing is in the stream before the commit. There every member is checked under the state that the members before it
    will have made.
  * A batch that is refused, at whatever member, is gone, and its id is free at once.
@@ -18,20 +18,27 @@ from jsproto.errors import APIError
 from jsproto.grammar.advisory import AbandonReason
 from jsproto.grammar.batch import (
     BATCH_COMMIT,
+    BATCH_SEQUENCE,
     EXPECTED_LAST_MSG_ID,
+    MSG_ID,
     BatchCommit,
     BatchHeaders,
+    BatchProblem,
     parse_batch_headers,
 )
 from jsproto.grammar.headers import appended
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
 from jsproto.server.publish.replies import PublishReplies
-from jsproto.server.store.context import ServerContext
+from jsproto.server.store.context import Release, ServerContext
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.timers import Deadlines
 from jsproto.wire.frames import Msg
+
+_FIRST: Release = (2, 12, 0)
+_FULL_SINCE: Release = (2, 14, 0)  # eob, an error of its own for too many batches, an advisory for the level
+_EOB_UNCOUNTED_SINCE: Release = (2, 14, 1)
 
 
 class _Abandoned(Exception):
@@ -63,6 +70,7 @@ class AtomicBatches(Conversation):
         headers = parse_batch_headers(message.header)
         if headers is None:
             return
+        headers = self._in_release(headers, _publication(message))
         try:
             self._admit(message, headers)
         except APIError as error:
@@ -93,31 +101,37 @@ class AtomicBatches(Conversation):
 
     def _admit(self, message: Msg, headers: BatchHeaders) -> None:
         """Find or open the batch. An APIError leaves everything as it is."""
+        context = self._context
         check_open(self._stream)
         check_size(self._stream, _publication(message))
         if not self._stream.config.allow_atomic:
             raise refusal(10174)
         if headers.problem is not None:
+            has_sequence = bool(_publication(message).value(BATCH_SEQUENCE))
+            if has_sequence and headers.problem is BatchProblem.MISSING_SEQUENCE and context.release <= _FULL_SINCE:
+                raise refusal(10199, context.limits.atomic_messages)
             raise refusal(headers.problem)
         if headers.batch_id in self._open:
             return
         if headers.sequence != 1:
             self._check_length(headers)
             raise refusal(10176)
-        limits = self._context.limits
-        if len(self._open) >= limits.atomic_per_stream or self._context.atomic_open >= limits.atomic_total:
-            raise refusal(10210)
+        limits = context.limits
+        if len(self._open) >= limits.atomic_per_stream or context.atomic_open >= limits.atomic_total:
+            raise refusal(10210 if context.release >= _FULL_SINCE else 10176)
         self._open[headers.batch_id] = []
-        self._context.atomic_open += 1
+        context.atomic_open += 1
 
     def _take(self, message: Msg, headers: BatchHeaders, now: float) -> None:
         batch = self._open[headers.batch_id]
         if headers.commit is BatchCommit.INVALID:
             raise _Abandoned(refusal(10200))
-        try:
-            member = check_level(_publication(message), self._context.api_level)
-        except APIError as error:
-            raise _Abandoned(error, "unsupported") from None
+        member = _publication(message)
+        if self._context.release > _FIRST:
+            try:
+                member = check_level(member, self._context.api_level)
+            except APIError as error:
+                raise _Abandoned(error, "unsupported" if self._context.release >= _FULL_SINCE else None) from None
         self._deadlines.set(headers.batch_id, now + self._context.limits.idle)
         end_of_batch = headers.commit is BatchCommit.EOB
         if headers.sequence != len(batch) + 1 or (end_of_batch and not batch):
@@ -141,6 +155,8 @@ class AtomicBatches(Conversation):
         for member in batch:
             if member.value(EXPECTED_LAST_MSG_ID):
                 raise _Abandoned(refusal(10177, EXPECTED_LAST_MSG_ID))
+            if member.value(MSG_ID) and self._context.release == _FIRST:
+                raise _Abandoned(refusal(10177, MSG_ID))
             try:
                 duplicate = staged.check(member, now)
             except APIError as error:
@@ -154,10 +170,20 @@ class AtomicBatches(Conversation):
             self._answers.pub_ack(reply, self._stream.last_seq, batch=batch_id, count=len(batch))
 
     def _check_length(self, headers: BatchHeaders) -> None:
-        """The message that ends a batch without being stored does not count."""
+        """The message that ends a batch without being stored does not count, except in 2.14.0."""
         limit = self._context.limits.atomic_messages
-        if headers.sequence - (headers.commit is BatchCommit.EOB) > limit:
+        is_uncounted = headers.commit is BatchCommit.EOB and self._context.release >= _EOB_UNCOUNTED_SINCE
+        if headers.sequence - is_uncounted > limit:
             raise refusal(10199, limit)
+
+    def _in_release(self, headers: BatchHeaders, message: Publication) -> BatchHeaders:
+        """``headers`` with the commit as the release understands it (FACTS.md F1.6, F1.18)."""
+        if self._context.release >= _FULL_SINCE:
+            return headers
+        commit = BatchCommit.INVALID if headers.commit is BatchCommit.EOB else headers.commit
+        if self._context.release == _FIRST:
+            commit = BatchCommit.STORE if message.value(BATCH_COMMIT) else BatchCommit.NONE
+        return BatchHeaders(headers.batch_id, headers.sequence, commit, headers.problem)
 
     def _drop(self, batch_id: str) -> None:
         del self._open[batch_id]
