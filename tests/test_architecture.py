@@ -156,7 +156,9 @@ PUBLIC_OF_PARTS: Final = {
         "REFERENCE", "MessageBus", "BatchLimits", "Lag", "RoutedMessage", "Release", "Server", "ServerSession",
         "Stored", "Stream",
     },
-    "jsproto.testing": {"Network", "Pair", "StuckError", "NetworkConditions"},
+    "jsproto.testing": {
+        "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults",
+    },
 }  # fmt: skip
 
 

@@ -146,6 +146,8 @@ class Server:
         self._ping_interval = ping_interval
         self._tls_required = tls_required
         self._bus = bus
+        self._token = token
+        self._starts = 0
         self._id = _public_key("N", token)
         self._xkey = _public_key("X", token)
         self._host = host
@@ -282,6 +284,35 @@ class Server:
         self.api.replica_sets[name].sources.start(now)
         self._in_stream = False
         self._run_queue()
+
+    def restart(self, now: float, *, unsynced_since: float | None = None) -> None:
+        """End, and come again at ``now`` with what was on the disk and another server id (FACTS.md F6.12).
+
+        The links, open batches, streams and consumers in memory, and what was on its way inside are gone. File streams
+        stay, with the ids of their messages and their consumers. ``unsynced_since``: after a crash, streams with
+        ``persist_mode="async"`` have lost what they stored from that moment on, in seconds. Other messages get its
+        sequences.
+        """
+        for session in list(self.sessions):
+            session.receive_eof()
+        self._now = now
+        self._queue.clear()
+        self._starts += 1
+        self._id = _public_key("N", self._token + b"%d" % self._starts)
+        for name, inlet in list(self.api.streams.items()):
+            self.lose_leader(name)
+            if inlet.stream.config.storage == "memory":
+                self.leaderless.discard(name)
+                self.api.delete(name, now)
+                continue
+            if unsynced_since is not None and inlet.stream.config.persist_mode == "async":
+                inlet.stream.truncate(unsynced_since, now)
+            for consumer in list(inlet.consumers.values()):
+                if consumer.config.mem_storage:
+                    self.api.consumers.delete(name, consumer.name, now)
+            inlet.fast.forget()
+            self.elect_leader(name, now)
+        self._queue = deque(one for one in self._queue if one[1] is None)  # nobody is there to hear of it
 
     # -- outbox: for conversations without a link ----------------------------------------------------------------------
 

@@ -1,12 +1,15 @@
 """Testing without sockets and clocks: both roles of the library in one process, in simulated time.
 
-``Pair`` is a client and a server with a ``Network`` between them, which behaves as its ``NetworkConditions`` say. The
-same seed and the same calls give the same bytes at the same times. ``StuckError``: what a test waits for never happens.
+``World`` is a server with the links of its clients. Its ``Network`` behaves as its ``NetworkConditions`` say, and what
+goes wrong is a list of ``Fault``, which ``random_faults`` makes. ``Pair`` is a client in such a world. The same seed
+and the same calls give the same bytes at the same times. ``StuckError``: what a test waits for never happens.
 """
 
 from __future__ import annotations
 
+from jsproto.testing.faults import Fault, random_faults
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import Pair, StuckError
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import Link, StuckError, World
 
-__all__ = ["Network", "NetworkConditions", "Pair", "StuckError"]
+__all__ = ["Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults"]

@@ -1,9 +1,14 @@
 """A network in memory, the same for the same seed: slow links, and a cluster that loses messages.
 
-Rules: bytes on a link keep their order, may be cut anywhere, and are not lost while the link lives. Messages are lost,
-duplicated and reordered only inside the cluster, between a server's connections and its streams (``ClusterFaults``).
+Rules:
 
-Not here: bandwidth, and breaking links (``Pair``).
+* Bytes on a link keep their order, may be cut anywhere, and are not lost while the link lives.
+* Each direction of each link has random numbers of its own. So what happens to one moves nothing on the others.
+* A direction can be held, and can break after a byte. It breaks when what was written before has arrived.
+* Messages are lost, duplicated and reordered only inside the cluster, between a server's connections and its streams
+  (``ClusterFaults``).
+
+Not here: bandwidth, when links break and are held (``World``).
 """
 
 from __future__ import annotations
@@ -76,18 +81,36 @@ class SplitMix64:
 
 
 class Pipe:
-    """One direction of a link: bytes go in with ``send`` and come out with ``arrived``."""
+    """One direction of a link: bytes go in with ``send`` and come out with ``arrived``.
 
-    __slots__ = ("_conditions", "_pieces", "_random")
+    Attributes: ``is_held`` (whether nothing arrives, may be set), ``breaks_after`` (breaks after so many bytes, None:
+    never, may be set), ``sent`` (how many bytes were written).
+    """
+
+    __slots__ = ("_breaks_at", "_conditions", "_pieces", "_random", "breaks_after", "is_held", "sent")
 
     def __init__(self, conditions: NetworkConditions, random: SplitMix64) -> None:
         """Nothing is under way. ``random`` decides on jitter and sizes of pieces."""
         self._conditions = conditions
         self._random = random
         self._pieces: deque[tuple[float, bytes | None]] = deque()
+        self._breaks_at: float | None = None
+        self.is_held = False
+        self.breaks_after: int | None = None
+        self.sent = 0
 
     def send(self, data: bytes, now: float) -> None:
-        """Take bytes that were written at ``now``, in seconds."""
+        """Take bytes that were written at ``now``, in seconds. Those after ``breaks_after`` are lost."""
+        limit = self.breaks_after
+        if limit is not None and self.sent + len(data) >= limit:
+            data = data[: max(limit - self.sent, 0)]
+            self._cut(data, now)
+            self._breaks_at = self._breaks_at or self._last_arrival(now)
+        else:
+            self._cut(data, now)
+
+    def _cut(self, data: bytes, now: float) -> None:
+        self.sent += len(data)
         longest = self._conditions.piece
         while longest and data:
             size = 1 + self._random.number() % longest
@@ -101,21 +124,28 @@ class Pipe:
         self._put(None, now)
 
     def deadline(self) -> float | None:
-        """When the next piece arrives, in seconds. None: nothing is under way."""
-        return self._pieces[0][0] if self._pieces else None
+        """When the next piece arrives, or the pipe breaks, in seconds. None: nothing is under way, or it is held."""
+        if self.is_held:
+            return None
+        return self._pieces[0][0] if self._pieces else self._breaks_at
+
+    def is_broken(self, now: float) -> bool:
+        """Whether the pipe is broken at ``now``, and all that arrived before was taken."""
+        return not self.is_held and self._breaks_at is not None and self._breaks_at <= now and not self._pieces
 
     def arrived(self, now: float) -> list[bytes | None]:
         """The pieces that arrived since the last call, in order. None among them is the end."""
         pieces: list[bytes | None] = []
-        while self._pieces and self._pieces[0][0] <= now:
+        while self._pieces and self._pieces[0][0] <= now and not self.is_held:
             pieces.append(self._pieces.popleft()[1])
         return pieces
 
     def _put(self, piece: bytes | None, now: float) -> None:
         when = now + self._conditions.latency + self._conditions.jitter * self._random.fraction()
-        if self._pieces:
-            when = max(when, self._pieces[-1][0])
-        self._pieces.append((when, piece))
+        self._pieces.append((self._last_arrival(when), piece))
+
+    def _last_arrival(self, when: float) -> float:
+        return max(when, self._pieces[-1][0]) if self._pieces else when
 
 
 class ClusterFaults:
@@ -179,8 +209,13 @@ class Network:
         """``seed`` makes all random choices. ``conditions``: by default no delay and no fault."""
         self.conditions = conditions or NetworkConditions()
         self.cluster = ClusterFaults(self.conditions, SplitMix64(seed ^ _MASK))
-        self._random = SplitMix64(seed)
+        self._seed = SplitMix64(seed).number()
+        self._directions = 0
 
     def link(self) -> tuple[Pipe, Pipe]:
         """The two directions of a new link: from the client to the server, and back."""
-        return Pipe(self.conditions, self._random), Pipe(self.conditions, self._random)
+        return self._pipe(), self._pipe()
+
+    def _pipe(self) -> Pipe:
+        self._directions += 1
+        return Pipe(self.conditions, SplitMix64(SplitMix64(self._seed ^ self._directions).number()))

@@ -12,7 +12,8 @@ from jsproto.grammar.jsack import jsack_sequences
 from jsproto.outbox import Conversation
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from jsproto.wire.frames import Msg
 from tests.server.harness import config
 

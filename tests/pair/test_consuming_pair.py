@@ -13,7 +13,8 @@ from jsproto.events import StreamRecreated
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from tests.server.harness import config
 
 STORMY = NetworkConditions(latency=0.001, jitter=0.003, loss=0.05, duplication=0.05, reordering=0.05)

@@ -21,7 +21,8 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from jsproto.ticket import Ticket
 from tests.effort import examples
 from tests.server.harness import config

@@ -25,7 +25,8 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import Pair, StuckError
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import StuckError
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from tests.server.harness import config

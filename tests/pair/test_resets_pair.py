@@ -7,7 +7,8 @@ from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from tests.server.harness import config
 
 

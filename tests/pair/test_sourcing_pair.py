@@ -19,7 +19,8 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.rules.sourcing import SourcingPhase
 from jsproto.server.server import Server
 from jsproto.testing.network import Network, NetworkConditions
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from tests.effort import examples
 from tests.server.harness import config
 

@@ -28,7 +28,8 @@ from jsproto.grammar.fast import FastReply, parse_fast_reply
 from jsproto.rules.atomic_batch import ENDED as ATOMIC_ENDED
 from jsproto.rules.fast_batch import ENDED, FastPhase
 from jsproto.server.server import RoutedMessage, Server
-from jsproto.testing.pair import TOKEN, Pair
+from jsproto.testing.pair import Pair
+from jsproto.testing.world import TOKEN
 from jsproto.ticket import Ticket
 from tests.effort import examples
 from tests.server.harness import config

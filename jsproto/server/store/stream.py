@@ -379,6 +379,15 @@ class Stream:
             self.first_seq, self.last_seq = before, before - 1
         return len(seqs)
 
+    def truncate(self, since: float, now: float) -> None:
+        """Lose the messages that were stored from ``since`` on, in seconds. Other messages get their sequences."""
+        self._now = now
+        while self._messages and (newest := self._messages[max(self._messages)]).arrived >= since:
+            self.remove(newest.seq)
+            self.last_seq = newest.seq - 1
+        self._ids = {msg_id: found for msg_id, found in self._ids.items() if found[0] <= self.last_seq}
+        self._ids_in_order = deque(one for one in self._ids_in_order if one[0] in self._ids)
+
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def size(self, message: Publication | Stored) -> int:

@@ -1,0 +1,77 @@
+"""What a restart of the server role takes, and what a crash takes from streams that are written late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.server.server import Server
+
+
+def store(server: Server, *payloads: bytes, now: float = 0.0) -> None:
+    for payload in payloads:
+        header = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % payload
+        server.publish("s.a", payload, headers=header)
+        server.handle_timeout(now)
+
+
+def made(**options: Any) -> Server:
+    server = Server(token=b"token")
+    server.add_stream(StreamConfig("S", subjects=["s.>"], **({"storage": "file"} | options)), 0.0)
+    return server
+
+
+def payloads(server: Server) -> list[bytes]:
+    return [stored.payload for stored in server.stream("S")]
+
+
+def test_what_is_on_the_disk_stays() -> None:
+    server = made()
+    store(server, b"1", b"2")
+    link = server.connect(0.0)
+    before = server.server.server_id
+    server.restart(1.0)
+    assert link.wants_close
+    assert server.sessions == []
+    assert server.server.server_id != before
+    assert payloads(server) == [b"1", b"2"]
+    assert server.stream("S").duplicate_of(b"2", 1.0) == 2
+    store(server, b"3", now=1.0)
+    assert payloads(server) == [b"1", b"2", b"3"]
+
+
+def test_what_is_in_memory_goes() -> None:
+    server = made()
+    server.add_stream(StreamConfig("M", subjects=["m"], storage="memory"), 0.0)
+    create = server.api.consumers.create
+    create("S", ConsumerConfig(durable_name="kept", name="kept"), 0.0)
+    create("S", ConsumerConfig(durable_name="gone", name="gone", mem_storage=True), 0.0)
+    store(server, b"1")
+    server.publish("s.a", b"on its way")
+    server.restart(1.0)
+    server.handle_timeout(1.0)
+    assert list(server.api.streams) == ["S"]
+    assert list(server.api.streams["S"].consumers) == ["kept"]
+    assert payloads(server) == [b"1"]
+    assert server.leaderless == set()
+
+
+@pytest.mark.parametrize(("mode", "left"), [("async", [b"1"]), (None, [b"1", b"2", b"3"])])
+def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: list[bytes]) -> None:
+    server = made(persist_mode=mode)
+    store(server, b"1", now=1.0)
+    store(server, b"2", b"3", now=2.0)
+    server.restart(3.0, unsynced_since=1.5)
+    assert payloads(server) == left
+    stream = server.stream("S")
+    assert (stream.first_seq, stream.last_seq) == (1, len(left))
+    assert stream.duplicate_of(b"1", 3.0) == 1
+    assert stream.duplicate_of(b"3", 3.0) == (None if mode else 3)
+    store(server, b"3", now=3.0)
+    assert [stored.seq for stored in stream] == ([1, 2] if mode else [1, 2, 3])
+    assert payloads(server)[-1] == b"3"
+    server.restart(4.0, unsynced_since=0.0)
+    assert len(stream) == (0 if mode else 3)
