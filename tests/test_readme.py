@@ -116,7 +116,7 @@ def test_a_server_in_memory() -> None:
 
 def test_a_client_and_a_server_in_simulated_time() -> None:
     program = program_with(CORE, "jsproto.testing")
-    assert run(program) == "1000 taken, 13 reported as lost, 987 stored, in 0.25 simulated seconds\n"
+    assert run(program) == "1000 taken, 13 reported as lost, 987 stored, in 0.24 simulated seconds\n"
 
 
 def test_the_driver_on_a_plain_socket(fresh: NatsServer) -> None:
