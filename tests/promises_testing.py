@@ -57,6 +57,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "A client that leaves more than `max_pending` bytes unread is cut off without a word, as nats-server does.",
             SERVE + "a_client_that_does_not_read_is_cut_off_and_memory_is_bounded",
         ),
+        promise(
+            "What their permissions do not allow is refused with the words of nats-server, and the link stays",
+            SERVE + "users_have_permissions",
+            "server/test_access.py::test_both_say_the_same",
+        ),
     ),
     "From a shell": (
         promise("`jsproto serve --memory` is the same, with the extra `cli`.", COMMAND + "the_command"),
@@ -65,7 +70,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             COMMAND + "the_flags_and_the_lines_of_nats_server",
         ),
         promise(
-            "Configuration files, users and clusters are refused, with exit code 2.",
+            "Configuration files and clusters are refused, with exit code 2.",
             COMMAND + "what_is_not_modelled_is_refused",
         ),
     ),

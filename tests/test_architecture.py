@@ -80,6 +80,7 @@ THIRD_PARTY: Final = {
     "jsproto_io/trio.py": {"trio"},
     "jsproto_io/_aio/trio_link.py": {"trio"},
     "jsproto_io/_state/credentials.py": {"cryptography"},
+    "jsproto_io/_state/signatures.py": {"cryptography"},
     "jsproto_io/testing/trio.py": {"trio"},
     "jsproto_io/testing/plugin.py": {"pytest"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
@@ -99,7 +100,7 @@ PUBLIC_DRIVERS: Final = [
 ]  # fmt: skip
 # Driver of the server role -> the modules of ours that it may import: the role, and what all of its drivers share.
 SERVING: Final = {
-    "jsproto_io.testing.host": {"jsproto.grammar", "jsproto.server"},
+    "jsproto_io.testing.host": {"jsproto.grammar", "jsproto.server", "jsproto_io._state.signatures"},
     "jsproto_io.testing.sockets": {"jsproto_io._threads.sockets", "jsproto_io.testing.host"},
     "jsproto_io.testing.threads": {
         "jsproto.server", "jsproto_io._state.common", "jsproto_io._threads.sockets", "jsproto_io.testing.host",
@@ -153,8 +154,8 @@ PUBLIC: Final = {
 
 PUBLIC_OF_PARTS: Final = {
     "jsproto.server": {
-        "REFERENCE", "MessageBus", "BatchLimits", "Lag", "RoutedMessage", "Release", "Server", "ServerSession",
-        "Stored", "Stream",
+        "REFERENCE", "Access", "BatchLimits", "Lag", "MessageBus", "Permissions", "Release", "Responses",
+        "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User",
     },
     "jsproto.testing": {
         "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults",

@@ -28,7 +28,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
     ),
-    TESTING: ("def test_an_order_is_billed_once", "from jsproto_io.testing import serve"),
+    TESTING: ("def test_an_order_is_billed_once", "domain=\"hub\"", "Permissions("),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
     "fuzz": (),
@@ -109,9 +109,13 @@ def test_a_server_for_tests() -> None:
 
 
 def test_a_server_in_memory() -> None:
-    acknowledged, stored = run(program_with(TESTING, "from jsproto_io.testing import serve")).splitlines()
+    acknowledged, stored = run(program_with(TESTING, 'domain="hub"')).splitlines()
     assert acknowledged.startswith("PubAck(stream='EVENTS', seq=1, domain='hub', ")
     assert stored == "1 stored"
+
+
+def test_a_server_with_users() -> None:
+    assert run(program_with(TESTING, "Permissions(")) == 'Permissions Violation for Publish to "bills.1"\n'
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:

@@ -2,6 +2,7 @@
 
 * ``Server``: one server, a state machine without I/O. ``server.connect(now)`` returns a ``ServerSession`` for a link.
 * ``Stream``: what ``server.add_stream`` creates, a sequence of ``Stored`` messages. ``Lag`` delays its copies.
+* ``Access``, ``User``, ``Permissions`` and ``Responses``: who may connect, and do what.
 * ``BatchLimits`` and ``Release``: options of ``Server``. ``REFERENCE`` is the release that it answers as by default.
 * ``MessageBus``: carries each ``RoutedMessage`` between links and streams, if there is one.
 
@@ -10,6 +11,7 @@ What the server role copies from released servers is in ``FACTS.md``, beside thi
 
 from __future__ import annotations
 
+from jsproto.server.access import Access, Permissions, Responses, User
 from jsproto.server.replication.replicas import Lag
 from jsproto.server.server import MessageBus, RoutedMessage, Server
 from jsproto.server.session import ServerSession
@@ -18,13 +20,17 @@ from jsproto.server.store.stream import Stored, Stream
 
 __all__ = [
            "REFERENCE",
+           "Access",
            "BatchLimits",
            "Lag",
            "MessageBus",
+           "Permissions",
            "Release",
+           "Responses",
            "RoutedMessage",
            "Server",
            "ServerSession",
            "Stored",
            "Stream",
+           "User",
 ]  # fmt: skip

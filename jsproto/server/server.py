@@ -14,7 +14,7 @@ Rules:
   delivers to a stream can cause messages without end.
 * Between links and streams messages may pass a ``MessageBus``, which may delay and lose them, as a cluster may.
 
-Not here: other servers, accounts, permissions, storage.
+Not here: other servers, accounts, storage, who may do what (``access``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from hashlib import sha256
 from typing import Any, Final, Literal, Protocol
 
 from jsproto._event import event
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import Event
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.outbox import Conversation
+from jsproto.server.access import Access
 from jsproto.server.api.streams import JetStreamApi
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.inlet import StreamInlet
@@ -80,6 +81,7 @@ class MessageBus(Protocol):
 
 
 _KEY_LENGTH: Final = 55
+_NONCE_LENGTH: Final = 15
 
 
 class _LocalSubscription:
@@ -123,6 +125,7 @@ class Server:
         ping_interval: float = PING_INTERVAL,
         tls_required: bool = False,
         bus: MessageBus | None = None,
+        access: Access | None = None,
         host: str = "0.0.0.0",
         port: int = 4222,
         lenient: bool = False,
@@ -131,9 +134,14 @@ class Server:
 
         ``token``: its only entropy. ``domain``: the JetStream domain. ``bus``: passed by messages between links and
         streams. ``max_payload``: bytes of a message. ``max_pending``: bytes that a client may leave unread.
-        ``ping_interval``: seconds between PINGs to a client. ``tls_required``, ``host``, ``port``: what INFO says. The
-        other options are those of ``ServerContext``.
+        ``ping_interval``: seconds between PINGs to a client. ``access``: who may connect, and do what. None: anybody,
+        and anything. ``tls_required``, ``host``, ``port``: what INFO says. The others are those of ``ServerContext``.
+
+        Raises:
+            LocalProtocolError: a user has an nkey, and nothing checks signatures.
         """
+        if access is not None and access.needs_nonce and access.verify is None:
+            raise LocalProtocolError("users with an nkey need Access.verify, which checks signatures")
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
             lenient=lenient,
@@ -148,6 +156,7 @@ class Server:
         self._bus = bus
         self._token = token
         self._starts = 0
+        self._access = access
         self._id = _public_key("N", token)
         self._xkey = _public_key("X", token)
         self._host = host
@@ -172,8 +181,12 @@ class Server:
         info = self.server
         info.client_id = self._clients
         info.client_ip = client_ip
+        access = self._access
+        info.auth_required = access is not None and not access.no_auth_user
+        if access is not None and access.needs_nonce:
+            info.nonce = self.context.next_id()[:_NONCE_LENGTH]
         session = ServerSession(
-            self, info, now, max_pending=self._max_pending, ping_interval=self._ping_interval
+            self, info, now, access=access, max_pending=self._max_pending, ping_interval=self._ping_interval
         )  # fmt: skip
         self.sessions.append(session)
         return session
@@ -195,7 +208,7 @@ class Server:
         routed = Msg(message.subject, b"", message.reply, message.header, message.payload)
         is_taken = _has_all_tokens(message.subject) and (self._route(routed, session) or self.api.hears(routed.subject))
         if not is_taken:
-            session.tell_no_responders(message.subject, message.reply)
+            session.tell_no_responders(message.subject, message.reply, now)
         self._run_queue()
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -448,6 +461,8 @@ class Server:
         chosen: list[_LocalSubscription | Interest] = []
         groups: dict[tuple[str, bytes], list[_LocalSubscription | Interest]] = {}
         for one in self._subscribers(subject, sender):
+            if isinstance(one, Interest) and not one.session.may_get(one, message.subject):
+                continue
             if one.queue is None:
                 chosen.append(one)
             else:
@@ -455,7 +470,7 @@ class Server:
         chosen += [members[self.choose(len(members))] for members in groups.values()]
         for one in chosen:
             if isinstance(one, Interest):
-                one.session.deliver(one, message.subject, message.reply, message.header, message.payload)
+                one.session.deliver(one, message.subject, message.reply, message.header, message.payload, self._now)
             else:
                 self._deliver_local(one, message)
         return taken or bool(chosen)

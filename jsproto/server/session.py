@@ -7,11 +7,13 @@ Rules:
 * A subscription to an invalid subject is answered with ``-ERR``.
 * An invalid subject of a publish is reported to a pedantic client alone. The message is routed all the same.
 * Until CONNECT says otherwise a client is verbose and pedantic. CONNECT may come late, and again.
+* A server with users takes nothing before a CONNECT that says who the client is. What a user may not do is answered
+  with ``-ERR``, and the link stays.
 * Everything that a client can make grow is bounded: messages, lines, subscriptions, and bytes that it does not read.
 * The driver writes ``data_to_send()`` after every input, then looks at ``wants_close``.
 
-Not here: routing (``SessionHost``), authentication, TLS, permissions, routes between servers. The decoder is stricter
-than nats-server about words after PING, numbers in UNSUB, and INFO or +OK from a client.
+Not here: routing (``SessionHost``), who is who (``access``), TLS, routes between servers. The decoder is stricter than
+nats-server about words after PING, numbers in UNSUB, and INFO or +OK from a client.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from jsproto.grammar.bodies import dumps, loads
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.rules.link import LINK, LinkPhase, LinkStep
+from jsproto.server.access import Access, Grants, User, quoted
 from jsproto.timers import Timer, Timers
 from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import OK, PING, PONG, encode_err, encode_info, encode_msg
@@ -46,7 +49,16 @@ _WORDS: Final = (
 )
 _BARE_VERB: Final = re.compile(rb"[A-Za-z]+\r?\n")
 _PROTOCOLS: Final = (0, 1)
-_OPTIONS: Final = ("verbose", "pedantic", "echo", "headers", "no_responders")
+_OPTIONS: Final = ("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account")
+_TEXTS: Final = (
+    "user", "pass", "auth_token", "nkey", "sig", "jwt", "name", "lang", "version", "account", "remote_account",
+    "proxy_sig",
+)  # fmt: skip
+_VIOLATION: Final = b"Authorization Violation"
+# Subjects and a queue group that servers keep for themselves.
+_RESERVED: Final = (b"$NRG.", b"_GR_.")
+_RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.")
+_RESERVED_GROUP: Final = b"_sys_"
 _NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n"
 _NO_RESPONDERS_BEFORE_2_12: Final = b"NATS/1.0 503\r\n\r\n"
 
@@ -86,6 +98,8 @@ class ServerSession:
     * ``error``: why the server ended the connection, in the words of ``-ERR`` if it sent one, else None.
     * ``interests``: the client's subscriptions, by their ids.
     * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
+    * ``user``: who the client is. None: a server without users does not ask, and others do not know yet.
+    * ``said``: the texts in CONNECT, such as ``name`` and ``lang``.
     """
 
     def __init__(
@@ -94,14 +108,15 @@ class ServerSession:
         info: ServerInfo,
         now: float,
         *,
+        access: Access | None = None,
         max_subscriptions: int = MAX_SUBSCRIPTIONS,
         max_pending: int = MAX_PENDING,
         ping_interval: float = PING_INTERVAL,
     ) -> None:
         """The connection was accepted at ``now``, in seconds.
 
-        ``info``: what INFO reports. ``max_subscriptions``: of the client. ``max_pending``: bytes that it has not read.
-        ``ping_interval``: seconds.
+        ``info``: what INFO reports. ``access``: who may connect, None for all. ``max_subscriptions``: of the client.
+        ``max_pending``: bytes that it has not read. ``ping_interval``: seconds.
         """
         self.phase = LinkPhase.EXPECT_CONNECT
         self.wants_close = False
@@ -110,6 +125,12 @@ class ServerSession:
         self.echo = True
         self.headers = False
         self.no_responders = False
+        self.user: User | None = None
+        self.said: dict[str, str] = {}
+        self._grants: Grants | None = None
+        self._access = access
+        self._has_connected = False
+        self._nonce = (info.nonce or "").encode()
         self._verbose = True
         self._pedantic = True
         self._is_before_2_12 = info.version_tuple < (2, 12, 0)
@@ -123,6 +144,8 @@ class ServerSession:
         self._pending = len(self._writes[0])
         self._timers = Timers()
         self._timers.set(Timer.KEEP_ALIVE, now + ping_interval)
+        if access is not None:
+            self._timers.set(Timer.HANDSHAKE, now + access.timeout)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -143,8 +166,11 @@ class ServerSession:
             self._end()
 
     def handle_timeout(self, now: float) -> None:
-        """Send a PING that is due at ``now``, or close the connection of a client that does not answer them."""
-        for _ in self._timers.expired(now):
+        """Send a PING that is due at ``now``, or end the connection of a client that is silent for too long."""
+        for timer in self._timers.expired(now):
+            if timer is Timer.HANDSHAKE:
+                self._refuse(b"Authentication Timeout")
+                return
             if self._unanswered >= MAX_OUTSTANDING_PINGS:
                 self._refuse(b"Stale Connection")
             else:
@@ -171,18 +197,24 @@ class ServerSession:
 
     # -- for the host --------------------------------------------------------------------------------------------------
 
+    def may_get(self, interest: Interest, subject: bytes) -> bool:
+        """Whether a message to ``subject`` may be delivered to one of the client's subscriptions."""
+        return self._grants is None or self._grants.may_get(_text(subject), interest.queue)
+
     def deliver(
-        self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes
+        self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes, now: float
     ) -> None:
         """Send a message to one of the client's subscriptions, without headers if the client does not take them."""
         if self.wants_close:
             return
+        if self._grants is not None and reply:
+            self._grants.delivered(reply, now)
         interest.delivered += 1
         if interest.limit is not None and interest.delivered >= interest.limit:
             del self.interests[interest.sid]
         self._send(encode_msg(subject, interest.sid, reply, header if self.headers else None, payload))
 
-    def tell_no_responders(self, subject: bytes, reply: bytes | None) -> None:
+    def tell_no_responders(self, subject: bytes, reply: bytes | None, now: float) -> None:
         """Send the status 503 to ``reply``, because what the client published to ``subject`` has no taker.
 
         Only a client that asked for it, and that subscribes to ``reply``, gets one.
@@ -193,12 +225,20 @@ class ServerSession:
         for interest in self.interests.values():
             if matches(interest.pattern, wanted):
                 header = _NO_RESPONDERS_BEFORE_2_12 if self._is_before_2_12 else _NO_RESPONDERS % subject
-                self.deliver(interest, reply, None, header, b"")
+                self.deliver(interest, reply, None, header, b"", now)
                 return
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether the client still has to say who it is."""
+        return self._access is not None and self.user is None
+
     def _receive(self, frame: Frame, now: float) -> None:
+        if self._is_unknown and not isinstance(frame, Connect) and not self._identify():
+            self._refuse(_VIOLATION)
+            return
         self.phase = LINK[self.phase, type(frame)] or self.phase
         match frame:
             case Pub():
@@ -215,7 +255,7 @@ class ServerSession:
             case Unsub():
                 self._unsubscribe(frame, now)
             case Connect():
-                self._connect(frame)
+                self._connect(frame, now)
             case _:  # PONG: a client writes nothing else
                 self._unanswered = 0
                 return
@@ -226,26 +266,46 @@ class ServerSession:
         if self._verbose:
             self._send(OK)
 
-    def _connect(self, frame: Connect) -> None:
+    def _connect(self, frame: Connect, now: float) -> None:
         try:
             wanted = loads(frame.raw)
         except RemoteProtocolError as error:
             self._close(str(error))
             return
         said = {name: wanted[name] for name in _OPTIONS if wanted.get(name) is not None}
+        texts = {name: wanted[name] for name in _TEXTS if wanted.get(name) is not None}
         protocol = wanted.get("protocol") or 0
-        if not all(isinstance(value, bool) for value in said.values()) or not isinstance(protocol, int):
+        is_well_typed = all(isinstance(value, bool) for value in said.values()) and isinstance(protocol, int)
+        if not is_well_typed or not all(isinstance(value, str) for value in texts.values()):
             self._close("a CONNECT with a field of a wrong type")
             return
+        self.said.update(texts)
         self._verbose = said.get("verbose", self._verbose)
         self._pedantic = said.get("pedantic", self._pedantic)
         self.echo = said.get("echo", self.echo)
         self.headers = said.get("headers", self.headers)
         self.no_responders = said.get("no_responders", self.no_responders)
+        if self._has_connected and self.interests:
+            self.interests.clear()
+            self._host.changed(self, now)
+        self._has_connected = True
+        if not self._identify() or said.get("new_account") or self.said.get("account"):
+            self._refuse(_VIOLATION)
+            return
         if protocol not in _PROTOCOLS:
             self._refuse(b"invalid client protocol")
         elif self.no_responders and not self.headers:
             self._refuse(b"no responders requires headers support")
+
+    def _identify(self) -> bool:
+        """Find out who the client is, by what it has said. Returns False if it may not connect."""
+        self._timers.stop(Timer.HANDSHAKE)
+        if self._access is None:
+            return True
+        self.user = self._access.user_of(self.said, self._nonce)
+        permissions = None if self.user is None else self.user.permissions
+        self._grants = None if permissions is None else Grants(permissions)
+        return self.user is not None
 
     def _publish(self, frame: Pub, now: float) -> None:
         if frame.header is not None and not self.headers:
@@ -256,11 +316,23 @@ class ServerSession:
                 check_subject(_text(frame.subject))
             except LocalProtocolError:
                 self._send_err(b"Invalid Publish Subject")
+        is_denied = self._grants is not None and not self._grants.may_publish(_text(frame.subject), now)
+        if is_denied or frame.subject.startswith(_RESERVED):
+            self._send_err(b"Permissions Violation for Publish to " + quoted(frame.subject))
+            return
+        if frame.reply is not None and frame.reply.startswith(_RESERVED_REPLIES):
+            self._send_err(b"Permissions Violation for Publish with Reply of " + quoted(frame.reply))
+            return
         self._confirm()
         self._host.publish_from(self, frame, now)
 
     def _subscribe(self, frame: Sub, now: float) -> None:
         pattern = _text(frame.subject)
+        is_denied = self._grants is not None and not self._grants.may_subscribe(pattern, frame.queue)
+        if is_denied or frame.queue == _RESERVED_GROUP:
+            group = b"" if frame.queue is None else b" using queue " + quoted(frame.queue)
+            self._send_err(b"Permissions Violation for Subscription to " + quoted(frame.subject) + group)
+            return
         try:
             check_subject(pattern, wildcards=True)
         except LocalProtocolError:
@@ -299,7 +371,9 @@ class ServerSession:
     def _break(self, complaint: str, data: bytes) -> None:
         """End the connection, because the client sent ``data`` that cannot be read."""
         words = next((words for start, words in _WORDS if complaint.startswith(start)), b"")
-        if _BARE_VERB.match(data):
+        if self._is_unknown and data[:1] not in (b"C", b"c") and not self._identify():
+            words = _VIOLATION
+        elif _BARE_VERB.match(data):
             words = _UNKNOWN
         if words:
             self._refuse(words)

@@ -154,7 +154,8 @@ def test_connect_may_come_late_and_again() -> None:
     assert link.say(b'CONNECT {"verbose":false}\r\nPUB a.* 0\r\n\r\n') == [
         Err(b"Invalid Publish Subject"), Msg(b"a.*", b"1", None, None, b""),
     ]  # fmt: skip
-    assert link.say(b'CONNECT {"pedantic":false}\r\nPUB a.* 0\r\n\r\n') == [Msg(b"a.*", b"1", None, None, b"")]
+    again = b'CONNECT {"pedantic":false}\r\nPUB a.* 0\r\n\r\n'  # the second one ends the subscriptions
+    assert link.say(again + b"SUB a.* 1\r\nPUB a.* 0\r\n\r\n") == [Msg(b"a.*", b"1", None, None, b"")]
 
 
 def test_what_is_no_subject_changes_nothing() -> None:

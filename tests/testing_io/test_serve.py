@@ -26,8 +26,8 @@ import jsproto_io.testing.asyncio
 import jsproto_io.testing.trio
 import jsproto_io.trio
 from jsproto import StreamConfig
-from jsproto.errors import ConnectionLostError, TimeoutError
-from jsproto.server import BatchLimits
+from jsproto.errors import AuthorizationError, ConnectionLostError, TimeoutError
+from jsproto.server import Access, BatchLimits, Permissions, User
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.testing import serve
 from tests.drivers.threaded import connect as connect_with_threads
@@ -35,6 +35,8 @@ from tests.testing_io.conftest import Serving
 
 pytestmark = pytest.mark.anyio
 
+SEED = "SUAGCIDLMV4SA5DIMF2CA2LTEBVW433XNYQHI3ZAMV3GK4TZEBXW4ZJZ4U"  # of a key that everybody knows
+NKEY = "UCHALUQYLJGPDZGU3F44YWQLTJ7XNALLG3N3DF4EDAOCBHB3NN4FSW3M"
 PATIENCE = 60.0  # seconds after which a test that hangs is failed
 HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nPING\r\n'
 
@@ -331,6 +333,26 @@ async def test_a_defect_ends_the_server_and_the_block_raises_it(
     with pytest.raises(ZeroDivisionError):
         await run()
     assert "the server in memory failed: ZeroDivisionError" in caplog.text
+
+
+async def test_users_have_permissions(serving: Serving, connect: Any) -> None:
+    """By a password or by an nkey. What is not allowed ends neither the link nor what else it does."""
+    shop = User("shop", "secret", permissions=Permissions(publish=["orders.>"]))
+    async with serving(access=Access([shop, User(nkey=NKEY)])) as server:
+        with pytest.raises(AuthorizationError):
+            async with connect(server.url, user="shop", password="guess"):
+                pass
+        with pytest.raises(AuthorizationError):
+            async with connect(server.url, nkey=NKEY, signature_cb=lambda nonce: b"AAAA"):
+                pass
+        async with connect(server.url, nkeys_seed_str=SEED) as admin:
+            got = await admin.subscribe(">")
+            await admin.flush()
+            async with connect(server.url, user="shop", password="secret") as nc:
+                await nc.publish("secret", b"x")
+                await nc.publish("orders.a", b"x")
+                await nc.flush()
+            assert (await got.next_msg(timeout=PATIENCE)).subject == "orders.a"
 
 
 async def test_tls(serving: Serving, connect: Any, authority: trustme.CA, trusting: ssl.SSLContext) -> None:

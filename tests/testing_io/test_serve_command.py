@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from jsproto.errors import AuthorizationError
 from jsproto_io.serve import main
 from jsproto_io.sync import connect
 
@@ -74,6 +76,22 @@ def test_its_options() -> None:
         assert (info.domain, info.version, info.max_payload) == ("hub", "2.14.0", 1000)
 
 
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (["--user", "me", "--pass", "secret"], {"user": "me", "password": "secret"}),
+        (["-auth", "t", "-user", "me"], {"token": "t"}),
+    ],
+)
+def test_users_and_tokens(flags: list[str], options: dict[str, Any]) -> None:
+    with started(*MODULE, "-p", "0", *flags) as server:
+        with pytest.raises(AuthorizationError):
+            connect(server.url)
+        with connect(server.url, **options) as nc:
+            assert nc.server_info is not None
+            assert nc.server_info.auth_required
+
+
 def test_the_command() -> None:
     with started(*COMMAND, "-p", "0", "--domain", "hub") as server, connect(server.url) as nc:
         info = nc.server_info
@@ -85,7 +103,8 @@ def test_the_command() -> None:
     ("flags", "complaint"),
     [
         (["-c", "nats.conf"], "unrecognized arguments: -c nats.conf"),
-        (["--user", "me"], "unrecognized arguments: --user me"),
+        (["--cluster", "nats://a:1"], "unrecognized arguments: --cluster nats://a:1"),
+        (["--user", "me", "--pass", "$2a$11$x"], "hashed passwords are not modelled: give the password itself"),
         (["--release", "3.0.0"], "a release is 2.11.0 to 2.15.1, not '3.0.0'"),
         (["--release", "two"], "a release is 2.11.0 to 2.15.1, not 'two'"),
         (["--limit", "idle"], "a limit is NAME=N, with a name of atomic_per_stream, "),

@@ -11,12 +11,14 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``-sd``, ``--store_dir`` DIR | nothing is stored there, and a line of the log says so |
 | ``-m``, ``--http_port`` N | nothing is served there, and a line of the log says so |
 | ``-D``, ``-V``, ``-DV`` | nothing: there is no more to log |
+| ``--user`` NAME, ``--pass`` WORD | the one user that may connect |
+| ``--auth`` TOKEN | the token with which anybody may connect |
 | ``--tlscert``, ``--tlskey`` FILE | TLS for all clients |
 | ``--domain``, ``--release``, ``--dialect``, ``--ack-version`` | as in ``jsproto_io.testing.serve()`` |
 | ``--max-payload``, ``--max-pending`` BYTES | the same |
 | ``--limit`` NAME=N | a limit of batches: see ``jsproto.server.BatchLimits``. May be repeated |
 
-Any other flag is refused with exit code 2, such as a configuration file, users, clusters or leaf nodes.
+Any other flag is refused with exit code 2, such as a configuration file, clusters or leaf nodes.
 
 Not here: what the server answers (``jsproto.server``), the server as an object (``jsproto_io.testing``).
 """
@@ -35,6 +37,7 @@ from typing import Any, Final, NoReturn
 
 import jsproto
 from jsproto.errors import LocalProtocolError
+from jsproto.server.access import Access, User
 from jsproto.server.session import MAX_PENDING
 from jsproto.server.store.context import REFERENCE, BatchLimits, Release
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
@@ -74,6 +77,7 @@ def asked_for(arguments: Sequence[str] | None = None) -> tuple[MemoryServer, lis
         options.addr, options.port, options.tlscert, options.tlskey, options.limit, domain=options.domain,
         release=release(options.release), dialect=options.dialect, ack_version=options.ack_version,
         max_payload=options.max_payload, max_pending=options.max_pending,
+        access=access(options.user, options.password, options.auth),
     )  # fmt: skip
     return server, notes
 
@@ -109,6 +113,17 @@ def server_of(
         except (KeyError, ValueError):
             raise LocalProtocolError(f"a limit is NAME=N, with a name of {', '.join(LIMITS)}: {each!r}") from None
     return serve(host=host, port=max(port, 0), tls=context, limits=BatchLimits(**given), **options)
+
+
+def access(user: str, password: str, token: str) -> Access | None:
+    """Who may connect, by the flags. A token takes precedence, as in nats-server. None: anybody.
+
+    Raises:
+        LocalProtocolError: the password or the token is hashed.
+    """
+    if token:
+        return Access(token=token)
+    return Access([User(user, password)]) if user else None
 
 
 def release(text: str) -> Release:
@@ -168,6 +183,9 @@ def _parser() -> argparse.ArgumentParser:
     add("-sd", "-store_dir", "--store_dir", metavar="DIR", help="nothing is stored there")
     add("-m", "-http_port", "--http_port", metavar="N", help="nothing is served there")
     add("-D", "-V", "-DV", "--debug", "--trace", action="store_true", help="nothing: there is no more to log")
+    add("-user", "--user", default="", metavar="NAME", help="the one user that may connect")
+    add("-pass", "--pass", dest="password", default="", metavar="WORD", help="the password of the user")
+    add("-auth", "--auth", default="", metavar="TOKEN", help="the token with which anybody may connect")
     add("-tlscert", "--tlscert", metavar="FILE", help="TLS, with this certificate")
     add("-tlskey", "--tlskey", metavar="FILE", help="the key of the certificate, if it is in another file")
     add("--domain", metavar="NAME", help="the JetStream domain")

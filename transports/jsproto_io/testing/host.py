@@ -16,13 +16,16 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from time import time_ns
 from typing import Final, Literal, TypedDict, Unpack
 
 from jsproto.grammar.acks import Dialect
+from jsproto.server.access import Access
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
 from jsproto.server.store.context import BatchLimits, Release
+from jsproto_io._state.signatures import signature_check
 
 _log = logging.getLogger("jsproto")
 
@@ -44,6 +47,7 @@ class RoleKeywords(TypedDict, total=False):
         max_payload: the bytes that a message may have.
         max_pending: the bytes that a client may leave unread before it is cut off.
         ping_interval: the seconds between PINGs to a client. One that leaves two unanswered is cut off.
+        access: who may connect, and do what. None: anybody, and anything. Users with an nkey need the extra ``nkeys``.
     """
 
     limits: BatchLimits | None
@@ -54,6 +58,7 @@ class RoleKeywords(TypedDict, total=False):
     max_payload: int
     max_pending: int
     ping_interval: float
+    access: Access | None
 
 
 class Peer:
@@ -149,7 +154,14 @@ class Host:
         tls: ssl.SSLContext | None,
         **options: Unpack[RoleKeywords],
     ) -> None:
-        """A server without links. ``now``: the driver's clock, in seconds. ``tls``: for all links."""
+        """A server without links. ``now``: the driver's clock, in seconds. ``tls``: for all links.
+
+        Raises:
+            CredentialsError: a user has an nkey, and the extra ``nkeys`` is missing.
+        """
+        access = options.get("access")
+        if access is not None and access.needs_nonce and access.verify is None:
+            options["access"] = replace(access, verify=signature_check())
         self.host = host
         self.port = port
         self.peers: dict[ServerSession, Peer] = {}
