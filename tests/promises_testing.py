@@ -7,6 +7,7 @@ from typing import Final
 from tests.promises import Promise, promise
 
 COMMAND: Final = "testing_io/test_serve_command.py::test_"
+PIPES: Final = "testing_io/test_in_process.py::test_"
 PLUGIN: Final = "testing_io/test_plugin.py::test_"
 SERVE: Final = "testing_io/test_serve.py::test_"
 
@@ -62,6 +63,25 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVE + "users_have_permissions",
             "server/test_access.py::test_both_say_the_same",
         ),
+    ),
+    "Without sockets": (
+        promise("`in_process()` needs no socket", PIPES + "no_socket_is_made"),
+        promise(
+            "`connect` of all three drivers takes its `dialer`. It works with a reader thread and without.",
+            PIPES + "a_client_publishes_and_reads_back",
+        ),
+        promise(
+            "The block of `use_dialer` captures each `connect()` in it and in its tasks.",
+            PIPES + "an_application_that_knows_no_dialer_is_reached",
+            PIPES + "tasks_of_an_application_that_knows_no_dialer_are_reached",
+        ),
+        promise("Threads that it starts are not captured.", PIPES + "threads_that_the_block_starts_are_not_captured"),
+        promise(
+            "The rest counts for `max_pending`.",
+            PIPES + "a_client_that_does_not_read_is_cut_off_and_memory_is_bounded",
+            PIPES + "a_client_that_reads_late_gets_all",
+        ),
+        promise("That ends the server.", PIPES + "ctrl_c_within_the_server_reaches_the_caller_and_ends_it"),
     ),
     "From a shell": (
         promise("`jsproto serve --memory` is the same, with the extra `cli`.", COMMAND + "the_command"),

@@ -82,6 +82,7 @@ THIRD_PARTY: Final = {
     "jsproto_io/_state/credentials.py": {"cryptography"},
     "jsproto_io/_state/signatures.py": {"cryptography"},
     "jsproto_io/testing/trio.py": {"trio"},
+    "jsproto_io/testing/pipes/trio.py": {"trio"},
     "jsproto_io/testing/plugin.py": {"pytest"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
     "pyspark_jetstream/": {"attrs", "pyspark", "pyarrow"},

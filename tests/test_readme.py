@@ -28,7 +28,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
     ),
-    TESTING: ("def test_an_order_is_billed_once", "domain=\"hub\"", "Permissions("),
+    TESTING: ("def test_an_order_is_billed_once", "domain=\"hub\"", "Permissions(", "in_process()"),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
     "fuzz": (),
@@ -116,6 +116,12 @@ def test_a_server_in_memory() -> None:
 
 def test_a_server_with_users() -> None:
     assert run(program_with(TESTING, "Permissions(")) == 'Permissions Violation for Publish to "bills.1"\n'
+
+
+def test_a_server_without_sockets() -> None:
+    acknowledged, stored = run(program_with(TESTING, "in_process()")).splitlines()
+    assert acknowledged.startswith("PubAck(stream='EVENTS', seq=1, ")
+    assert stored == "1 stored"
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:

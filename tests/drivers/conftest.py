@@ -63,18 +63,26 @@ def anyio_backend(driver: str) -> str:
     return "trio" if driver == "trio" else "asyncio"
 
 
-@pytest.fixture
-def connect(driver: str) -> Connect:
-    """The driver's ``connect``, under a time limit. Where a test does not say it, connecting may take long."""
+def limited(driver: str, **always: Any) -> Connect:
+    """The driver's ``connect``, under a time limit. Where a test does not say it, connecting may take long.
+
+    ``always``: options of each connection.
+    """
 
     @asynccontextmanager
-    async def limited(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
+    async def connect(*args: Any, **keywords: Any) -> AsyncIterator[Any]:
         keywords.setdefault("connect_timeout", PATIENCE / 2)
         with anyio.fail_after(PATIENCE):
-            async with DRIVERS[driver](*args, **keywords) as connection:
+            async with DRIVERS[driver](*args, **always, **keywords) as connection:
                 yield connection
 
-    return limited
+    return connect
+
+
+@pytest.fixture
+def connect(driver: str) -> Connect:
+    """The driver's ``connect``, under a time limit."""
+    return limited(driver)
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ import pytest
 import jsproto_io.testing.asyncio
 import jsproto_io.testing.trio
 from jsproto_io.testing import serve
+from jsproto_io.testing.pipes.server import in_process
 from tests.drivers.conftest import (  # noqa: F401  # fixtures
+    Connect,
     authority,
     closed_port,
-    connect,
     driver,
+    limited,
     no_hang,
     real_stderr,
     trusting,
@@ -57,8 +59,14 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return "trio" if "trio" in names else "asyncio"
 
 
-@pytest.fixture
-def server() -> Iterator[Any]:
+@pytest.fixture(params=["sockets", "pipes"])
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server in memory, for a test that was written for a real one."""
-    with serve() as running:
+    with serve() if request.param == "sockets" else in_process() as running:
         yield running
+
+
+@pytest.fixture
+def connect(server: Any, driver: str) -> Connect:  # noqa: F811
+    """The driver's ``connect``, to a server that may be without sockets."""
+    return limited(driver, dialer=getattr(server, "dialer", None))

@@ -1,6 +1,7 @@
 """``python -m tests.testing_io.measure``: how fast the server in memory is. It prints numbers, and judges none.
 
 * "a test": start the server in a thread, connect, create a stream, publish 1,000 messages, read them back, end both.
+* "without sockets": the same with the server in memory without sockets, with a reader thread and without.
 * "fast ingest": messages of 128 bytes into a server that another process runs, until the last one is acknowledged.
 """
 
@@ -9,19 +10,24 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter
 
 from jsproto_io.sync import connect
-from jsproto_io.testing import serve
+from jsproto_io.testing import InProcessServer, MemoryServer, in_process, serve
 
 ROUNDS = 9
 COUNT = 50_000
 
 
-def a_test() -> None:
+def a_test(start: Callable[[], MemoryServer | InProcessServer], *, reader_thread: bool = True) -> None:
     """What a user's test does."""
-    with serve() as server, connect(server.url) as nc:
+    with (
+        start() as server,
+        connect(server.url, dialer=getattr(server, "dialer", None), reader_thread=reader_thread) as nc,
+    ):
         js = nc.jetstream()
         js.create_stream("EVENTS", subjects=["events.>"], allow_batched=True, allow_direct=True)
         with js.fast_publisher() as batch:
@@ -46,12 +52,18 @@ def fast_ingest(url: str, count: int) -> float:
 
 
 def main() -> None:
-    times = []
-    for _ in range(ROUNDS):
-        began = perf_counter()
-        a_test()
-        times.append(1000 * (perf_counter() - began))
-    print(f"a test: {min(times):.1f} ms, median {median(times):.1f} ms, first {times[0]:.1f} ms")
+    tests: dict[str, Callable[[], None]] = {
+        "a test": partial(a_test, serve),
+        "without sockets": partial(a_test, in_process),
+        "without sockets, without a reader thread": partial(a_test, in_process, reader_thread=False),
+    }
+    for name, run in tests.items():
+        times = []
+        for _ in range(ROUNDS):
+            began = perf_counter()
+            run()
+            times.append(1000 * (perf_counter() - began))
+        print(f"{name}: {min(times):.1f} ms, median {median(times):.1f} ms, first {times[0]:.1f} ms")
     command = [sys.executable, "-m", "jsproto_io.serve", "-p", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -113,6 +113,24 @@ class Peer:
                 plain = plain[self._tls.write(plain) :]
         return self._to_send.read()
 
+    def send_by(self, send: Callable[[memoryview], int]) -> bool:
+        """Send what ``send`` takes, and set ``blocked``. Returns False when the link is to be closed.
+
+        ``send``: as that of a socket that never blocks.
+        """
+        self.blocked = False
+        while not self.wants_abort and (self.unsent or self.wants_send):
+            if not self.unsent:
+                self.unsent = memoryview(self.take())
+            try:
+                self.unsent = self.unsent[send(self.unsent) :]
+            except BlockingIOError:
+                self.blocked = True
+                return True
+            except OSError:
+                return False
+        return not self.wants_close
+
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes from the client. ``now``: seconds."""
         if self._tls is None:

@@ -65,16 +65,4 @@ class SocketLink:
 
     def send(self) -> bool:
         """Send what the socket takes, and set ``peer.blocked``. Returns False when the link is to be closed."""
-        peer = self.peer
-        peer.blocked = False
-        while not peer.wants_abort and (peer.unsent or peer.wants_send):
-            if not peer.unsent:
-                peer.unsent = memoryview(peer.take())
-            try:
-                peer.unsent = peer.unsent[self.socket.send(peer.unsent) :]
-            except BlockingIOError:
-                peer.blocked = True
-                return True
-            except OSError:
-                return False
-        return not peer.wants_close
+        return self.peer.send_by(self.socket.send)
