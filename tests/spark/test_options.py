@@ -367,3 +367,14 @@ def test_a_python_without_a_package(monkeypatch: pytest.MonkeyPatch, package: st
         ModuleNotFoundError, match=f"^{package} is missing in {sys.executable}: install it there, or set"
     ):
         JetStreamDataSource({})
+
+
+def test_what_plans_a_write_does_without_arrow() -> None:
+    """Spark starts a process for it with each job (``python -m tests.bench.spark``)."""
+    there = """
+import sys
+import pyspark_jetstream.sink
+print({"pyarrow.compute", "pyspark_jetstream.rows", "pyspark_jetstream.arrow"} & sys.modules.keys())
+"""
+    done = subprocess.run([sys.executable, "-c", there], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("set()\n", "")

@@ -28,11 +28,12 @@ from jsproto.errors import (
 from jsproto.grammar.columns import StoredColumns
 from jsproto_io.sync import JetStream
 from pyspark_jetstream import JetStreamDataSource, connecting, ranges
+from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.offsets import decode_offset
 from pyspark_jetstream.options import ConnectionOptions, read_options
 from pyspark_jetstream.planning import DataLossError
 from pyspark_jetstream.ranges import ReadError
-from pyspark_jetstream.schema import HEADERS_TYPE, BatchBuilder
+from pyspark_jetstream.schema import HEADERS_TYPE
 from tests.integration.cluster import paused
 from tests.servers import recreate_stream
 from tests.spark.conftest import Made, fill

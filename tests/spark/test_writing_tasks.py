@@ -17,11 +17,12 @@ from jsproto.grammar.columns import MessageColumns, StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import FastPublisher, JetStream
 from pyspark_jetstream import connecting
+from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.delivery import TaskId, WriteError, store
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import ConnectionOptions, read_options, write_options
-from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, Target, chunks_of
-from pyspark_jetstream.schema import BatchBuilder
+from pyspark_jetstream.rows import CHUNK, CHUNK_BYTES, RowError, chunks_of
+from pyspark_jetstream.schema import Target
 from tests.spark.conftest import Made, data_of
 from tests.spark.test_tasks import COLUMNS, WRITTEN, rows
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,10 @@ class JetStreamDataSource(DataSource):
         """As Spark calls it first of all. ModuleNotFoundError in a Python that lacks pyarrow or attrs."""
         super().__init__(options)
         for package in ("pyarrow", "attrs"):
-            try:
-                import_module(package)
-            except ModuleNotFoundError:
+            if find_spec(package) is None:  # to import it here would take longer, and this process may not need it
                 where = f"{package} is missing in {sys.executable}"
                 text = f"{where}: install it there, or set PYSPARK_PYTHON to a Python with it"
-                raise ModuleNotFoundError(text, name=package) from None
+                raise ModuleNotFoundError(text, name=package)
 
     @classmethod
     def name(cls) -> str:

@@ -23,12 +23,13 @@ from jsproto.errors import SnapshotError
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.headers import Headers
 from jsproto_io.sync import JetStream
+from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import LATEST, ReadOptions
 from pyspark_jetstream.planning import end_of, look_up, resolve
 from pyspark_jetstream.ranges import ReadError
-from pyspark_jetstream.schema import BatchBuilder, check_columns
+from pyspark_jetstream.schema import check_columns
 
 COLUMNS: Final = {
     "bucket": "string",

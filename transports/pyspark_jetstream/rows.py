@@ -12,7 +12,6 @@ Not here: sending (``delivery``), the types of columns (``schema``), messages wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from jsproto.grammar.headers import Headers
 from jsproto.grammar.subjects import check_subject, matches
 from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
 from pyspark_jetstream.messages import Chunk
+from pyspark_jetstream.schema import Target
 
 TTL: Final = "Nats-TTL"
 MAX_KNOWN_SUBJECTS: Final = 100_000
@@ -31,15 +31,6 @@ CHUNK: Final = 5  # Arrow batches, unless they have so many bytes before
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 _IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
 _HEADERS: Final = frozenset({"headers", *_IN_HEADERS})
-
-
-@dataclass(frozen=True)
-class Target:
-    """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers)."""
-
-    stream: str
-    subjects: tuple[str, ...]
-    max_size: int
 
 
 class RowError(RuntimeError):

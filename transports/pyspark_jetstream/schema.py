@@ -1,32 +1,26 @@
-"""The columns: what a read gives and what a write takes, as Spark has them and as Arrow has them.
+"""The columns: what a read gives and what a write takes, as Spark has them.
 
-Rules: a schema is checked in the driver, before a task starts. A read gives any subset of its columns, in any order,
-and only with the types below. Arrow batches have the schema that Spark itself derives, or Spark refuses them.
+Rules:
+* A schema is checked in the driver, before a task starts.
+* A read gives any subset of its columns, in any order, and only with the types below.
+* Nothing here needs Arrow. The processes in which Spark plans a write do without it, and start sooner.
 
-Not here: the values of a key-value bucket (``buckets``).
+Not here: the values of a key-value bucket (``buckets``), columns as Arrow has them (``arrow``, ``rows``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.batch import BATCH_HEADERS
 from pyspark_jetstream.option_fields import OptionError
-from pyspark_jetstream.options import Delivery, ReadOptions, WriteOptions
-
-if TYPE_CHECKING:
-    from jsproto.grammar.columns import StoredColumns
+from pyspark_jetstream.options import Delivery, WriteOptions
 
 HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
-_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _READ: Final = {
     "subject": "string",
     "data": "binary",
@@ -45,6 +39,15 @@ _WRITE: Final = {
     "expected_last_subject_seq": ("bigint", "int"),
     "ttl": ("string",),
 }
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the stream takes: subjects (wildcards), and bytes in a message (as the server has it, with headers)."""
+
+    stream: str
+    subjects: tuple[str, ...]
+    max_size: int
 
 
 def read_schema(include_headers: bool) -> str:
@@ -107,99 +110,5 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
     return names
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema of batches for Spark, which before 4.2 takes no time zone."""
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:
-        return to_arrow_schema(schema)
-
-
 def _plain(ddl: str) -> str:
     return ddl.replace(" ", "").lower()
-
-
-class BatchBuilder:
-    """Arrow batches of one schema, out of columns of stored messages.
-
-    What is added is copied to where Arrow keeps it, while the processor still has it at hand, and is not kept itself.
-
-    Attributes: ``rows`` (added since the last batch).
-    """
-
-    def __init__(self, schema: StructType, stream: str, options: ReadOptions) -> None:
-        self.schema = arrow_schema(schema)
-        self.rows = 0
-        self._stream = stream
-        self._hidden = frozenset[str]() if options.include_bookkeeping else BATCH_HEADERS
-        self._pieces: list[list[Any]] = [[] for _ in self.schema]  # of each column
-        self._streams = pa.array([], pa.string())  # as long as the longest batch
-        self._steps = pa.array([], pa.int64())  # 0, 1, 2 and so on, as long as it
-
-    def add(self, part: StoredColumns) -> None:
-        """These messages come next."""
-        for name, pieces in zip(self.schema.names, self._pieces, strict=True):
-            pieces.append(self._piece(name, part))
-        self.rows += len(part.seqs)
-
-    def batch(self) -> pa.RecordBatch:
-        """One batch of all that was added since the last one, of which there must be some."""
-        arrays = [
-            self._column(column.name, column.type, pieces)
-            for column, pieces in zip(self.schema, self._pieces, strict=True)
-        ]
-        self.rows = 0
-        self._pieces = [[] for _ in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _piece(self, name: str, part: StoredColumns) -> Any:
-        """What is kept of some messages for a column."""
-        if name == "subject":
-            return pa.array(part.subjects, pa.binary())
-        if name == "data":
-            return pa.array(part.data, pa.binary())
-        if name == "headers":
-            return pa.array([*self._headers(part)], pa.list_(_HEADER))
-        if name in ("timestamp", "timestamp_ns"):
-            return pa.array(part.timestamps, pa.binary())
-        return part.seqs
-
-    def _column(self, name: str, kind: pa.DataType, pieces: Sequence[Any]) -> pa.Array:
-        """A column of a batch, of the pieces of it."""
-        if name == "stream":
-            if len(self._streams) < self.rows:
-                self._streams = pa.repeat(pa.scalar(self._stream, kind), self.rows)
-            return self._streams.slice(0, self.rows)
-        if name == "seq":
-            return self._numbers(pieces)
-        found = pa.concat_arrays(pieces)
-        if name == "subject":
-            found = _texts(found)
-        elif name in ("timestamp", "timestamp_ns"):
-            found = found.view(pa.string()).cast(pa.timestamp("ns", "UTC"))
-        return found.cast(kind, safe=False)  # which cuts nanoseconds off
-
-    def _numbers(self, pieces: Sequence[Sequence[int]]) -> pa.Array:
-        """Numbers that rise: mostly by one, and then they need not be looked at."""
-        first, last = pieces[0][0], pieces[-1][-1]
-        if last - first != self.rows - 1:
-            return pa.array([number for piece in pieces for number in piece], pa.int64())
-        if len(self._steps) < self.rows:
-            self._steps = pa.array(range(self.rows), pa.int64())
-        return pc.add_checked(self._steps.slice(0, self.rows), pa.scalar(first, pa.int64()))
-
-    def _headers(self, part: StoredColumns) -> Iterator[list[tuple[str, bytes]] | None]:
-        try:
-            for headers in part.headers():
-                pairs = [] if headers is None else [pair for pair in headers.items() if pair[0] not in self._hidden]
-                yield [(name, value.encode("utf-8", "surrogateescape")) for name, value in pairs] or None
-        except RemoteProtocolError as error:
-            text = f"a message of {part.seqs[0]} to {part.seqs[-1]} has headers that cannot be read"
-            raise RemoteProtocolError(f"stream {self._stream}: {text} ({error})") from None
-
-
-def _texts(values: pa.Array) -> pa.Array:
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:  # NATS takes any bytes for a subject
-        return pa.array([value.decode("utf-8", "replace") for value in values.to_pylist()], pa.string())

@@ -4,6 +4,7 @@ Rules:
 * What cannot work fails in the driver, with one line, before a task starts.
 * Spark runs a task again when it fails, and sometimes twice at once, and does not say which of the runs counts. What
   then is stored is what ``delivery`` promises.
+* What only a task needs is imported there. Spark plans a write in a process of its own, which starts sooner without it.
 * A task of a streaming write has the number of its micro-batch from its local properties. Spark has no other place.
 
 Not here: storing rows (``delivery``).
@@ -14,9 +15,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -24,12 +24,13 @@ from pyspark.sql.types import StructType
 from jsproto.api_errors import StreamNotFoundError
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
-from pyspark_jetstream.delivery import TaskId, store
 from pyspark_jetstream.option_fields import OptionError
 from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
 from pyspark_jetstream.planning import covers
-from pyspark_jetstream.rows import Target, chunks_of
-from pyspark_jetstream.schema import check_write_schema, written_names
+from pyspark_jetstream.schema import Target, check_write_schema, written_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -59,6 +60,9 @@ class _Writes:
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""
+        from pyspark_jetstream.delivery import TaskId, store
+        from pyspark_jetstream.rows import chunks_of
+
         context = TaskContext.get()
         task = TaskId(query, batch, context.partitionId() if context is not None else 0)
         # Between atomic batches a thread keeps the connection alive, however long Spark needs for the next rows; a fast

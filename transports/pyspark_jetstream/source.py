@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from jsproto.grammar.columns import StoredColumns
 from jsproto.grammar.config import StreamInfo
 from jsproto_io.sync import JetStream
+from pyspark_jetstream.arrow import BatchBuilder
 from pyspark_jetstream.buckets import COLUMNS as BUCKET_COLUMNS
 from pyspark_jetstream.buckets import BucketBuilder
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
@@ -50,7 +51,7 @@ from pyspark_jetstream.planning import (
     split,
 )
 from pyspark_jetstream.ranges import check_count, matching, read_range, without_markers
-from pyspark_jetstream.schema import BatchBuilder, check_columns, check_read_schema
+from pyspark_jetstream.schema import check_columns, check_read_schema
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
