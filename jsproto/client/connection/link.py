@@ -62,6 +62,7 @@ class Link:
     Attributes:
 
     * ``phase``: a ``LinkPhase``.
+    * ``is_open``: messages flow.
     * ``server``: the last ``ServerInfo``, None before INFO.
     * ``error``: why the link ended, None while it lives.
     * ``was_open``: the handshake was complete once.
@@ -75,6 +76,7 @@ class Link:
 
     def __init__(self, options: ConnectOptions, address: Address, now: float) -> None:
         self.phase = LinkPhase.EXPECT_TLS if options.tls_handshake_first else LinkPhase.EXPECT_INFO
+        self.is_open = False
         self.server: ServerInfo | None = None
         self.error: Error | None = None
         self.was_open = False  # the handshake was complete once
@@ -93,11 +95,6 @@ class Link:
         self.pongs_owed = 0
         self._timers = Timers()
         self._timers.set(Timer.HANDSHAKE, now + options.connect_timeout)
-
-    @property
-    def is_open(self) -> bool:
-        """Messages flow."""
-        return self.phase is LinkPhase.OPEN
 
     def receive(self, frame: Frame, now: float) -> None:
         """Any frame but a message that arrives while the link is open."""
@@ -258,6 +255,7 @@ class Link:
 
     def _step(self, given: LinkInput) -> None:
         self.phase = LINK[self.phase, given] or self.phase
+        self.is_open = self.phase is LinkPhase.OPEN
 
     def _end(self, error: Error) -> None:
         if self.error is None:

@@ -106,11 +106,13 @@ class Engine(ConnectionBase):
         session, now = self._session, self._now()
         if self._failure is None:
             try:
-                self._run_pending_closes()
+                if self._pending_closes:
+                    self._run_pending_closes()
                 self._write(now)
                 for ticket in session.take_completed():
                     ticket.wake()
-                self._dispatcher.add(session.events())
+                if events := session.events():
+                    self._dispatcher.add(events)
                 self._rearm()
             except Exception as bug:
                 self._crash(bug)

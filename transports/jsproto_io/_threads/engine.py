@@ -132,7 +132,8 @@ class ThreadEngine(facade.Connection):
         with self._lock:
             link = poller.link
             send = wakeup = False
-            self._run_pending_closes()
+            if self._pending_closes:
+                self._run_pending_closes()
             if link is not None and self._sender is None:
                 if not link.unsent and (session.wants_close or session.wants_send(self._now())):
                     link.unsent = memoryview(b"".join(session.data_to_send()))
@@ -142,7 +143,8 @@ class ThreadEngine(facade.Connection):
                 elif session.closed and not link.dialling and (self._must_abort or not link.unsent):
                     link.hang_up(abruptly=self._must_abort)
             completed = session.take_completed()
-            self._dispatcher.add(session.events())
+            if events := session.events():
+                self._dispatcher.add(events)
             if session.closed and (link is None or link.dialling):
                 self._leadership.end()
             if poller.asleep_until > -inf:
@@ -155,7 +157,8 @@ class ThreadEngine(facade.Connection):
                     poller.asleep_until, wakeup = -inf, True
             elif link is not None and link.blocked and leadership.leader is None:
                 leadership.request_reader()
-            leadership.hand_over(completed)
+            if completed:
+                leadership.hand_over(completed)
         for ticket in completed:
             ticket.wake()
         if wakeup:
