@@ -135,6 +135,10 @@ class NoMessageFoundError(APIError, err_code=10037):
     """404/10037: no message found."""
 
 
+class NotEmptyRequestError(APIError, err_code=10038):
+    """400/10038: expected an empty request payload."""
+
+
 class NotEnabledForAccountError(APIError, err_code=10039):
     """503/10039: JetStream not enabled for account."""
 

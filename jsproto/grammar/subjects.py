@@ -98,6 +98,19 @@ def overlaps(one: str, another: str) -> bool:
     return len(left) == len(right)
 
 
+def contains(wide: str, narrow: str) -> bool:
+    """Whether every subject that matches ``narrow`` matches ``wide``. Both must have passed ``check_subject``."""
+    wanted, tokens = wide.split("."), narrow.split(".")
+    for place, want in enumerate(wanted):
+        if place == len(tokens) or (tokens[place] == ">" and want != ">"):
+            return False
+        if want == ">":
+            return True
+        if want not in ("*", tokens[place]):
+            return False
+    return len(wanted) == len(tokens)
+
+
 def _complaint(value: object, what: str, limit: int) -> str | None:
     """Why ``value`` cannot be one word on a control line, None when it can."""
     if not isinstance(value, str):

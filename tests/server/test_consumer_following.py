@@ -389,7 +389,7 @@ def test_a_filter_that_is_no_subject_is_an_error() -> None:
     origin(side)
     make(side, "T", sources=[{"name": "S", "filter_subject": "a..b c"}])
     side.wait(1.0)
-    assert sources(side)[0]["error"]["err_code"] == 10093
+    assert sources(side)[0]["error"]["err_code"] == 10052
 
 
 @pytest.mark.parametrize(

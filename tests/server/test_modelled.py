@@ -67,7 +67,7 @@ def test_a_message_that_went_before_its_end() -> None:
     ("before", "after"),
     [
         ({}, {"storage": "file"}), ({}, {"retention": "workqueue"}), ({"deny_delete": True}, {}),
-        ({"deny_purge": True}, {}), ({"allow_msg_ttl": True}, {}), ({"sealed": True}, {}),
+        ({"deny_purge": True}, {}), ({"allow_msg_ttl": True}, {}),
         ({"allow_msg_counter": True}, {}),
     ],
 )  # fmt: skip

@@ -340,7 +340,7 @@ def test_the_account() -> None:
         ("STREAM.CREATE.A", {"name": "A", "subjects": ["a..b"]}, 10052),
         ("STREAM.CREATE.A", {"name": "A", "subjects": [">"]}, 10052),
         ("STREAM.CREATE.A", {"name": "A", "subjects": ["$JS.API.*"]}, 10052),
-        ("STREAM.CREATE.A", {"name": "A", "subjects": ["*.b.c"]}, 10065),
+        ("STREAM.CREATE.A", {"name": "A", "subjects": ["*.b.c"], "no_ack": True}, 10065),
         ("STREAM.CREATE.A", {"name": "A", "subjects": ["s.b.c"]}, 10065),
         ("STREAM.UPDATE.F", {"name": "F", "subjects": ["f", "s.*"]}, 10065),
         ("STREAM.CREATE.A", {"name": "A", "mirror": {"name": "S"}, "allow_atomic": True}, 10198),

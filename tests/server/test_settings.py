@@ -177,10 +177,10 @@ def test_sources_that_are_refused(sources: list[dict[str, Any]], err_code: int) 
 
 def test_sources_that_differ() -> None:
     other = {"name": "E", "deliver_subject": "d.d"}
-    assert accepted(sources=[{"name": "S", "filter_subject": "s.a"}, {"name": "S", "filter_subject": "s.b"}])
-    assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "S", "consumer": other}])
-    assert accepted(sources=[{"name": "S", "consumer": MADE}, {"name": "T", "consumer": MADE}])
-    assert accepted(sources=[{"name": "S", "external": {"api": f"$JS.{hub}.API"}} for hub in ("a", "b")])
+    assert accepted(sources=[{"name": "O", "filter_subject": "s.a"}, {"name": "O", "filter_subject": "s.b"}])
+    assert accepted(sources=[{"name": "O", "consumer": MADE}, {"name": "O", "consumer": other}])
+    assert accepted(sources=[{"name": "O", "consumer": MADE}, {"name": "T", "consumer": MADE}])
+    assert accepted(sources=[{"name": "O", "external": {"api": f"$JS.{hub}.API"}} for hub in ("a", "b")])
 
 
 def test_the_draft_knows_consumers_that_the_server_manages() -> None:

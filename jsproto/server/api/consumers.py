@@ -16,29 +16,29 @@ requests (each consumer takes its own).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.consumer import ConsumerConfig, ConsumerPause
-from jsproto.grammar.fields import NEVER, as_moment
+from jsproto.grammar.consumer import POLICIES, ConsumerConfig, ConsumerPause
+from jsproto.grammar.fields import NEVER, Reader, as_anything, as_count, as_flag, as_moment, as_text, word_of
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
-from jsproto.server.api.pedantic import check_consumer, is_pedantic
 from jsproto.server.api.requests import (
     Body,
     as_body,
-    known,
-    number,
-    offset_of,
+    as_offset,
+    decoded,
+    is_empty,
     optional,
     page,
-    read,
+    record,
     respond,
     stream_differs,
     stream_not_found,
+    without_own_metadata,
     without_prefix,
 )
 from jsproto.server.consume.advisories import Advisories
@@ -67,10 +67,18 @@ _WITH_AN_ERROR: Final[dict[str, Body]] = {
 }
 _KINDS: Final = {"DURABLE": "consumer_create", "LEADER": "consumer_leader_stepdown"}
 _START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
-_ACTIONS: Final = ("", "create", "update")
 _NAME_LENGTH: Final = 8
-_OF_THE_ANSWER: Final = ("_nats.level", "_nats.ver")
-"""Metadata that lists do not have."""
+_CONFIG: Final[dict[str, Reader]] = {
+    **{field.name: as_anything for field in fields(ConsumerConfig) if field.name != "extra"},
+    **{name: word_of(words) for name, words in POLICIES.items()},
+}
+_CREATE: Final[dict[str, Reader]] = {
+    "stream_name": as_text, "config": record(_CONFIG), "action": word_of(("", "create", "update")), "pedantic": as_flag,
+}  # fmt: skip
+_PAUSE: Final[dict[str, Reader]] = {"pause_until": as_moment}
+_RESET: Final[dict[str, Reader]] = {"seq": as_count}
+_UNPIN: Final[dict[str, Reader]] = {"group": as_text}
+_PAGE: Final[dict[str, Reader]] = {"offset": as_offset}
 
 
 class ConsumerApi(Conversation):
@@ -127,30 +135,34 @@ class ConsumerApi(Conversation):
 
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
-    def create(self, stream: str, config: ConsumerConfig, now: float, action: str = "") -> Consumer:
+    def create(
+        self, stream: str, config: ConsumerConfig, now: float, action: str = "", *, is_pedantic: bool = False
+    ) -> Consumer:
         """Create a consumer, find it with the same configuration, or change it. ``now``: seconds.
 
         ``action``: ``create``, ``update``, or empty for both. Without a name in ``config`` it gets one.
+        ``is_pedantic``: refuse values that servers would replace.
 
         Raises:
             APIError: the stream does not exist, or servers refuse the configuration, the change or the action.
         """
         inlet = self._inlet(stream)
         name = config.consumer_name or self._context.next_id()[:_NAME_LENGTH]
-        _check_name(name)
         config = upgraded(config, inlet.stream.config, self._context)
         found = inlet.consumers.get(name)
         if found is not None and config.sourcing and config.durable_name:
             config = replace(config, **{field: getattr(found.config, field) for field in _START})
-        accepted = replace(accept(config, inlet.stream.config, self._context), name=config.consumer_name)
+        accepted = accept(config, inlet.stream.config, self._context, is_pedantic=is_pedantic)
         if found is not None:
-            self._change(found, accepted, action, now)
+            self._change(inlet, found, accepted, action, now)
             if accepted.sourcing and self._context.api_level >= SOURCING_LEVEL:
                 found.reset(None, now)
             return found
         if action == "update":
             raise refusal(10149)
         self._check_room(inlet, accepted)
+        _check_name(name)
+        accepted.name = config.consumer_name and name
         consumer = Consumer(
             name, accepted, inlet.stream, self._context, self._outbox, now, prefixes=self._api_prefixes(),
             forget=lambda gone: self._forget(inlet, gone),
@@ -201,12 +213,15 @@ class ConsumerApi(Conversation):
         del inlet.consumers[gone.name]
 
     @staticmethod
-    def _change(found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> None:
+    def _change(inlet: StreamInlet, found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> None:
         wanted = replace(accepted, pause_until=found.config.pause_until)
-        if wanted == replace(found.config, metadata=wanted.metadata):
-            return
-        if action == "create":
+        is_same = wanted == replace(found.config, metadata=wanted.metadata)
+        if action == "create" and not is_same:
             raise refusal(10148)
+        if inlet.stream.config.retention == "workqueue" and not _is_alone(inlet, found, wanted.filters):
+            raise refusal(10100)
+        if is_same:
+            return
         check_change(found.config, wanted, is_bound=found.is_bound())
         found.update(wanted, now)
 
@@ -216,22 +231,24 @@ class ConsumerApi(Conversation):
         if config.sourcing:
             return
         stream = inlet.stream.config
-        rivals = [other.config for other in inlet.consumers.values() if not other.config.sourcing]
+        rivals = [other for other in inlet.consumers.values() if not other.config.sourcing]
         if 0 < (stream.max_consumers or 0) <= len(rivals):
             raise refusal(10026)
-        if stream.retention != "workqueue":
+        if stream.retention != "workqueue" or config.direct:
             return
+        if config.ack_policy not in ("explicit", "flow_control"):
+            raise refusal(10098)
         if config.deliver_policy != "all":
             raise refusal(10101)
         if rivals and not config.filters:
             raise refusal(10099)
-        taken = [pattern for rival in rivals for pattern in rival.filters or [">"]]
-        if any(overlaps(one, another) for one in taken for another in config.filters):
+        if rivals and not _is_alone(inlet, None, config.filters):
             raise refusal(10100)
 
     def _create(self, names: list[str], message: Msg, now: float) -> Body:
         stream, name, filters = names[0], ".".join(names[1:2]), ".".join(names[2:])
-        action, config = self._request(stream, message.payload)
+        action, config, is_pedantic = self._request(stream, message.payload)
+        _check_path(name or config.name or "")
         if not name:
             if config.durable_name:
                 raise refusal(10020)
@@ -244,24 +261,38 @@ class ConsumerApi(Conversation):
                 raise refusal(10137)
             if config.filter_subject != filters:
                 raise refusal(10131)
-        self._check_identity(stream, config, message)
-        return self.create(stream, config, now, action).info(now).to_json()
+        return self._created(stream, config, message, action, is_pedantic, now)
 
     def _create_durable(self, names: list[str], message: Msg, now: float) -> Body:
         _, stream, name = names
-        action, config = self._request(stream, message.payload)
+        action, config, is_pedantic = self._request(stream, message.payload)
+        _check_path(name)
         if not config.durable_name:
             raise refusal(10018)
         if config.durable_name != name:
             raise refusal(10017)
         config.name = name
+        return self._created(stream, config, message, action, is_pedantic, now)
+
+    def _created(
+        self, stream: str, config: ConsumerConfig, message: Msg, action: str, is_pedantic: bool, now: float
+    ) -> Body:
+        if (config.num_replicas or 0) > 1 and not self._is_replicated(stream):
+            raise refusal(10074)
         self._check_identity(stream, config, message)
-        return self.create(stream, config, now, action).info(now).to_json()
+        return self.create(stream, config, now, action, is_pedantic=is_pedantic).info(now).to_json()
+
+    def _is_replicated(self, stream: str) -> bool:
+        return stream in self._streams and (self._streams[stream].stream.config.num_replicas or 1) > 1
 
     def _info(self, names: list[str], message: Msg, now: float) -> Body:
+        if not is_empty(message.payload):
+            raise refusal(10038)
         return self.find(*names).info(now).to_json()
 
     def _delete(self, names: list[str], message: Msg, now: float) -> Body:
+        if not is_empty(message.payload):
+            raise refusal(10038)
         stream, name = names
         self.delete(stream, name, now)
         return {"success": True}
@@ -272,22 +303,17 @@ class ConsumerApi(Conversation):
 
     def _list(self, names: list[str], message: Msg, now: float) -> Body:
         body, found = self._page(names[0], message.payload, INFOS_AT_ONCE)
-        described = [consumer.info(now).to_json() for consumer in found]
-        for consumer in described:
-            consumer["config"]["metadata"] = {
-                name: value for name, value in consumer["config"]["metadata"].items() if name not in _OF_THE_ANSWER
-            }
-        return body | {"consumers": described}
+        return body | {"consumers": [without_own_metadata(consumer.info(now).to_json()) for consumer in found]}
 
     def _page(self, stream: str, payload: bytes, limit: int) -> tuple[Body, Sequence[Consumer]]:
+        asked = optional(payload, _PAGE)
         consumers = self._inlet(stream).consumers
-        asked = optional(payload, {"offset"})
-        return page([consumers[name] for name in sorted(consumers)], offset_of(asked), limit)
+        return page([consumers[name] for name in sorted(consumers)], asked.get("offset", 0), limit)
 
     def _pause(self, names: list[str], message: Msg, now: float) -> Body:
         """Pause until the moment in the request. A request without one resumes."""
+        until = optional(message.payload, _PAUSE).get("pause_until")
         consumer = self.find(*names)
-        until = _moment(message.payload)
         consumer.pause(until, now)
         remaining = consumer.pause_remaining(now)
         self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
@@ -317,36 +343,30 @@ class ConsumerApi(Conversation):
             if known_as != identity.encode():
                 raise refusal(10225, identity)
 
-    def _request(self, stream: str, payload: bytes) -> tuple[str, ConsumerConfig]:
-        """The action and the configuration in a request for a consumer of ``stream``. Raises APIError."""
-        body: dict[str, Any] = known(read(payload) if payload else {}, ("stream_name", "config", "action", "pedantic"))
-        action, pedantic = body.get("action", ""), is_pedantic(body)
-        if action not in _ACTIONS:
-            raise refusal(10025, f'unknown consumer action: "{action}"')
+    def _request(self, stream: str, payload: bytes) -> tuple[str, ConsumerConfig, bool]:
+        """The action and the configuration in a request for a consumer of ``stream``, and whether it is pedantic.
+
+        Raises APIError.
+        """
+        body = decoded(payload, _CREATE)
         try:
             config = ConsumerConfig.from_json(body.get("config") or {})
         except RemoteProtocolError as error:
             raise refusal(10025, str(error)) from None
-        if config.extra:
-            raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
-        if body.get("stream_name") != stream:
+        if body.get("stream_name", "") != stream:
             raise stream_differs()
-        if pedantic and stream in self._streams:
-            check_consumer(config, self._streams[stream].stream.config)
-        return action, config
+        return body.get("action", ""), config, body.get("pedantic", False)
 
     def _reset(self, names: list[str], message: Msg, now: float) -> Body:
         """Set a consumer back: to its ack floor, or to the sequence in the request."""
         consumer = self.find(*names)
-        seq = number(read(message.payload), "seq") if message.payload else 0
+        seq = decoded(message.payload, _RESET, is_strict=False).get("seq", 0) if message.payload else 0
         reset_seq = consumer.reset(seq or None, now)
         return consumer.info(now).to_json() | {"reset_seq": reset_seq}
 
     def _unpin(self, names: list[str], message: Msg, now: float) -> Body:
         """Unpin the client of a priority group."""
-        group = read(message.payload).get("group") or ""
-        if not isinstance(group, str):
-            raise refusal(10025, "json: cannot unmarshal a group that is no string")
+        group = decoded(message.payload, _UNPIN, is_strict=False).get("group", "")
         if not group:
             raise refusal(10025, "consumer group not specified")
         check_group(group)
@@ -361,21 +381,22 @@ def _needs_cluster(names: list[str], message: Msg, now: float) -> Body:
     raise refusal(10010)
 
 
+def _check_path(name: str) -> None:
+    if "/" in name or "\\" in name:
+        raise refusal(10127)
+
+
 def _check_name(name: str) -> None:
     try:
         check_name(name, "consumer").encode()  # a subject may have bytes that are no text
     except (LocalProtocolError, UnicodeEncodeError):
         if len(name.encode("utf-8", "replace")) > MAX_NAME:
             raise refusal(10102, MAX_NAME) from None
-        raise refusal(10127 if "/" in name or "\\" in name else 10103) from None
+        raise refusal(10103) from None
 
 
-def _moment(payload: bytes) -> int | None:
-    """The moment in a pause request, in nanoseconds since 1970. None: there is none, or no JSON."""
-    try:
-        text = read(payload).get("pause_until")
-        return None if text is None else as_moment(text, "pause_until")
-    except APIError:
-        return None
-    except ValueError as error:
-        raise refusal(10025, str(error)) from None
+def _is_alone(inlet: StreamInlet, found: Consumer | None, filters: Sequence[str]) -> bool:
+    """Whether no other consumer of a work queue takes a message that ``filters`` take."""
+    rivals = [one for one in inlet.consumers.values() if one is not found and not one.config.sourcing]
+    taken = [pattern for rival in rivals for pattern in rival.config.filters or [">"]]
+    return not any(overlaps(one, another) for one in taken for another in filters)

@@ -2,7 +2,9 @@
 
 Rules:
 
-* A body is a JSON object of bounded depth. Its strings are text.
+* A body is read as Go's decoder reads it: the case of names does not matter, and a field that is null is absent.
+* A body of blanks has no field. What follows the first object is read too, and its fields win.
+* An unknown field, or one of another type, is refused (10025), before anything else is looked at.
 * An answer begins with its type. An error has the form and the words of nats-server.
 * A reply that is no subject can have no subscriber, so its answer is dropped.
 
@@ -12,24 +14,28 @@ Not here: the verbs (``streams``, ``consumers``).
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.bodies import dumps, loads, uint64
-from jsproto.grammar.fields import as_integer
+from jsproto.errors import APIError, LocalProtocolError
+from jsproto.grammar.bodies import dumps, shown
+from jsproto.grammar.fields import Reader, as_integer
 from jsproto.outbox import Outbox
 from jsproto.server.store.refusals import refusal
 
-MAX_DEPTH: Final = 32
-"""How deep a body may be nested: more than any request needs, less than Python's recursion limit."""
-
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _TYPE: Final = "io.nats.jetstream.api.v1.{}_response"
+_OF_SINGLE_ANSWERS: Final = ("_nats.level", "_nats.ver")
+_BLANKS: Final = " \t\r\n"
 
 Body = dict[str, Any]
 T = TypeVar("T")
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"invalid character in {word}")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def without_prefix(subject: str, prefixes: Sequence[str]) -> str:
@@ -40,81 +46,93 @@ def without_prefix(subject: str, prefixes: Sequence[str]) -> str:
     return next((subject.removeprefix(prefix) for prefix in prefixes if subject.startswith(prefix)), "")
 
 
-def read(payload: bytes) -> Body:
-    """The body of a request.
+def decoded(payload: bytes, fields: Mapping[str, Reader], *, is_strict: bool = True) -> Body:
+    """The body of a request, which may have ``fields``.
+
+    Not ``is_strict``: other fields are passed over, and there has to be one object.
 
     Raises:
-        APIError: ``payload`` is no JSON object, or nested too deep.
+        APIError: it is no JSON, or has a field of another name or type (10025).
     """
+    body: Body = {}
+    text = payload.decode("utf-8", "replace")
     try:
-        body = loads(payload)
-    except RemoteProtocolError as error:
+        for value in _values(text) if is_strict else [_DECODER.decode(text)]:
+            body |= record(fields, is_strict=is_strict)(value, "")
+    except (ValueError, RecursionError) as error:
         raise refusal(10025, str(error)) from None
-    if _is_deep(body):
-        raise refusal(10025, "exceeded max depth")
-    if _SURROGATE.search(payload):
-        return loads(_text(body))
     return body
 
 
-def _is_deep(body: Body) -> bool:
-    """Whether objects and lists are nested more than ``MAX_DEPTH`` times."""
-    level: list[Any] = [body]
-    for _ in range(MAX_DEPTH):
-        within = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [each for one in within for each in one if isinstance(each, dict | list)]
-    return bool(level)
-
-
-def _text(body: Body) -> bytes:
-    """``body`` with a replacement character for each surrogate, as Go reads them."""
-    return json.dumps(body, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
-
-
-def known(body: Body, names: Collection[str]) -> Body:
-    """``body`` itself.
+def optional(payload: bytes, fields: Mapping[str, Reader]) -> Body:
+    """The body of a request that may have none: what does not begin as an object or a list counts as none.
 
     Raises:
-        APIError: it has a field that is not in ``names``.
+        APIError: it is no JSON, or has a field of another name or type (10025).
     """
-    unknown = next((name for name in body if name not in names), None)
-    if unknown is not None:
-        raise refusal(10025, f'json: unknown field "{unknown}"')
-    return body
+    return decoded(payload, fields) if payload.lstrip()[:1] in (b"{", b"[") else {}
 
 
-def optional(payload: bytes, names: Collection[str]) -> Body:
-    """The body of a request that may have none: what does not begin as JSON counts as none.
-
-    Raises:
-        APIError: it is no JSON object, or has a field that is not in ``names``.
-    """
-    return known(read(payload) if payload.lstrip()[:1] in (b"{", b"[") else {}, names)
-
-
-def number(body: Body, name: str) -> int:
-    """The unsigned number in the field ``name``, or 0 if it is absent.
-
-    Raises:
-        APIError: it is no number, negative or too large.
-    """
+def is_empty(payload: bytes) -> bool:
+    """Whether a request has no body, or an object without fields."""
+    if not payload:
+        return True
     try:
-        return uint64(body, name, 0)
-    except RemoteProtocolError as error:
-        raise refusal(10025, str(error)) from None
+        return bool(_DECODER.decode(payload.decode("utf-8", "replace")) == {})
+    except (ValueError, RecursionError):
+        return False
 
 
-def offset_of(body: Body) -> int:
-    """The offset at which the requested page begins. A negative or absent one is 0.
+def record(fields: Mapping[str, Reader], *, is_strict: bool = True) -> Reader:
+    """Reads an object with known fields. Others are refused if it ``is_strict``. Null is an object without fields."""
+    names = {name.lower(): name for name in fields}
 
-    Raises:
-        APIError: it is no whole number.
-    """
-    offset = body.get("offset")
-    try:
-        return 0 if offset is None else max(0, as_integer(offset, "offset"))
-    except ValueError as error:
-        raise refusal(10025, str(error)) from None
+    def read(value: Any, path: str) -> Body:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise ValueError(f"json: cannot unmarshal {shown(value)} into {path or 'a request'}")
+        found: Body = {}
+        for said, each in value.items():
+            name = said if said in fields else names.get(said.lower())
+            if name is None and is_strict:
+                raise ValueError(f'json: unknown field "{_text(said)}"')
+            if name is not None and each is not None:
+                found[name] = fields[name](_cleaned(each), name)
+        return found
+
+    return read
+
+
+def _values(text: str) -> list[Any]:
+    """The JSON values in ``text``, one after the other."""
+    values: list[Any] = []
+    rest = text.lstrip(_BLANKS)
+    while rest:
+        value, end = _DECODER.raw_decode(rest)
+        values.append(value)
+        rest = rest[end:].lstrip(_BLANKS)
+    return values
+
+
+def _cleaned(value: Any) -> Any:
+    """``value`` with a replacement character for each surrogate in a text, as Go reads them."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    if isinstance(value, dict):
+        return {_text(name): _cleaned(each) for name, each in value.items()}
+    return value
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_offset(value: Any, path: str) -> int:
+    """The offset at which the requested page begins. A negative one is 0."""
+    return max(0, as_integer(value, path))
 
 
 def stream_not_found() -> APIError:
@@ -136,6 +154,13 @@ def page(found: Sequence[T], offset: int, limit: int) -> tuple[Body, Sequence[T]
 def as_body(error: APIError) -> Body:
     """The fields of an answer with an error."""
     return {"error": {"code": error.code, "err_code": error.err_code, "description": error.description}}
+
+
+def without_own_metadata(info: Body) -> Body:
+    """``info`` as a list has it: without the metadata that a server adds to a single answer."""
+    config = info["config"]
+    kept = {name: value for name, value in config["metadata"].items() if name not in _OF_SINGLE_ANSWERS}
+    return info | {"config": config | {"metadata": kept}}
 
 
 def respond(outbox: Outbox, reply: bytes, kind: str, body: Body, header: bytes | None = None) -> None:

@@ -5,12 +5,9 @@ Rules:
 * A request is answered on its reply subject, in nats-server's words and with its error codes.
 * A request without a reply subject is ignored.
 * A stream that is created again with the same configuration is found.
-* A request that is ``pedantic`` is refused if it has values that servers replace (``pedantic``).
 * What is unknown below ``$JS.API`` is not answered, and nobody is told that (FACTS.md F0.11).
 * A verb of clusters is answered as one server does, by an error. So are snapshots, which the role has not.
 * No two streams take the same subject.
-* A stream that would copy from itself, directly or by way of others, is refused (FACTS.md F4.23).
-* A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
 
 Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
 (``consumers``), limits of accounts, the details of STREAM.INFO.
@@ -19,33 +16,42 @@ Not here: what streams do (``server.inlet``), routing, reading without the leade
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import combinations
-from typing import Any, Final
+from dataclasses import fields, replace
+from typing import Any, Final, get_args
 
-from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
+from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
-from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamSource
+from jsproto.grammar.config import (
+    AccountInfo,
+    Compression,
+    Discard,
+    PersistMode,
+    Retention,
+    Storage,
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+)
+from jsproto.grammar.fields import Reader, as_anything, as_count, as_flag, as_text, word_of
 from jsproto.grammar.sources import IDENTITY_LEVEL
-from jsproto.grammar.subjects import check_name, check_subject, overlaps
+from jsproto.grammar.subjects import overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.api.consumers import ConsumerApi
-from jsproto.server.api.pedantic import check_stream, is_pedantic
 from jsproto.server.api.requests import (
     Body,
     as_body,
-    known,
-    number,
-    offset_of,
+    as_offset,
+    decoded,
+    is_empty,
     optional,
     page,
-    read,
+    record,
     respond,
     stream_differs,
     stream_not_found,
+    without_own_metadata,
     without_prefix,
 )
 from jsproto.server.consume.consumer import ConsumerOutbox
@@ -55,15 +61,13 @@ from jsproto.server.read.direct import FIELDS, GetRequest, find
 from jsproto.server.replication.replicas import ReplicaSet
 from jsproto.server.store.context import NAME, ServerContext
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.settings import accept, origin_of, origins_of
+from jsproto.server.store.settings import accept, origin_of
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
 
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 SUBJECTS_AT_ONCE: Final = 100_000
-MAX_SUBJECTS: Final = 1_000
-"""Subjects of one stream, because each is compared with all others. nats-server takes more."""
 _UNLIMITED: Final[dict[str, Any]] = {
     "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
     "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
@@ -72,6 +76,30 @@ _UNLIMITED: Final[dict[str, Any]] = {
 _NOT_MODELLED: Final = "the jsproto server in memory has no snapshots"
 _HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
 """Requests that only a stream or a consumer takes."""
+
+# What requests may have.
+_CONFIG: Final[dict[str, Reader]] = {
+    **{field.name: as_anything for field in fields(StreamConfig) if field.name != "extra"},
+    "retention": word_of(get_args(Retention)),
+    "discard": word_of(get_args(Discard)),
+    "storage": word_of(get_args(Storage)),
+    "compression": word_of(get_args(Compression)),
+    "persist_mode": word_of(get_args(PersistMode)),
+    "subject_transform": record({"src": as_text, "dest": as_text}),
+    "republish": record({"src": as_text, "dest": as_text, "headers_only": as_flag}),
+    "placement": record({"cluster": as_text, "tags": as_anything, "preferred": as_text}),
+    "consumer_limits": record({"inactive_threshold": as_anything, "max_ack_pending": as_anything}),
+    "pedantic": as_flag,
+}
+_INFO: Final[dict[str, Reader]] = {"deleted_details": as_flag, "subjects_filter": as_text, "offset": as_offset}
+_PURGE: Final[dict[str, Reader]] = {"filter": as_text, "seq": as_count, "keep": as_count}
+_PAGE: Final[dict[str, Reader]] = {"offset": as_offset, "subject": as_text}
+_MSG_GET: Final[dict[str, Reader]] = dict.fromkeys(FIELDS, as_anything)
+_MSG_DELETE: Final[dict[str, Reader]] = {"seq": as_count, "no_erase": as_flag}
+_SNAPSHOT: Final[dict[str, Reader]] = {
+    "deliver_subject": as_text, "no_consumers": as_flag, "chunk_size": as_anything, "window_size": as_anything,
+    "jsck": as_flag,
+}  # fmt: skip
 
 # What an answer has besides its error.
 _SECOND: Final = 1_000_000_000
@@ -163,21 +191,16 @@ class JetStreamApi(Conversation):
 
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 
-    def create(self, config: StreamConfig, now: float) -> tuple[Stream, bool]:
+    def create(self, config: StreamConfig, now: float, *, is_pedantic: bool = False) -> tuple[Stream, bool]:
         """Create a stream, or find it with the same configuration. Returns it, and whether it is new.
 
-        ``now``: seconds.
+        ``now``: seconds. ``is_pedantic``: refuse values that servers would replace.
 
         Raises:
             APIError: servers refuse the configuration, or the name or a subject is in use.
         """
-        try:
-            check_name(config.name)
-        except LocalProtocolError as error:
-            raise refusal(10052, str(error)) from None
-        config = self._read_as_its_origin(config)
-        accepted = accept(config, self._context)
-        self._check_cycle(accepted)
+        accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
+        config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self.streams.get(config.name)
         if inlet is not None:
             if inlet.stream.config.to_json() != accepted.to_json():
@@ -197,16 +220,16 @@ class JetStreamApi(Conversation):
                 self.replica_sets[name].follow(origin.stream, now)
         return stream, True
 
-    def update(self, config: StreamConfig, now: float) -> Stream:
-        """Change a stream's configuration to ``config``. ``now``: seconds.
+    def update(self, config: StreamConfig, now: float, *, is_pedantic: bool = False) -> Stream:
+        """Change a stream's configuration to ``config``. Arguments as in ``create``.
 
         Raises:
             APIError: the stream does not exist, or servers refuse the configuration or the change.
         """
-        config = self._read_as_its_origin(config)
-        accepted = accept(config, self._context)
+        accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
+        config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self._find(config.name)
-        self._check_cycle(accepted)
+        inlet.stream.check(config)
         self._check_subjects(accepted)
         inlet.update(config)
         self.replica_sets[config.name].configure(now)
@@ -243,37 +266,14 @@ class JetStreamApi(Conversation):
         stream.expire(now)
         return stream
 
-    def _read_as_its_origin(self, config: StreamConfig) -> StreamConfig:
-        origin = self.streams.get(origin_of(config))
-        return config if origin is None else replace(config, mirror_direct=origin.stream.config.allow_direct)
-
-    def _check_cycle(self, config: StreamConfig) -> None:
-        """Raise APIError if the stream copies from itself, directly or by way of others (FACTS.md F4.23)."""
-        waiting, seen = deque([config]), set[str]()
-        while waiting:
-            copying = waiting.popleft()
-            seen.add(copying.name)
-            for name, pattern in origins_of(copying):
-                if name not in seen:
-                    waiting += [self.streams[name].stream.config] if name in self.streams else []
-                elif not pattern or any(overlaps(pattern, subject) for subject in copying.subjects or ()):
-                    raise refusal(10052, "detected cycle")
+    def _config_of(self, name: str) -> StreamConfig | None:
+        stream = self._stream_of(name)
+        return None if stream is None else stream.config
 
     def _check_subjects(self, config: StreamConfig) -> None:
-        subjects = config.subjects or []
-        if len(subjects) > MAX_SUBJECTS:
-            raise refusal(10052, f"a stream has at most {MAX_SUBJECTS} subjects")
-        for subject in subjects:
-            try:
-                check_subject(subject, wildcards=True)
-            except LocalProtocolError:
-                raise refusal(10052, "invalid subject") from None
-            if not config.no_ack and any(overlaps(subject, f"{prefix}>") for prefix in self._prefixes):
-                raise refusal(10052, "subjects that overlap with jetstream api require no-ack to be true")
-        for one, another in combinations(subjects, 2):
-            if overlaps(one, another):
-                raise refusal(10052, f'subject "{one}" overlaps with "{another}"')
+        """Raise APIError if another stream takes one of the subjects of ``config``."""
         others = (inlet.stream.config for name, inlet in self.streams.items() if name != config.name)
+        subjects = config.subjects or ()
         if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
 
@@ -311,18 +311,19 @@ class JetStreamApi(Conversation):
         return body | ({} if progress.error is None else as_body(progress.error))
 
     def _account(self, name: str, payload: bytes, now: float) -> Body:
-        sizes = {"memory": 0, "file": 0}
+        sizes, reserved = {"memory": 0, "file": 0}, {"memory": 0, "file": 0}
         for inlet in self.streams.values():
             kind = "memory" if inlet.stream.config.storage == "memory" else "file"
             sizes[kind] += inlet.stream.stored_bytes
+            reserved[kind] += max(0, inlet.stream.config.max_bytes or 0)
         counted = sum(len(inlet.consumers) for inlet in self.streams.values())
         total, errors = self._requests + self.consumers.requests, self._errors + self.consumers.errors
         api = {"level": self._context.api_level, "total": total, "errors": errors}
         return AccountInfo(
             sizes["memory"],
             sizes["file"],
-            0,
-            0,
+            reserved["memory"],
+            reserved["file"],
             len(self.streams),
             counted,
             dict(_UNLIMITED),
@@ -331,68 +332,67 @@ class JetStreamApi(Conversation):
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:
-        stream, _ = self.create(self._config(name, payload), now)
+        config, is_pedantic = self._config(payload)
+        if config.name != name:
+            raise stream_differs()
+        if config.sealed:
+            raise refusal(10052, "stream configuration for create can not be sealed")
+        stream, _ = self.create(config, now, is_pedantic=is_pedantic)
         return self._describe(stream, now) | {"did_create": True}  # of one that was there as well
 
     def _update(self, name: str, payload: bytes, now: float) -> Body:
-        return self._describe(self.update(self._config(name, payload), now), now)
-
-    def _config(self, name: str, payload: bytes) -> StreamConfig:
-        """The configuration in a request for the stream ``name``."""
-        body = dict(read(payload))
-        pedantic = is_pedantic(body)
-        body.pop("pedantic", None)
-        try:
-            config = StreamConfig.from_json(body)
-        except RemoteProtocolError as error:
-            raise refusal(10025, str(error)) from None
+        config, is_pedantic = self._config(payload)
+        accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
         if config.name != name:
             raise stream_differs()
-        if config.extra:
-            raise refusal(10025, f'json: unknown field "{next(iter(config.extra))}"')
-        if pedantic:
-            origin = self._stream_of(origin_of(config))
-            check_stream(config, None if origin is None else origin.config)
-        return config
+        return self._describe(self.update(config, now, is_pedantic=is_pedantic), now)
+
+    def _config(self, payload: bytes) -> tuple[StreamConfig, bool]:
+        """The configuration in a request for a stream, and whether it is to be taken literally."""
+        body: Body = {"name": ""} | decoded(payload, _CONFIG)
+        is_pedantic = body.pop("pedantic", False)
+        try:
+            return StreamConfig.from_json(body), is_pedantic
+        except RemoteProtocolError as error:
+            raise refusal(10025, str(error)) from None
 
     def _info(self, name: str, payload: bytes, now: float) -> Body:
+        asked = optional(payload, _INFO)
         stream = self._find(name).stream
         body = _NO_PAGE | self._describe(stream, now, cluster={"leader": NAME})
-        asked = read(payload) if payload else {}
-        pattern, offset = asked.get("subjects_filter"), offset_of(asked)
-        if not pattern:
-            return body
-        if not isinstance(pattern, str):
-            raise refusal(10025, "subjects_filter is a string")
-        counts = stream.counts(pattern)
+        if asked.get("deleted_details"):
+            deleted = stream.deleted()
+            body["state"] |= {"num_deleted": len(deleted), "deleted": deleted} if deleted else {}
+        pattern, offset = asked.get("subjects_filter"), asked.get("offset", 0)
+        counts = stream.counts(pattern) if pattern else []
         if not counts:
             return body
         body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
+        if not is_empty(payload):
+            raise refusal(10038)
         self.delete(name, now)
         return {"success": True}
 
     def _purge(self, name: str, payload: bytes, now: float) -> Body:
         """Delete messages, of all subjects or of one: all, those before a sequence, or all but the newest."""
-        asked = optional(payload, {"filter", "seq", "keep"})
-        subject, seq, keep = asked.get("filter") or None, number(asked, "seq"), number(asked, "keep")
+        asked = optional(payload, _PURGE)
+        seq, keep = asked.get("seq", 0), asked.get("keep", 0)
         if seq and keep:
             raise refusal(10003)
-        if not isinstance(subject, str | None):
-            raise refusal(10025, "filter is a string")
         stream = self._fresh(name, now)
         check_open(stream)
         if stream.config.deny_purge:
             raise _error(500, 10110, "stream purge not permitted")
-        return {"success": True, "purged": stream.purge(subject, keep=keep, before=seq)}
+        return {"success": True, "purged": stream.purge(asked.get("filter") or None, keep=keep, before=seq)}
 
     def _msg_get(self, name: str, payload: bytes, now: float) -> Body:
-        if not payload:
+        if is_empty(payload):
             raise refusal(10003)
         try:
-            asked = GetRequest.from_json(known(read(payload), FIELDS))
+            asked = GetRequest.from_json(decoded(payload, _MSG_GET))
         except RemoteProtocolError as error:
             raise refusal(10025, str(error)) from None
         asked = replace(asked, multi_last=[], up_to_seq=0, up_to_time=None)  # which this form does not heed
@@ -409,14 +409,13 @@ class JetStreamApi(Conversation):
         return {"message": fields | {"time": format_timestamp(stored.timestamp)}}
 
     def _msg_delete(self, name: str, payload: bytes, now: float) -> Body:
-        stream = self._fresh(name, now)
-        asked = known(read(payload) if payload else {}, {"seq", "no_erase"})
-        if "seq" not in asked:
+        if is_empty(payload):
             raise refusal(10003)
+        seq = decoded(payload, _MSG_DELETE).get("seq", 0)
+        stream = self._fresh(name, now)
         check_open(stream)
         if stream.config.deny_delete:
             raise refusal(10057, "message delete not permitted")
-        seq = number(asked, "seq")
         if not stream.remove(seq):
             state = stream.state()
             is_inside = state.messages and state.first_seq <= seq <= state.last_seq
@@ -426,16 +425,15 @@ class JetStreamApi(Conversation):
         return {"success": True}
 
     def _snapshot(self, name: str, payload: bytes, now: float) -> Body:
-        asked = read(payload) if payload else {}
-        if not payload:
+        if is_empty(payload):
             raise refusal(10003)
         self._find(name)
-        if not asked.get("deliver_subject"):
+        if not decoded(payload, _SNAPSHOT).get("deliver_subject"):
             raise refusal(10003)
         raise refusal(10064, _NOT_MODELLED)
 
     def _restore(self, name: str, payload: bytes, now: float) -> Body:
-        if not payload:
+        if is_empty(payload):
             raise refusal(10003)
         raise refusal(10062, _NOT_MODELLED)
 
@@ -445,14 +443,12 @@ class JetStreamApi(Conversation):
 
     def _list(self, name: str, payload: bytes, now: float) -> Body:
         body, found = self._page(payload, INFOS_AT_ONCE)
-        return body | {"streams": [self._describe(stream, now) for stream in found]}
+        return body | {"streams": [without_own_metadata(self._describe(stream, now)) for stream in found]}
 
     def _page(self, payload: bytes, limit: int) -> tuple[Body, Sequence[Stream]]:
         """The requested streams in the order of their names, from the requested offset on."""
-        asked = optional(payload, {"offset", "subject"})
-        offset, wanted = offset_of(asked), asked.get("subject")
-        if not isinstance(wanted, str | None):
-            raise refusal(10025, "subject is a string")
+        asked = optional(payload, _PAGE)
+        offset, wanted = asked.get("offset", 0), asked.get("subject")
         streams = [self.streams[name].stream for name in sorted(self.streams)]
         if wanted:
             streams = [found for found in streams if any(overlaps(wanted, own) for own in found.config.subjects or ())]

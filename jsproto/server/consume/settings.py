@@ -8,14 +8,14 @@ Rules, those of nats-server:
 * Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
 * The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
 
-Not here: limits of accounts and streams for consumers, what sampling does, names (``api.consumers``).
+Not here: limits of accounts, what sampling does, the other consumers of the stream (``api.consumers``).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import permutations
 from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
@@ -23,7 +23,7 @@ from jsproto.grammar.config import ConsumerLimits, StreamConfig
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig
 from jsproto.grammar.durations import format_duration
 from jsproto.grammar.sources import SOURCING_LEVEL
-from jsproto.grammar.subjects import check_subject, overlaps
+from jsproto.grammar.subjects import check_subject, contains, overlaps
 from jsproto.grammar.times import nanoseconds
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -40,6 +40,7 @@ PRIORITY_TIMEOUT: Final = 120.0
 MAX_FILTERS: Final = 1_000
 """Filters of one consumer, each of which is compared with all others; nats-server takes more."""
 
+_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
 _PERCENT: Final = re.compile(r"[0-9]{1,9}%?")
 _MIN_HEARTBEAT: Final = 0.1
 _MIN_MAX_EXPIRES: Final = 0.001
@@ -54,11 +55,19 @@ _SAID_WHEN_POSITIVE: Final = (
     "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "rate_limit_bps", "opt_start_seq", "inactive_threshold",
     "priority_timeout",
 )  # fmt: skip
+# What servers replace: a field, its least value, and the words of the refusal.
+_REPLACED: Final = (
+    ("max_deliver", -1, "be set to -1"), ("max_waiting", 0, "not be negative"), ("max_ack_pending", -1, "be set to -1"),
+    *((name, 0, "not be negative") for name in (
+        "max_batch", "max_expires", "max_bytes", "idle_heartbeat", "inactive_threshold", "priority_timeout",
+    )),
+)  # fmt: skip
 # What an update cannot change, and how servers call it, in the order in which they look.
 _FIXED: Final = (
-    ("deliver_policy", "deliver policy"), ("opt_start_seq", "start sequence"), ("opt_start_time", "start time"),
+    ("deliver_policy", "deliver policy"), ("mem_storage", "storage type"), ("direct", "direct"),
+    ("sourcing", "sourcing"), ("opt_start_seq", "start sequence"), ("opt_start_time", "start time"),
     ("ack_policy", "ack policy"), ("replay_policy", "replay policy"), ("idle_heartbeat", "heart beats"),
-    ("flow_control", "flow control"), ("sourcing", "sourcing"),
+    ("flow_control", "flow control"),
 )  # fmt: skip
 
 
@@ -77,22 +86,30 @@ def upgraded(config: ConsumerConfig, stream: StreamConfig, context: ServerContex
     )  # fmt: skip
 
 
-def accept(config: ConsumerConfig, stream: StreamConfig, context: ServerContext) -> ConsumerConfig:
+def accept(
+    config: ConsumerConfig, stream: StreamConfig, context: ServerContext, *, is_pedantic: bool = False
+) -> ConsumerConfig:
     """The configuration of a new consumer of ``stream``, with the defaults that servers report.
 
+    ``is_pedantic``: refuse what a server would replace (FACTS.md F8).
+
     Raises:
-        APIError: servers refuse ``config``.
+        APIError: servers refuse ``config``, for the first reason in nats-server's order.
     """
     _check_words(config, context)
-    _check_texts(config)
+    limits = stream.consumer_limits or {}
+    if is_pedantic:
+        _check_literal(config, limits)
+    accepted = replace(config, **_defaults(config, limits, is_pedantic=is_pedantic))
+    _check_names(config)
     _check_replicas(config, stream)
-    accepted = replace(config, **_defaults(config, stream.consumer_limits or {}))
-    _check_acks(accepted, stream)
-    _check_limits(accepted, stream.consumer_limits or {})
-    _check_kind(accepted, config)
-    _check_start(accepted)
+    _check_acks(accepted)
+    _check_kind(accepted, config, stream)
+    _check_limits(accepted, limits)
+    _check_direct(accepted)
     _check_filters(accepted)
-    _check_delivery(accepted, stream)
+    _check_start(accepted)
+    _check_texts(accepted)
     _check_priorities(accepted)
     needed = _level(accepted, config)
     accepted.metadata = (config.metadata or {}) | {
@@ -110,7 +127,7 @@ def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) ->
         APIError: an update cannot change that field.
     """
     for name, words in _FIXED:
-        if getattr(old, name) != getattr(new, name):
+        if (getattr(old, name) or None) != (getattr(new, name) or None):
             raise refusal(10012, f"{words} can not be updated")
     if old.deliver_subject != new.deliver_subject:
         if not old.deliver_subject:
@@ -132,7 +149,7 @@ def _check_limits(config: ConsumerConfig, limits: ConsumerLimits) -> None:
         raise refusal(10153, format_duration(nanoseconds(longest)))
 
 
-def _defaults(config: ConsumerConfig, limits: ConsumerLimits) -> dict[str, Any]:
+def _defaults(config: ConsumerConfig, limits: ConsumerLimits, *, is_pedantic: bool) -> dict[str, Any]:
     """The fields in which the accepted configuration differs from the requested one. ``limits``: of the stream."""
     name = config.consumer_name
     changes: dict[str, Any] = {
@@ -157,15 +174,16 @@ def _defaults(config: ConsumerConfig, limits: ConsumerLimits) -> dict[str, Any]:
     if not changes["durable_name"] and changes["inactive_threshold"] is None:
         changes["inactive_threshold"] = INACTIVE_THRESHOLD
     policy = changes["ack_policy"]
-    if policy in ("explicit", "all"):
-        changes["ack_wait"] = config.backoff[0] if config.backoff else config.ack_wait or ACK_WAIT
+    changes["ack_wait"] = config.ack_wait or (ACK_WAIT if policy in ("explicit", "all") else None)
+    if config.backoff:
+        changes["ack_wait"] = config.backoff[0]
     if not config.max_ack_pending and limits.get("max_ack_pending"):
         changes["max_ack_pending"] = limits["max_ack_pending"]
     elif policy != "none" and not config.max_ack_pending:
         changes["max_ack_pending"] = MAX_ACK_PENDING
     elif config.max_ack_pending:
         changes["max_ack_pending"] = max(-1, config.max_ack_pending)
-    if policy == "flow_control":
+    if policy == "flow_control" and not is_pedantic:
         changes |= {"flow_control": True, "idle_heartbeat": _FLOW_HEARTBEAT}
     return changes
 
@@ -183,13 +201,25 @@ def _check_words(config: ConsumerConfig, context: ServerContext) -> None:
             raise refusal(10025, unknown or f'can not unmarshal "\\"{value}\\""')
 
 
-def _check_texts(config: ConsumerConfig) -> None:
-    if len((config.description or "").encode()) > MAX_DESCRIPTION:
-        raise refusal(10107, MAX_DESCRIPTION)
-    if size_of(config.metadata) > MAX_METADATA:
-        raise refusal(10135, f"{MAX_METADATA // 1024}KB")
-    if config.sample_freq and _PERCENT.fullmatch(config.sample_freq) is None:
-        raise refusal(10095, f"{config.sample_freq[:64]} is no percentage")
+def _check_literal(config: ConsumerConfig, limits: ConsumerLimits) -> None:
+    """Refuse values that a server would replace."""
+    for name, least, why in _REPLACED:
+        if (getattr(config, name) or 0) < least:
+            raise refusal(10157, f"{name} must {why}")
+    ack_wait = config.ack_wait or (ACK_WAIT if config.ack_policy in ("explicit", "all") else 0)
+    if config.backoff and ack_wait != config.backoff[0]:
+        raise refusal(10157, "first backoff value has to equal batch AckWait")
+    for name, limit in (
+        ("max_ack_pending", limits.get("max_ack_pending")), ("inactive_threshold", limits.get("inactive_threshold")),
+    ):  # fmt: skip
+        if not getattr(config, name) and (limit or 0) > 0:
+            raise refusal(10157, f"{name} must be set if it's configured in stream limits")
+
+
+def _check_names(config: ConsumerConfig) -> None:
+    for what, name in (("name", config.name), ("durable name", config.durable_name)):
+        if name and not _FORBIDDEN.isdisjoint(name):
+            raise refusal(10052, f"consumer {what} can not contain '.', '*', '>', '\\', '/'")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -202,63 +232,59 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise refusal(10134)
 
 
-def _check_acks(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_acks(config: ConsumerConfig) -> None:
     if any(pause < 0 for pause in config.backoff or ()):
         raise refusal(10184)
     if (config.ack_wait or 0) < 0:
         raise refusal(10183)
-    if 0 < (config.max_deliver or 0) < len(config.backoff or ()):
-        raise refusal(10116)
     if config.ack_policy == "flow_control":
         if not config.deliver_subject:
             raise refusal(10218)
+        if not config.flow_control:
+            raise refusal(10219)
+        if config.idle_heartbeat != _FLOW_HEARTBEAT:
+            raise refusal(10052, "flow control ack policy heartbeat needs to be 1s")
         if (config.max_ack_pending or 0) <= 0:
             raise refusal(10220)
         if config.ack_wait or config.backoff:
             raise refusal(10221)
         if config.max_deliver != -1:
             raise refusal(10222)
-    elif stream.retention == "workqueue" and config.ack_policy != "explicit" and not config.sourcing:
-        raise refusal(10084 if config.ack_policy == "none" and not config.deliver_subject else 10098)
+    if 0 < (config.max_deliver or 0) < len(config.backoff or ()):
+        raise refusal(10116)
+    if len((config.description or "").encode()) > MAX_DESCRIPTION:
+        raise refusal(10107, MAX_DESCRIPTION)
 
 
-def _check_kind(config: ConsumerConfig, asked: ConsumerConfig) -> None:
+def _check_kind(config: ConsumerConfig, asked: ConsumerConfig, stream: StreamConfig) -> None:
     """Check what only push consumers, or only pull consumers, can have."""
     if config.deliver_subject:
-        if config.direct and config.durable_name:
-            raise refusal(10091)
+        _check_delivery(config.deliver_subject, stream)
         if _positive(asked.max_waiting):
             raise refusal(10080)
+        if config.ack_policy == "none" and (config.max_ack_pending or 0) > 0:
+            raise refusal(10082)
         if config.idle_heartbeat and config.idle_heartbeat < _MIN_HEARTBEAT:
             raise refusal(10083)
-        if config.flow_control and not config.idle_heartbeat:
-            raise refusal(10108)
         return
+    if config.ack_policy == "none" and stream.retention == "workqueue":
+        raise refusal(10084)
     if config.rate_limit_bps:
         raise refusal(10086)
-    if config.max_expires and config.max_expires < _MIN_MAX_EXPIRES:
-        raise refusal(10115)
     if config.idle_heartbeat:
         raise refusal(10088)
     if config.flow_control:
         raise refusal(10089)
+    if config.max_expires and config.max_expires < _MIN_MAX_EXPIRES:
+        raise refusal(10115)
+
+
+def _check_direct(config: ConsumerConfig) -> None:
     if config.direct:
-        raise refusal(10090)
-
-
-def _check_start(config: ConsumerConfig) -> None:
-    policy = config.deliver_policy or ""
-    words = f"consumer delivery policy is deliver {_NAMES[policy]}, but optional "
-    for wanted, name, value in (
-        ("by_start_sequence", "start sequence", config.opt_start_seq),
-        ("by_start_time", "start time", config.opt_start_time),
-    ):
-        if policy == wanted and value is None:
-            raise refusal(10094, f"{words}{name} is not set")
-        if policy != wanted and value is not None:
-            raise refusal(10094, f"{words}{name} is also set")
-    if policy == "last_per_subject" and not config.filters:
-        raise refusal(10094, f"{words}filter subject is not set")
+        if not config.deliver_subject:
+            raise refusal(10090)
+        if config.durable_name:
+            raise refusal(10091)
 
 
 def _check_filters(config: ConsumerConfig) -> None:
@@ -272,23 +298,46 @@ def _check_filters(config: ConsumerConfig) -> None:
         try:
             check_subject(pattern, wildcards=True)
         except LocalProtocolError:
-            raise refusal(10093) from None
-    if any(overlaps(one, another) for one, another in combinations(config.filters, 2)):
+            raise refusal(10052, "invalid subject") from None
+    if any(contains(one, another) for one, another in permutations(config.filters, 2)):
         raise refusal(10138)
 
 
-def _check_delivery(config: ConsumerConfig, stream: StreamConfig) -> None:
-    if not config.deliver_subject:
-        return
+def _check_start(config: ConsumerConfig) -> None:
+    policy, seq, moment = config.deliver_policy or "", config.opt_start_seq, config.opt_start_time
+    words = f"consumer delivery policy is deliver {_NAMES[policy]}, but optional "
+    by_seq, by_time = policy == "by_start_sequence", policy == "by_start_time"
+    for is_wrong, why in (
+        (by_seq and not seq, "start sequence is not set"),
+        (by_time and moment is None, "start time is not set"),
+        (by_time and seq, "start start sequence is also set"),
+        (not by_seq and seq, "start sequence is also set"),
+        (not by_time and moment is not None, "start time is also set"),
+        (policy == "last_per_subject" and not config.filters, "filter subject is not set"),
+    ):
+        if is_wrong:
+            raise refusal(10094, words + why)
+
+
+def _check_texts(config: ConsumerConfig) -> None:
+    if config.sample_freq and _PERCENT.fullmatch(config.sample_freq) is None:
+        raise refusal(10095, f"{config.sample_freq[:64]} is no percentage")
+    if config.flow_control and not config.idle_heartbeat:
+        raise refusal(10108)
+    if config.durable_name and config.name and config.name != config.durable_name:
+        raise refusal(10132)
+    if size_of(config.metadata) > MAX_METADATA:
+        raise refusal(10135, f"{MAX_METADATA // 1024}KB")
+
+
+def _check_delivery(subject: str, stream: StreamConfig) -> None:
+    if not {"*", ">"}.isdisjoint(subject.split(".")):
+        raise refusal(10079)
     try:
-        check_subject(config.deliver_subject, wildcards=True)
+        check_subject(subject)
     except LocalProtocolError:
         raise refusal(10112) from None
-    try:
-        check_subject(config.deliver_subject)
-    except LocalProtocolError:
-        raise refusal(10079) from None
-    if any(overlaps(config.deliver_subject, subject) for subject in stream.subjects or ()):
+    if any(overlaps(subject, own) for own in stream.subjects or ()):
         raise refusal(10081)
 
 

@@ -5,7 +5,9 @@ Rules, those of nats-server:
 * A field that is left out becomes nats-server's default, and is reported back.
 * ``metadata`` reports the API level that the configuration needs (FACTS.md F0.8).
 * Batches, subjects and a first sequence on a mirror are refused with the server's error. So is another origin.
-* Sources and mirrors are refused as ``origin`` says.
+* Sources and mirrors are refused as ``origin`` says. So is a stream that would copy from itself (FACTS.md F4.23).
+* A mirror gets ``mirror_direct`` from the ``allow_direct`` of its origin, if the origin exists here.
+* A ``pedantic`` configuration is refused if it has values that servers replace (FACTS.md F8).
 * Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
 * An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
 * Numbers and texts out of their range are refused.
@@ -13,19 +15,19 @@ Rules, those of nats-server:
 * ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
 * Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
 
-Not here: further rules of nats-server, about subjects (``api.streams``), limits of accounts, names, sealing by an
-update.
+Not here: subjects that other streams take (``api.streams``), limits of accounts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.config import Republish, StreamConfig
-from jsproto.grammar.subjects import check_subject, overlaps
+from jsproto.grammar.subjects import MAX_NAME, check_subject, contains, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking, check_sources, known
 from jsproto.server.store.refusals import refusal
@@ -36,6 +38,22 @@ MAX_DESCRIPTION: Final = 4 * 1024
 MAX_METADATA: Final = 128 * 1024
 """Bytes of a description, and of all metadata, as in nats-server."""
 
+MAX_SUBJECTS: Final = 1_000
+"""Subjects of one stream, because each is compared with all others. nats-server takes more."""
+
+_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
+_STREAM_LIMITS: Final = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
+# What a mirror may not have, and the error, in the order in which servers look.
+_NOT_IN_MIRRORS: Final = (
+    ("first_seq", 10143), ("subjects", 10034), ("sources", 10031), ("allow_msg_counter", 10173),
+    ("allow_atomic", 10198),
+    ("allow_batched", 10209), ("allow_msg_schedules", 10186),
+)  # fmt: skip
+# Subjects that a stream cannot take, except for a part of them, and whose they are.
+_OF_THE_SERVER: Final = (
+    ("$JS.>", "$JS.EVENT.>", "jetstream"), ("$JSC.>", "$JS.EVENT.>", "jetstream"),
+    ("$NRG.>", "$JS.EVENT.>", "jetstream"), ("$SYS.>", "$SYS.ACCOUNT.>", "system"),
+)  # fmt: skip
 _TENTH: Final = 0.1  # of a second: servers measure no shorter age
 DUPLICATE_WINDOW: Final = 120.0
 """Seconds for which message ids are remembered by default, at most as long as messages are kept."""
@@ -64,39 +82,57 @@ _LEVELS: Final = {
 }  # fmt: skip
 
 
-def accept(config: StreamConfig, context: ServerContext) -> StreamConfig:
+def accept(
+    config: StreamConfig,
+    context: ServerContext,
+    *,
+    is_pedantic: bool = False,
+    stream_of: Callable[[str], StreamConfig | None] = lambda name: None,
+) -> StreamConfig:
     """The configuration of a new stream, with the defaults that servers report.
 
+    ``is_pedantic``: refuse what a server would replace (FACTS.md F8). ``stream_of`` finds another stream's.
+
     Raises:
-        APIError: servers refuse ``config``.
+        APIError: servers refuse ``config``, for the first reason in nats-server's order.
     """
     config = _known(config, context)
     _check_texts(config)
-    _check_numbers(config)
-    _check(config)
+    _check_numbers(config, is_pedantic=is_pedantic)
+    _check_counters(config)
     _check_discards(config)
-    _check_features(config)
+    _check_markers(config, is_pedantic=is_pedantic)
+    _check_persistence(config)
+    _check_copies(config)
+    origin = stream_of(origin_of(config))
+    if origin is not None:
+        if is_pedantic and bool(config.mirror_direct) != bool(origin.allow_direct):
+            raise refusal(10157, "origin stream has direct get set, mirror has it disabled")
+        config = replace(config, mirror_direct=origin.allow_direct)
+    _check_cycle(config, stream_of)
+    _check_subjects(config)
     _check_transform(config)
-    _check_modelled(config, context)
     changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
+    if config.republish is not None:
+        changes["republish"] = _republish(config, is_pedantic=is_pedantic)
+    if (config.placement or {}).get("preferred"):
+        raise refusal(10052, "preferred server not permitted in placement")
+    _check_modelled(config, context)
     if config.subject_delete_marker_ttl:
         changes |= {"allow_msg_ttl": True}
     if config.subject_delete_marker_ttl or config.allow_msg_schedules:
         changes |= {"allow_rollup_hdrs": True, "deny_purge": False}
     if not config.placement:
         changes["placement"] = None
-    if config.republish is not None:
-        changes["republish"] = _republish(config)
     changes |= {name: -1 for name in _UNLIMITED if (getattr(config, name) or 0) <= 0}
     changes |= {name: None for name in _SAID_WHEN_SET if not getattr(config, name)}
     if config.persist_mode != "async":
         changes["persist_mode"] = None
     if context.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
         changes["allow_direct"] = True
-    if not config.subjects and config.mirror is None and not config.sources:
+    if not config.subjects and not _copies(config):
         changes["subjects"] = [config.name]
-    copies = config.mirror is not None or (config.sources and context.release >= (2, 14, 0))
-    if not config.duplicate_window and not copies:
+    if not config.duplicate_window and not (_copies(config) and context.release >= (2, 14, 0)) and not config.mirror:
         changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
     needed = max(level if getattr(accepted, name) else 0 for name, level in _LEVELS.items())
@@ -159,6 +195,11 @@ def _known(config: StreamConfig, context: ServerContext) -> StreamConfig:
 
 
 def _check_texts(config: StreamConfig) -> None:
+    name = config.name
+    if not name or not _FORBIDDEN.isdisjoint(name):
+        raise refusal(10052, "stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if len(name.encode("utf-8", "replace")) > MAX_NAME:
+        raise refusal(10052, f"stream name is too long, maximum allowed is {MAX_NAME}")
     if len((config.description or "").encode()) > MAX_DESCRIPTION:
         raise refusal(10052, f"stream description is too long, maximum allowed is {MAX_DESCRIPTION}")
     if size_of(config.metadata) > MAX_METADATA:
@@ -170,8 +211,8 @@ def size_of(metadata: Mapping[str, str] | None) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in (metadata or {}).items())
 
 
-def _check_numbers(config: StreamConfig) -> None:
-    """Check numbers in nats-server's order. Limits of a stream may be of any size."""
+def _check_numbers(config: StreamConfig, *, is_pedantic: bool) -> None:
+    """Check numbers. Limits of a stream may be of any size."""
     replicas, size = config.num_replicas or 0, config.max_msg_size or 0
     if not -(2**31) <= size < 2**31:
         what = f"number {size} into Go struct field StreamConfigRequest.max_msg_size of type int32"
@@ -180,39 +221,144 @@ def _check_numbers(config: StreamConfig) -> None:
         raise refusal(10052, f"maximum replicas is {MAX_REPLICAS}")
     if replicas < 0:
         raise refusal(10133)
-    age, window, marker = config.max_age or 0, config.duplicate_window or 0, config.subject_delete_marker_ttl or 0
+    for name in _STREAM_LIMITS if is_pedantic else ():
+        if (getattr(config, name) or 0) < -1:
+            raise refusal(10157, f"{name} must be set to -1")
+    age, window = config.max_age or 0, config.duplicate_window or 0
+    is_shortened = is_pedantic and not window and not _copies(config) and 0 < age < DUPLICATE_WINDOW
     for is_wrong, why in (
         (age < 0, "max age can not be negative"),
         (0 < age < _TENTH, "max age needs to be >= 100ms"),
+        (is_shortened, ""),
         (window < 0, "duplicates window can not be negative"),
         (0 < age < window, "duplicates window can not be larger then max age"),
         (0 < window < _TENTH, "duplicates window needs to be >= 100ms"),
-        (0 < marker < 1, "subject delete marker TTL must be at least 1 second"),
-        (marker < 0, "subject delete marker TTL must not be negative"),
+        (config.deny_purge and config.allow_rollup_hdrs, "roll-ups require the purge permission"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why) if why else refusal(10157, "duplicate window cannot be bigger than max age")
+
+
+def _check_counters(config: StreamConfig) -> None:
+    if not config.allow_msg_counter:
+        return
+    for is_wrong, why in (
+        (config.discard == "new", "counter stream cannot use discard new"),
+        (config.allow_msg_ttl, "counter stream cannot use message TTLs"),
+        (config.allow_msg_schedules, "counter stream cannot use message schedules"),
+        ((config.retention or "limits") != "limits", "counter stream can only use limits retention"),
     ):
         if is_wrong:
             raise refusal(10052, why)
 
 
 def _check_discards(config: StreamConfig) -> None:
-    """Check rollups, and the limit of a subject that refuses new messages."""
-    if config.deny_purge and config.allow_rollup_hdrs:
-        raise refusal(10052, "roll-ups require the purge permission")
+    """Check the limit of a subject that refuses new messages."""
     if config.discard_new_per_subject:
         if config.discard != "new":
             raise refusal(10052, "discard new per subject requires discard new policy to be set")
         if (config.max_msgs_per_subject or 0) <= 0:
             raise refusal(10052, "discard new per subject requires max msgs per subject > 0")
-    if (config.placement or {}).get("preferred"):
-        raise refusal(10052, "preferred server not permitted in placement")
 
 
-def _republish(config: StreamConfig) -> Republish:
+def _check_markers(config: StreamConfig, *, is_pedantic: bool) -> None:
+    """Check delete markers and message schedules."""
+    marker, schedules = config.subject_delete_marker_ttl or 0, config.allow_msg_schedules
+    is_without_ttl, is_without_rollup = (
+        is_pedantic and not config.allow_msg_ttl,
+        is_pedantic and not config.allow_rollup_hdrs,
+    )
+    marks = "subject delete marker cannot be set if"
+    for is_wrong, why in (
+        (0 < marker < 1, "subject delete marker TTL must be at least 1 second"),
+        (marker > 0 and is_without_ttl, f"{marks} message TTLs are disabled"),
+        (marker > 0 and is_without_rollup, f"{marks} roll-ups are disabled"),
+        (marker < 0, "subject delete marker TTL must not be negative"),
+        (schedules and config.discard == "new", "message scheduling cannot use discard new"),
+        (schedules and not marker and is_without_rollup, "message scheduling cannot be set if roll-ups are disabled"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why)
+
+
+def _check_persistence(config: StreamConfig) -> None:
+    if config.persist_mode not in (None, "", "default", "async"):
+        raise refusal(10025, f'can not unmarshal "\\"{config.persist_mode}\\""')
+    if config.persist_mode == "async":
+        if config.storage == "memory":
+            raise refusal(10052, "async persist mode is only supported on file storage")
+        if (config.num_replicas or 1) > 1:
+            raise refusal(10052, "async persist mode is not supported on replicated streams")
+        if config.allow_atomic:
+            raise refusal(10052, "async persist mode is not supported with atomic batch publish")
+
+
+def _check_copies(config: StreamConfig) -> None:
+    """Check what a mirror, and a stream with sources, may have."""
+    if config.mirror is None and config.mirror_direct:
+        raise refusal(10052, "stream has no mirror but does have mirror direct")
+    if config.mirror is not None:
+        for name, err_code in _NOT_IN_MIRRORS:
+            if getattr(config, name):
+                raise refusal(err_code)
+        Taking(config.mirror)
+        if config.subject_delete_marker_ttl:
+            raise refusal(10052, "subject delete markers forbidden on mirrors")
+    if config.sources and config.allow_msg_schedules:
+        raise refusal(10187)
+    check_sources(config.sources or ())
+
+
+def _check_cycle(config: StreamConfig, stream_of: Callable[[str], StreamConfig | None]) -> None:
+    """Raise APIError if the stream copies from itself, directly or by way of others (FACTS.md F4.23)."""
+    waiting, seen = deque([config]), set[str]()
+    while waiting:
+        copying = waiting.popleft()
+        seen.add(copying.name)
+        for name, pattern in origins_of(copying):
+            if name not in seen:
+                found = stream_of(name)
+                waiting += [] if found is None else [found]
+            elif not pattern or any(overlaps(pattern, subject) for subject in copying.subjects or ()):
+                raise refusal(10052, "detected cycle")
+
+
+def _check_subjects(config: StreamConfig) -> None:
+    subjects = config.subjects or []
+    if len(subjects) > MAX_SUBJECTS:
+        raise refusal(10052, f"a stream has at most {MAX_SUBJECTS} subjects")
+    for place, subject in enumerate(subjects):
+        try:
+            check_subject(subject, wildcards=True)
+        except LocalProtocolError:
+            raise refusal(10052, "invalid subject") from None
+        if subject == ">":
+            if not config.no_ack:
+                raise refusal(10052, "capturing all subjects requires no-ack to be true")
+            if (config.num_replicas or 1) != 1:
+                raise refusal(10052, "capturing all subjects requires replicas of 1")
+        for space, free, owner in _OF_THE_SERVER if not config.no_ack else ():
+            if overlaps(subject, space) and not contains(free, subject):
+                raise refusal(10052, f"subjects that overlap with {owner} api require no-ack to be true")
+        for another in subjects[place + 1 :]:
+            if overlaps(another, subject):
+                raise refusal(10052, f'subject "{subject}" overlaps with "{another}"')
+
+
+def _copies(config: StreamConfig) -> bool:
+    return config.mirror is not None or bool(config.sources)
+
+
+def _republish(config: StreamConfig, *, is_pedantic: bool) -> Republish:
     """The field ``republish`` as servers complete it (FACTS.md F9.3)."""
     asked, transform = config.republish or {}, config.subject_transform or {}
+    if is_pedantic and not asked.get("src"):
+        raise refusal(10157, "republish source can not be empty")
     source, destination = asked.get("src") or ">", asked.get("dest") or ""
     subjects = config.subjects or [config.name]
     if source == destination == ">" and [transform.get("src")] == subjects:
+        if is_pedantic:
+            raise refusal(10157, "implicit republish based on subject transform")
         source = destination = transform.get("dest") or ""
     if any(overlaps(destination, subject) for subject in subjects):
         raise refusal(10052, "stream configuration for republish destination forms a cycle")
@@ -245,50 +391,3 @@ def _check_modelled(config: StreamConfig, context: ServerContext) -> None:
         asked = next((f"allow_msg_counter with {name}" for name in beside), asked)
     if asked and not context.lenient:
         raise refusal(10052, f"the jsproto server in memory does not do {asked}, but accepts it with lenient=True")
-
-
-def _check_features(config: StreamConfig) -> None:
-    """Check counters, message schedules and delete markers against the other fields."""
-    is_new, retention, copies = config.discard == "new", config.retention or "limits", config.mirror is not None
-    counts, schedules = config.allow_msg_counter, config.allow_msg_schedules
-    for is_wrong, why in (
-        (counts and is_new, "counter stream cannot use discard new"),
-        (counts and config.allow_msg_ttl, "counter stream cannot use message TTLs"),
-        (counts and schedules, "counter stream cannot use message schedules"),
-        (counts and retention != "limits", "counter stream can only use limits retention"),
-        (schedules and is_new, "message scheduling cannot use discard new"),
-        (copies and config.subject_delete_marker_ttl, "subject delete markers forbidden on mirrors"),
-    ):
-        if is_wrong:
-            raise refusal(10052, why)
-    if copies and counts:
-        raise refusal(10173)
-    if schedules and (copies or config.sources):
-        raise refusal(10186 if copies else 10187)
-
-
-def _check(config: StreamConfig) -> None:
-    if config.persist_mode not in (None, "", "default", "async"):
-        raise refusal(10025, f'can not unmarshal "\\"{config.persist_mode}\\""')
-    if config.mirror is not None:
-        Taking(config.mirror)
-        if config.subjects:
-            raise refusal(10034)
-        if config.first_seq:
-            raise refusal(10143)
-        if config.sources:
-            raise refusal(10031)
-        if config.allow_atomic:
-            raise refusal(10198)
-        if config.allow_batched:
-            raise refusal(10209)
-    elif config.mirror_direct:
-        raise refusal(10052, "stream has no mirror but does have mirror direct")
-    check_sources(config.sources or ())
-    if config.persist_mode == "async":
-        if config.allow_atomic:
-            raise refusal(10052, "async persist mode is not supported with atomic batch publish")
-        if (config.num_replicas or 1) > 1:
-            raise refusal(10052, "async persist mode is not supported on replicated streams")
-        if config.storage == "memory":
-            raise refusal(10052, "async persist mode is only supported on file storage")

@@ -255,6 +255,18 @@ class Stream:
             consumer_count=len(self.watchers),
         )
 
+    def deleted(self) -> list[int]:
+        """The sequences between the first and the last one that have no message."""
+        return [seq for seq in range(self.first_seq, self.last_seq + 1) if seq not in self._messages]
+
+    def check(self, config: StreamConfig) -> None:
+        """Check whether ``update`` may change the configuration.
+
+        Raises:
+            APIError: servers refuse ``config``, or the change.
+        """
+        change(self.config, config, self._context)
+
     def update(self, config: StreamConfig) -> None:
         """Change the configuration. New limits apply at once.
 
