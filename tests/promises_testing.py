@@ -75,7 +75,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PIPES + "an_application_that_knows_no_dialer_is_reached",
             PIPES + "tasks_of_an_application_that_knows_no_dialer_are_reached",
         ),
-        promise("Threads that it starts are not captured.", PIPES + "threads_that_the_block_starts_are_not_captured"),
+        promise(
+            "Threads that it starts are not captured, unless it has `threads=True`.",
+            PIPES + "threads_that_the_block_starts_are_captured_if_they_are_to_be",
+        ),
         promise(
             "The rest counts for `max_pending`.",
             PIPES + "a_client_that_does_not_read_is_cut_off_and_memory_is_bounded",

@@ -9,6 +9,7 @@ import threading
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -96,13 +97,15 @@ def test_no_socket_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         assert nc.flush() >= 0
 
 
-def test_threads_that_the_block_starts_are_not_captured(closed_port: int) -> None:
+def test_threads_that_the_block_starts_are_captured_if_they_are_to_be(closed_port: int) -> None:
     url = f"nats://127.0.0.1:{closed_port}"
-    with in_process() as server, use_dialer(server.dialer), ThreadPoolExecutor(1) as pool:
-        with sync.connect(url):
-            pass
-        with pytest.raises(NoServersError):
+    with in_process() as server, ThreadPoolExecutor(1) as pool:
+        with use_dialer(server.dialer), pytest.raises(NoServersError):
             pool.submit(sync.connect, url).result()
+        with use_dialer(server.dialer, threads=True):
+            pool.submit(sync.connect, url).result().close()
+        with pytest.raises(NoServersError):
+            sync.connect(url)
 
 
 def test_nobody_is_reached_before_the_block_and_after_it() -> None:
@@ -187,6 +190,17 @@ def watch(role: Any, gone: threading.Event) -> None:
             gone.set()
 
     role.handle_timeout = watched
+
+
+def test_the_end_of_a_client_that_has_seen_the_end_does_not_wait() -> None:
+    with in_process() as server:
+        nc = idle(server, max_reconnect_attempts=0, timeout=2 * PATIENCE)
+        server.disconnect()
+        with pytest.raises(ConnectionLostError):
+            nc.flush()
+        began = monotonic()
+        nc.close()
+        assert monotonic() - began < PATIENCE
 
 
 def test_a_connection_that_is_dropped_frees_its_link() -> None:

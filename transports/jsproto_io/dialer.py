@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncioDialer", "Dialer", "SyncDialer", "SystemEntropy", "TrioDialer", "use_dialer"]
 
 _ambient: Final[ContextVar[Any]] = ContextVar("jsproto_dialer", default=None)
+_of_all_threads: Final[list[Any]] = []
 
 
 class Dialer(Protocol):
@@ -87,18 +88,23 @@ class SystemEntropy:
 
 
 @contextmanager
-def use_dialer(dialer: Dialer) -> Iterator[None]:
+def use_dialer(dialer: Dialer, *, threads: bool = False) -> Iterator[None]:
     """Let each ``connect()`` within the block use ``dialer``, unless it is given one itself.
 
-    It holds for the tasks that the block starts, too. Threads that it starts have a context of their own.
+    It holds for the tasks that the block starts, too. With ``threads`` it holds for all threads of the process, as long
+    as the block lasts.
     """
     token = _ambient.set(dialer)
+    if threads:
+        _of_all_threads.append(dialer)
     try:
         yield
     finally:
         _ambient.reset(token)
+        if threads:
+            _of_all_threads.remove(dialer)
 
 
 def ambient_dialer() -> Any:
     """The dialer of the innermost ``use_dialer``. None: the operating system."""
-    return _ambient.get()
+    return _ambient.get() or (_of_all_threads[-1] if _of_all_threads else None)

@@ -56,7 +56,6 @@ from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
 from jsproto_io._threads.leadership import Leadership
-from jsproto_io._threads.reader import start_reader
 from jsproto_io._threads.sockets import SystemDialer
 from jsproto_io.dialer import SyncDialer as Dialer
 from jsproto_io.dialer import ambient_dialer
@@ -184,7 +183,7 @@ class Connection(ThreadEngine):
             raise
         leadership.leader = None
         if reader_thread:
-            self._thread = start_reader(self, leadership, self._poller)
+            self._thread = self._poller.start_reader(self, leadership)
 
     def _close(self) -> None:
         limit = self._session.options.timeout

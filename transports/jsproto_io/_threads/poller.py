@@ -13,11 +13,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
-from typing import Any, TypeAlias
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jsproto.client.connection.options import Address
 from jsproto.client.connection.session import Session
 from jsproto_io._state.common import DIAL_ERRORS, reason
+from jsproto_io._threads.reader import start_reader
+
+if TYPE_CHECKING:
+    from jsproto_io._threads.leadership import Leadership
+    from jsproto_io.sync import Connection
 
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, Any]  # as ``socket.getaddrinfo`` has it
 
@@ -116,6 +122,10 @@ class Poller(ABC):
     @abstractmethod
     def _close_own(self) -> None:
         """Close what it sleeps in."""
+
+    def start_reader(self, connection: Connection, leadership: Leadership) -> Thread | None:
+        """Start the reader thread of a connection. None: it needs no thread."""
+        return start_reader(connection, leadership, self)
 
     def has_link(self, session: Session) -> bool:
         """Whether there is a link that is neither being dialled nor lost."""

@@ -25,7 +25,11 @@ class ClientEnd(ABC):
 
     @abstractmethod
     def take(self) -> bytes | None:
-        """What has come, joined. Empty at the end of the stream, None when there is nothing yet."""
+        """What has come, joined. Empty at the end of the stream, None when there is nothing yet.
+
+        Raises:
+            OSError: the link broke.
+        """
 
     @abstractmethod
     def send(self, data: bytes) -> None:
@@ -33,7 +37,10 @@ class ClientEnd(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Nothing more is sent. The server ends its side, and what is under way still comes."""
+        """Nothing more is sent. The server ends its side, and what is under way still comes.
+
+        ``on_ready`` is called again if that has happened already.
+        """
 
     @abstractmethod
     def close(self) -> None:

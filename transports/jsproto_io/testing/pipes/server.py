@@ -265,6 +265,8 @@ class _Pipe(ClientEnd):
 
     def end(self) -> None:
         """As in ``ClientEnd``."""
+        if self.ended:
+            self.on_ready()
         self._server._put(lambda now: self._server._drop(self), wait=False)
 
     def close(self) -> None:

@@ -10,25 +10,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from math import inf
 from time import monotonic
 
 from jsproto.client.connection.options import Address
-from jsproto_io._state.common import clamp_sleep
+from jsproto_io._state.common import clamp_sleep, reason
 from jsproto_io._threads.poller import AddressInfo, Link, Poller
 from jsproto_io.testing.pipes.end import ClientEnd
 
 
 class PipeLink(Link):
-    """One link."""
+    """One link. It is made when ``dial_until`` has come, which is at once by default."""
 
-    def __init__(self, end: ClientEnd) -> None:
+    def __init__(self, dial: Callable[[], ClientEnd], on_ready: Callable[[], None], now: float) -> None:
+        """``dial`` makes the end, or raises OSError. ``on_ready``: see ``ClientEnd``."""
         super().__init__()
-        self._end = end
-        self.blocked = self.watching = False
+        self.dial_until = now
+        self._dial = dial
+        self._on_ready = on_ready
+        self._end: ClientEnd | None = None
 
     def dialled(self, now: float) -> bool:
-        """As in ``Link``: at once."""
-        self.dialling = False
+        """As in ``Link``."""
+        if now < self.dial_until:
+            return False
+        self._end = self._dial()
+        self._end.on_ready = self._on_ready
+        self._on_ready()  # something may have come already
+        self.dialling, self.dial_until, self.blocked = False, inf, False
         return True
 
     def watch(self) -> None:
@@ -36,29 +46,35 @@ class PipeLink(Link):
 
     def receive(self) -> None:
         """Add what has come to ``received``. An exception of a signal handler ends the link: bytes may be lost."""
+        if self._end is None:
+            return
         try:
             data = self._end.take()
-            if data is not None:
-                self.received.append(data)
+        except OSError as error:
+            self.why, data = reason(error), b""
         except BaseException:
             self._end.close()
             raise
+        if data is not None:
+            self.received.append(data)
 
     def send(self) -> None:
         """As in ``Link``: it takes all."""
-        self._sent.append(len(self.unsent))
-        self._end.send(bytes(self.unsent))
+        if self._end is not None:
+            self._sent.append(len(self.unsent))
+            self._end.send(bytes(self.unsent))
 
     def hang_up(self, *, abruptly: bool) -> None:
         """As in ``Link``."""
         if abruptly:
-            self._end.close()
-        else:
+            self.close()
+        elif self._end is not None:
             self._end.end()
 
     def close(self) -> None:
         """As in ``Link``."""
-        self._end.close()
+        if self._end is not None:
+            self._end.close()
 
     def disown(self) -> None:
         """As in ``Link``: the other end is the parent's."""
@@ -67,13 +83,14 @@ class PipeLink(Link):
 class PipePoller(Poller):
     """A sleep that ends when the link has something, or when another thread wakes it up."""
 
-    def __init__(self, dial: Callable[[str, int], ClientEnd]) -> None:
-        """``dial(host, port)`` makes a link, or raises OSError."""
+    def __init__(self, dial: Callable[[str, int], ClientEnd], now: Callable[[], float] = monotonic) -> None:
+        """``dial(host, port)`` makes a link, or raises OSError. ``now``: the connection's clock, in seconds."""
         super().__init__()
         self._dial = dial
+        self._now = now
         self._alarm = threading.Lock()  # the sleep acquires it, and it is released to end the sleep
         self._alarm.acquire()
-        self._pipe: PipeLink | None = None
+        self._pipe: PipeLink | None = None  # as ``link``
 
     def look_up(self, address: Address) -> list[AddressInfo] | Exception:
         """As in ``Poller``: every host is known."""
@@ -81,9 +98,8 @@ class PipePoller(Poller):
 
     def sleep(self) -> None:
         """As in ``Poller``."""
-        self._alarm.acquire(timeout=clamp_sleep(self.asleep_until - monotonic()))
-        if self._pipe is not None and self._pipe is self.link:
-            self._pipe.receive()
+        self._alarm.acquire(timeout=clamp_sleep(self.asleep_until - self._now()))
+        self._receive()
 
     def wakeup(self) -> None:
         """As in ``Poller``."""
@@ -91,11 +107,12 @@ class PipePoller(Poller):
             with suppress(RuntimeError):  # another thread was faster
                 self._alarm.release()
 
+    def _receive(self) -> None:
+        if self._pipe is not None and self._pipe is self.link:
+            self._pipe.receive()
+
     def _begin(self, addresses: list[AddressInfo], timeout: float, now: float) -> Link:
-        end = self._dial(*addresses[0][4])
-        end.on_ready = self.wakeup
-        self.wakeup()  # it is connected
-        self._pipe = PipeLink(end)
+        self._pipe = PipeLink(partial(self._dial, *addresses[0][4]), self.wakeup, now)
         return self._pipe
 
     def _close_own(self) -> None:
