@@ -89,8 +89,32 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "From a shell": (
         promise("`jsproto serve --memory` is the same, with the extra `cli`.", COMMAND + "the_command"),
         promise(
-            "Nothing is written to `--store_dir`, and nothing is served on `--http_port`: the log says so.",
+            "Streams with file storage survive in `--store_dir`, with their messages and consumers",
+            COMMAND + "what_is_stored_survives",
+            "server/test_saved.py::test_it_answers_as_if_it_had_not_ended",
+            "server/test_saved.py::test_what_is_in_memory_is_lost",
+        ),
+        promise(
+            "After a crash the next start finds what the last end left.",
+            COMMAND + "what_a_crash_leaves",
+        ),
+        promise(
+            "A file that is foreign or damaged is refused. The server does not start, and the file stays as it is.",
+            COMMAND + "a_file_that_cannot_be_taken_up_stays",
+            "server/test_saved.py::test_what_is_foreign_or_damaged_is_refused",
+            "server/test_saved.py::test_nothing_is_taken_up_by_halves",
+        ),
+        promise(
+            "Nothing is served on `--http_port`: the log says so.",
             COMMAND + "the_flags_and_the_lines_of_nats_server",
+        ),
+        promise(
+            "Recorded conversations of real servers are answered over a socket as they are in memory.",
+            "transcripts/test_served.py::test_batches",
+            "transcripts/test_served.py::test_consumers",
+            "transcripts/test_served.py::test_reading_and_persistence",
+            "transcripts/test_served.py::test_sources",
+            "transcripts/test_served.py::test_every_recorded_conversation_is_answered_or_explained",
         ),
         promise(
             "Configuration files and clusters are refused, with exit code 2.",

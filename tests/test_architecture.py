@@ -156,7 +156,7 @@ PUBLIC: Final = {
 PUBLIC_OF_PARTS: Final = {
     "jsproto.server": {
         "REFERENCE", "Access", "BatchLimits", "Lag", "MessageBus", "Permissions", "Release", "Responses",
-        "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User",
+        "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User", "restore", "save",
     },
     "jsproto.testing": {
         "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults",

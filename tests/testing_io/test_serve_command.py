@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from jsproto.errors import AuthorizationError
 from jsproto_io.serve import main
-from jsproto_io.sync import connect
+from jsproto_io.sync import Connection, connect
 
 MODULE = [sys.executable, "-m", "jsproto_io.serve"]
 COMMAND = [sys.executable, "-m", "jsproto_io.cli", "serve", "--memory"]
@@ -50,17 +54,20 @@ def started(*arguments: str, number: int = signal.SIGTERM) -> Iterator[Running]:
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-p", "-1", "-a", "127.0.0.1", "-js", "-sd", "/nowhere/to/be", "-m", "8222", "-DV"],
-        ["--port=0", "--addr=127.0.0.1", "--jetstream", "--store_dir=/nowhere/to/be", "--http_port", "8222"],
-        ["-p=0", "--net", "127.0.0.1", "--js", "-sd=/nowhere/to/be", "-m=8222", "-D", "-V"],
+        ["-p", "-1", "-a", "127.0.0.1", "-js", "-sd", "DIR", "-m", "8222", "-DV", "-P", "DIR/pid"],
+        ["--port=0", "--addr=127.0.0.1", "--jetstream", "--store_dir=DIR", "--http_port", "8222", "--pid=DIR/pid"],
+        ["-p=0", "--net", "127.0.0.1", "--js", "-sd=DIR", "-m=8222", "-D", "-V", "-T", "-P=DIR/pid"],
     ],
 )
-def test_the_flags_and_the_lines_of_nats_server(flags: list[str]) -> None:
-    with started(*MODULE, *flags) as server:
+def test_the_flags_and_the_lines_of_nats_server(flags: list[str], tmp_path: Path) -> None:
+    with started(*MODULE, *(flag.replace("DIR", str(tmp_path)) for flag in flags)) as server:
+        assert (tmp_path / "pid").read_text() == str(server.process.pid)
         heads = [re.sub(r"^\[\d+\] ", "", line) for line in server.lines]
         assert heads[0].startswith("[INF] Starting jsproto ")
-        assert heads[1] == "[WRN] In memory only, for tests: this is no database, and all is lost when it ends"
-        assert heads[2:4] == ["[WRN] Nothing is stored in /nowhere/to/be", "[WRN] There is no monitoring on port 8222"]
+        assert heads[1].startswith(
+            "[WRN] In memory, for tests: this is no database, and a crash loses all. At the end "
+        )
+        assert heads[2:4] == ["[WRN] There is no monitoring on port 8222", "[INF] Streams that were found: 0"]
         assert heads[4].startswith("[INF] Listening for client connections on 127.0.0.1:")
         assert heads[5] == "[INF] Server is ready"
         with connect(server.url) as nc:
@@ -110,6 +117,8 @@ def test_the_command() -> None:
         (["--limit", "idle"], "a limit is NAME=N, with a name of atomic_per_stream, "),
         (["--limit", "size=1"], "a limit is NAME=N, with a name of atomic_per_stream, "),
         (["--tlscert", "/nowhere"], "/nowhere is no certificate with its key: "),
+        (["--tls"], "TLS needs a certificate: --tlscert"),
+        (["--store_dir", "/dev/null/store"], "/dev/null"),
     ],
 )
 def test_what_is_not_modelled_is_refused(flags: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +128,107 @@ def test_what_is_not_modelled_is_refused(flags: list[str], complaint: str, capsy
         status = int(error.code or 0)
     assert status == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_it_says_that_all_is_lost() -> None:
+    with started(*MODULE, "-p", "0") as server:
+        said = server.lines[1].partition(" ")[2]
+        assert said == "[WRN] In memory only, for tests: this is no database, and all is lost when it ends"
+
+
+def test_a_log_in_a_file(tmp_path: Path) -> None:
+    """A test suite that reads the log from a file finds the line for which it waits."""
+    log = tmp_path / "log"
+    with subprocess.Popen([*MODULE, "-p", "0", "-l", str(log)], stderr=subprocess.PIPE) as process:
+        try:
+            while not log.exists() or b"Server is ready\n" not in log.read_bytes():
+                assert process.poll() is None
+            process.terminate()
+            assert process.wait() == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+    assert log.read_text().endswith("[INF] Server Exiting..\n")
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_tls(verify: bool, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca")
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "cert")
+    flags = ["--tls", "--tlscert", f"{tmp_path}/cert", "--tlskey", f"{tmp_path}/cert"]
+    flags += ["--tlsverify", "--tlscacert", f"{tmp_path}/ca"] if verify else []
+    context = ssl.create_default_context(cafile=tmp_path / "ca")
+    with started(*MODULE, "-p", "0", *flags) as server:
+        url = server.url.replace("nats://", "tls://")
+        if verify:
+            with pytest.raises(ConnectionError), connect(url, tls=context, max_reconnect_attempts=0):
+                pass
+            ca.issue_cert("client@example.org").configure_cert(context)
+        with connect(url, tls=context) as nc:
+            assert nc.jetstream().create_stream("S").config.name == "S"
+
+
+# -- what survives -----------------------------------------------------------------------------------------------------
+
+
+def ask(nc: Connection, verb: str, body: bytes = b"") -> Any:
+    return json.loads(nc.request(f"$JS.API.{verb}", body).data)
+
+
+@pytest.mark.parametrize("command", [MODULE, COMMAND])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_stored_survives(command: list[str], number: int, tmp_path: Path) -> None:
+    flags = [*command, "-p", "0", "--store_dir", str(tmp_path / "new")]
+    with started(*flags, number=number) as server, connect(server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream("FILES", subjects=["files.>"])
+        js.create_stream("MEMORY", storage="memory")
+        for payload in (b"one", b"two", b"three"):
+            js.publish("files.a", payload, headers={"Nats-Msg-Id": payload.decode(), "X-Mine": "1"})
+        assert ask(nc, "STREAM.MSG.DELETE.FILES", b'{"seq":2}')["success"]
+        with js.pull_subscribe("files.a", durable="READER") as subscription:
+            first, _ = subscription.fetch(2, timeout=10)
+            first.ack_sync()
+        before = ask(nc, "STREAM.MSG.GET.FILES", b'{"seq":1}')
+        assert before["message"]["hdrs"]
+        told = js.consumer_info("FILES", "READER")
+    with started(*flags, number=number) as server, connect(server.url) as nc:
+        assert server.lines[2].endswith("[INF] Streams that were found: 1")
+        js = nc.jetstream()
+        assert ask(nc, "STREAM.NAMES")["streams"] == ["FILES"]
+        assert ask(nc, "STREAM.MSG.GET.FILES", b'{"seq":1}') == before
+        again = js.consumer_info("FILES", "READER")
+        assert (again.created, again.delivered, again.ack_floor) == (told.created, told.delivered, told.ack_floor)
+        assert (again.num_ack_pending, again.num_pending) == (1, 0)
+        assert js.publish("files.a", b"three", headers={"Nats-Msg-Id": "three"}).duplicate
+        assert js.publish("files.a", b"four").seq == 4
+        with js.pull_subscribe("files.a", durable="READER") as subscription:
+            (message,) = subscription.fetch(1, timeout=10)
+            assert message.data == b"four"
+
+
+def test_what_a_crash_leaves(tmp_path: Path) -> None:
+    """What the last end left is found, and nothing later."""
+    flags = [*MODULE, "-p", "0", "-sd", str(tmp_path)]
+    with started(*flags) as server, connect(server.url) as nc:
+        nc.jetstream().create_stream("FIRST")
+    with pytest.raises(AssertionError), started(*flags, number=signal.SIGKILL) as server, connect(server.url) as nc:
+        nc.jetstream().create_stream("SECOND")
+    with started(*flags) as server, connect(server.url) as nc:
+        assert ask(nc, "STREAM.NAMES")["streams"] == ["FIRST"]
+    assert [path.name for path in tmp_path.iterdir()] == ["jsproto-server.saved"]
+
+
+@pytest.mark.parametrize("content", [b"", b"something else\n", b"jsproto-server 9 2 " + b"0" * 64 + b"\n{}"])
+def test_a_file_that_cannot_be_taken_up_stays(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "jsproto-server.saved"
+    path.write_bytes(content)
+    done = subprocess.run([*MODULE, "-p", "0", "-sd", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"[FTL] Error restoring: {path}: this was " in done.stderr
+    assert path.read_bytes() == content
 
 
 def test_the_command_says_that_it_is_no_database() -> None:

@@ -36,7 +36,7 @@ class Served:
     def __init__(self, flags: list[str], now: Callable[[], float]) -> None:
         """``flags``: of the command."""
         self.now = now
-        self._server, _ = asked_for(["--port", "0", *flags])
+        self._server = asked_for(["--port", "0", *flags]).server
         self._server._now = now
         self.role: Server = self._server.role
         self._stack = ExitStack()

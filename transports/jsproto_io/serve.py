@@ -8,12 +8,15 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``-p``, ``--port`` N | the TCP port, 4222 by default. 0 and -1: a free one |
 | ``-a``, ``--addr``, ``--net`` HOST | the address, 127.0.0.1 by default |
 | ``-js``, ``--jetstream`` | nothing: JetStream is always there |
-| ``-sd``, ``--store_dir`` DIR | nothing is stored there, and a line of the log says so |
+| ``-sd``, ``--store_dir`` DIR | what has file storage is left there at the end, and found at the next start |
 | ``-m``, ``--http_port`` N | nothing is served there, and a line of the log says so |
-| ``-D``, ``-V``, ``-DV`` | nothing: there is no more to log |
+| ``-D``, ``-V``, ``-DV``, ``-T`` | nothing: there is no more to log |
 | ``--user`` NAME, ``--pass`` WORD | the one user that may connect |
 | ``--auth`` TOKEN | the token with which anybody may connect |
-| ``--tlscert``, ``--tlskey`` FILE | TLS for all clients |
+| ``-P``, ``--pid`` FILE | the id of the process is written there |
+| ``-l``, ``--log`` FILE | the log is written there, not to standard error |
+| ``--tls``, ``--tlscert``, ``--tlskey`` FILE | TLS for all clients |
+| ``--tlsverify``, ``--tlscacert`` FILE | clients have to show a certificate of that authority |
 | ``--domain``, ``--release``, ``--dialect``, ``--ack-version`` | as in ``jsproto_io.testing.serve()`` |
 | ``--max-payload``, ``--max-pending`` BYTES | the same |
 | ``--limit`` NAME=N | a limit of batches: see ``jsproto.server.BatchLimits``. May be repeated |
@@ -32,8 +35,9 @@ import ssl
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TextIO
 
 import jsproto
 from jsproto.errors import LocalProtocolError
@@ -42,48 +46,73 @@ from jsproto.server.session import MAX_PENDING
 from jsproto.server.store.context import REFERENCE, BatchLimits, Release
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 from jsproto_io.testing.host import HOST
+from jsproto_io.testing.store import Store
 from jsproto_io.testing.threads import MemoryServer, serve
 
+PROGRAM: Final = "python -m jsproto_io.serve"
 PORT: Final = 4222
 OLDEST: Final[Release] = (2, 11, 0)
 MEMORY_ONLY: Final = "In memory only, for tests: this is no database, and all is lost when it ends"
+UNTIL_THE_END: Final = "In memory, for tests: this is no database, and a crash loses all. At the end it is left in"
 NEWEST: Final = ".".join(map(str, REFERENCE))
 LIMITS: Final = {field.name: float if field.name == "idle" else int for field in fields(BatchLimits)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Serve until a signal comes. Returns the exit code: 0, or 1 when the port cannot be had."""
     try:
-        return run(*asked_for(arguments))
-    except LocalProtocolError as error:
-        print(f"jsproto_io.serve: {error}", file=sys.stderr)
+        asked = asked_for(arguments, program)
+        return run(asked.server, asked.notes, store=asked.store, log=asked.log)
+    except (LocalProtocolError, OSError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
         return 2
 
 
-def asked_for(arguments: Sequence[str] | None = None) -> tuple[MemoryServer, list[str]]:
-    """The server that the flags ask for, and warnings for its log. It does not listen yet.
+class Asked(NamedTuple):
+    """What the flags ask for: a server, warnings for its log, where its streams are left, and where it logs."""
+
+    server: MemoryServer
+    notes: list[str]
+    store: Store | None
+    log: TextIO | None
+
+
+def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> Asked:
+    """What the flags ask for. The server does not listen yet. ``program``: the name of the command, for complaints.
 
     Raises:
         LocalProtocolError: the value of a flag is unusable.
+        OSError: a file of a flag cannot be written.
         SystemExit: a flag is unknown. The complaint is printed.
     """
-    options = _parser().parse_args(arguments)
+    options = _parser(program).parse_args(arguments)
     notes = []
-    if options.store_dir is not None:
-        notes.append(f"Nothing is stored in {options.store_dir}")
     if options.http_port is not None:
         notes.append(f"There is no monitoring on port {options.http_port}")
+    if options.tls and options.tlscert is None:
+        raise LocalProtocolError("TLS needs a certificate: --tlscert")
     server = server_of(
-        options.addr, options.port, options.tlscert, options.tlskey, options.limit, domain=options.domain,
+        options.addr, options.port, options.tlscert, options.tlskey, options.limit,
+        tls_ca=(options.tlscacert or options.tlscert) if options.tlsverify else None, domain=options.domain,
         release=release(options.release), dialect=options.dialect, ack_version=options.ack_version,
         max_payload=options.max_payload, max_pending=options.max_pending,
         access=access(options.user, options.password, options.auth),
     )  # fmt: skip
-    return server, notes
+    if options.pid is not None:
+        Path(options.pid).write_text(f"{os.getpid()}", encoding="ascii")
+    store = None if options.store_dir is None else Store(options.store_dir)
+    return Asked(server, notes, store, None if options.log is None else Path(options.log).open("a", encoding="utf-8"))
 
 
 def server_of(
-    host: str, port: int, certificate: str | None, key: str | None, limits: Sequence[str], **options: Any
+    host: str,
+    port: int,
+    certificate: str | None,
+    key: str | None,
+    limits: Sequence[str],
+    *,
+    tls_ca: str | None = None,
+    **options: Any,
 ) -> MemoryServer:
     """The server that the options of a command line ask for. It does not listen yet.
 
@@ -93,6 +122,7 @@ def server_of(
         certificate: a file for TLS, or None.
         key: the file of its private key. None: it is in the same file.
         limits: of batches, each as NAME=N.
+        tls_ca: a file with the authority whose certificates clients have to show, or None.
         options: see ``jsproto_io.testing.host.RoleKeywords``.
 
     Raises:
@@ -103,6 +133,9 @@ def server_of(
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
             context.load_cert_chain(certificate, key)
+            if tls_ca is not None:
+                context.load_verify_locations(tls_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
         except OSError as error:  # an ssl.SSLError is one
             raise LocalProtocolError(f"{certificate} is no certificate with its key: {error}") from error
     given: dict[str, Any] = {}
@@ -139,40 +172,60 @@ def release(text: str) -> Release:
     return numbers
 
 
-def run(server: MemoryServer, notes: Sequence[str] = ()) -> int:
-    """Serve until SIGINT or SIGTERM. Returns the exit code: 0, or 1 when the port cannot be had.
+def run(
+    server: MemoryServer, notes: Sequence[str] = (), *, store: Store | None = None, log: TextIO | None = None
+) -> int:
+    """Serve until SIGINT or SIGTERM. Returns the exit code: 0, or 1 when the port or the store cannot be had.
 
-    ``notes``: lines of warning for the log.
+    Args:
+        server: does not run yet.
+        notes: lines of warning for the log.
+        store: where streams are found, and left at the end.
+        log: where the log goes. None: to standard error.
     """
+
+    def say(level: str, text: str) -> None:
+        print(f"[{os.getpid()}] [{level}] {text}", file=log or sys.stderr, flush=True)
+
     previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        _log(
+        say(
             "INF", f"Starting jsproto {jsproto.__version__}, which answers as nats-server {server.role.context.version}"
         )
-        for note in (MEMORY_ONLY, *notes):
-            _log("WRN", note)
+        for note in (MEMORY_ONLY if store is None else f"{UNTIL_THE_END} {store.path}", *notes):
+            say("WRN", note)
+        if store is not None:
+            try:
+                say("INF", f"Streams that were found: {server.call(store.load)}")
+            except (LocalProtocolError, OSError) as error:
+                say("FTL", f"Error restoring: {error}")
+                return 1
         try:
             server.start()
         except OSError as error:
-            _log("FTL", f"Error listening on {server.host}:{server.port}: {error}")
+            say("FTL", f"Error listening on {server.host}:{server.port}: {error}")
             return 1
         try:
-            _log("INF", f"Listening for client connections on {server.host}:{server.port}")
-            _log("INF", "Server is ready")
+            say("INF", f"Listening for client connections on {server.host}:{server.port}")
+            say("INF", "Server is ready")
             server.wait()
         finally:
             server.close()
     except KeyboardInterrupt:
-        _log("INF", "Server Exiting..")
+        for number in previous:
+            signal.signal(number, signal.SIG_IGN)  # it ends already
+        say("INF", "Server Exiting..")
+        if store is not None:
+            server.call(store.write)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m jsproto_io.serve",
+        prog=program,
         description="A JetStream server in memory, for tests. It is no database.",
         allow_abbrev=False,
     )
@@ -180,14 +233,20 @@ def _parser() -> argparse.ArgumentParser:
     add("-p", "-port", "--port", type=int, default=PORT, metavar="N", help="TCP port; 0 or -1 for a free one")
     add("-a", "-addr", "--addr", "--net", default=HOST, metavar="HOST", help="the address to listen on")
     add("-js", "-jetstream", "--js", "--jetstream", action="store_true", help="nothing: JetStream is always there")
-    add("-sd", "-store_dir", "--store_dir", metavar="DIR", help="nothing is stored there")
+    add("-sd", "-store_dir", "--store_dir", metavar="DIR", help="what has file storage is left there at the end")
     add("-m", "-http_port", "--http_port", metavar="N", help="nothing is served there")
-    add("-D", "-V", "-DV", "--debug", "--trace", action="store_true", help="nothing: there is no more to log")
     add("-user", "--user", default="", metavar="NAME", help="the one user that may connect")
     add("-pass", "--pass", dest="password", default="", metavar="WORD", help="the password of the user")
     add("-auth", "--auth", default="", metavar="TOKEN", help="the token with which anybody may connect")
+    add("-P", "-pid", "--pid", metavar="FILE", help="the id of the process is written there")
+    add("-l", "-log", "--log", metavar="FILE", help="the log is written there")
+    no_more = "nothing: there is no more to log"
+    add("-D", "-V", "-DV", "-T", "--debug", "--trace", "--logtime", action="store_true", help=no_more)
     add("-tlscert", "--tlscert", metavar="FILE", help="TLS, with this certificate")
     add("-tlskey", "--tlskey", metavar="FILE", help="the key of the certificate, if it is in another file")
+    add("-tls", "--tls", action="store_true", help="TLS, as --tlscert says")
+    add("-tlsverify", "--tlsverify", action="store_true", help="clients have to show a certificate")
+    add("-tlscacert", "--tlscacert", metavar="FILE", help="the authority of the certificates of clients")
     add("--domain", metavar="NAME", help="the JetStream domain")
     add("--release", default=NEWEST, metavar="X.Y.Z", help="the release to answer as")
     add("--dialect", choices=["released", "draft"], default="released", help="draft: the text of ADR-50 and ADR-31")
@@ -198,10 +257,6 @@ def _parser() -> argparse.ArgumentParser:
     version = f"jsproto {jsproto.__version__}"
     add("-v", "-version", "--version", action="version", version=version, help="print the version and exit")
     return parser
-
-
-def _log(level: str, text: str) -> None:
-    print(f"[{os.getpid()}] [{level}] {text}", file=sys.stderr, flush=True)
 
 
 def _stop(signum: int, frame: FrameType | None) -> NoReturn:

@@ -163,15 +163,20 @@ class ConsumerApi(Conversation):
         self._check_room(inlet, accepted)
         _check_name(name)
         accepted.name = config.consumer_name and name
-        consumer = Consumer(
-            name, accepted, inlet.stream, self._context, self._outbox, now, prefixes=self._api_prefixes(),
-            forget=lambda gone: self._forget(inlet, gone),
-        )  # fmt: skip
-        inlet.consumers[name] = consumer
+        consumer = self.take_up(stream, name, accepted, now)
         advisories = self._advisories(consumer)
         advisories.created(now)
         if consumer.pause_remaining(now) is not None:
             advisories.paused(accepted.pause_until, is_paused=True, now=now)
+        return consumer
+
+    def take_up(self, stream: str, name: str, config: ConsumerConfig, now: float) -> Consumer:
+        """A new consumer of an existing stream, with a ``config`` that is accepted already. ``now``: seconds."""
+        inlet = self._inlet(stream)
+        consumer = inlet.consumers[name] = Consumer(
+            name, config, inlet.stream, self._context, self._outbox, now, prefixes=self._api_prefixes(),
+            forget=lambda gone: self._forget(inlet, gone),
+        )  # fmt: skip
         return consumer
 
     def find(self, stream: str, name: str) -> Consumer:

@@ -208,17 +208,20 @@ class JetStreamApi(Conversation):
             return inlet.stream, False
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
-        self.streams[config.name] = StreamInlet(stream, self._context, self._outbox)
-        self.replica_sets[config.name] = ReplicaSet(
-            stream, self._context, self._outbox, self._prefixes, now, self._stream_of
-        )
+        self.take_up(stream, now)
+        return stream, True
+
+    def take_up(self, stream: Stream, now: float) -> None:
+        """Let messages into ``stream``, which has a name and subjects of its own. ``now``: seconds."""
+        made = stream.config.name
+        self.streams[made] = StreamInlet(stream, self._context, self._outbox)
+        self.replica_sets[made] = ReplicaSet(stream, self._context, self._outbox, self._prefixes, now, self._stream_of)
         for replica_set in self.replica_sets.values():
-            replica_set.sources.made(config.name, now)
+            replica_set.sources.made(made, now)
         for name, other in self.streams.items():
             origin = self.streams.get(origin_of(other.stream.config))
-            if origin is not None and config.name in (name, origin.stream.config.name):
+            if origin is not None and made in (name, origin.stream.config.name):
                 self.replica_sets[name].follow(origin.stream, now)
-        return stream, True
 
     def update(self, config: StreamConfig, now: float, *, is_pedantic: bool = False) -> Stream:
         """Change a stream's configuration to ``config``. Arguments as in ``create``.

@@ -18,8 +18,8 @@ Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, SequencePair
@@ -310,6 +310,23 @@ class Consumer(Conversation):
         self._heartbeat_at = self._after_heartbeat(now)
         self._is_scheduled = False  # what was due without a leader was dropped
         self._schedule()
+
+    def saved(self) -> dict[str, Any]:
+        """What it keeps over a restart, as JSON: requests, pins and flow control are forgotten."""
+        return {
+            "name": self.name,
+            "config": self.config.to_json(),
+            "created": self.created,
+            "replay_until": self._replay_until,
+            "replayed": self._replayed,
+            "state": self._state.saved(self._context),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on where ``saved`` says. The consumer is new."""
+        self.created = saved["created"]
+        self._replay_until, self._replayed = saved["replay_until"], saved["replayed"]
+        self._state.restore(saved["state"], self._context)
 
     def close(self, now: float) -> None:
         """End the consumer, because it or its stream is deleted. Waiting requests get a status."""

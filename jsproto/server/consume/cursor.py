@@ -13,6 +13,8 @@ Not here: whether they may be delivered now (``consumer``), what was delivered (
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import matches
@@ -47,6 +49,16 @@ class Cursor:
         if self._skip and message.seq < self._resume:
             return message.seq in self._skip
         return message.seq >= self.next_seq and self._matches(message)
+
+    def saved(self) -> dict[str, Any]:
+        """The place, as JSON."""
+        return {"next_seq": self.next_seq, "skip": list(self._skip), "resume": self._resume}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on at the place that ``saved`` says."""
+        self.next_seq, self._resume = saved["next_seq"], saved["resume"]
+        self._skip = deque(saved["skip"])
+        self.pending = self._count()
 
     def next(self) -> Stored | None:
         """The next message that the consumer takes. None: there is none yet. Others are skipped for good."""

@@ -11,12 +11,14 @@ comes next (``cursor``).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.consume.acks import Acknowledgement, nak_delay
 from jsproto.server.consume.cursor import Cursor
 from jsproto.server.consume.redelivery import PendingAcks
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Stored, Stream
 
 _SECOND: Final = 1_000_000_000
@@ -71,6 +73,28 @@ class DeliveryState:
         if self._stream.config.retention == "interest":
             for stored in list(self._stream):
                 self._stream.settled(stored.seq)
+
+    def saved(self, context: ServerContext) -> dict[str, Any]:
+        """How far it is, as JSON: moments in nanoseconds since 1970."""
+        return {
+            "consumer_seq": self.consumer_seq,
+            "floor_consumer": self.floor_consumer,
+            "floor_stream": self.floor_stream,
+            "delivered_at": None if self.delivered_at is None else context.timestamp(self.delivered_at),
+            "acked_at": None if self.acked_at is None else context.timestamp(self.acked_at),
+            "cursor": self._cursor.saved(),
+            **self.pending.saved(context),
+        }
+
+    def restore(self, saved: Mapping[str, Any], context: ServerContext) -> None:
+        """Go on where ``saved`` says."""
+        delivered_at, acked_at = saved["delivered_at"], saved["acked_at"]
+        self.consumer_seq = saved["consumer_seq"]
+        self.floor_consumer, self.floor_stream = saved["floor_consumer"], saved["floor_stream"]
+        self.delivered_at = None if delivered_at is None else context.seconds(delivered_at)
+        self.acked_at = None if acked_at is None else context.seconds(acked_at)
+        self._cursor.restore(saved["cursor"])
+        self.pending.restore(saved, context, self._stream.get)
 
     def delivered(self, stored: Stored, deliveries: int, now: float) -> None:
         """``stored`` was delivered now, for the ``deliveries``-th time."""

@@ -13,10 +13,12 @@ Not here: reading acknowledgements (``acks``), applying them, and the ack floor 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from math import inf, isinf
+from typing import Any, Final
 
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Stored
 
 SHORTEST_WAIT: Final = 0.001
@@ -146,6 +148,28 @@ class PendingAcks:
         self._redeliver.clear()
         self._deliveries.clear()
         self.check_at = None
+
+    def saved(self, context: ServerContext) -> dict[str, Any]:
+        """The messages, as JSON. ``due`` is nanoseconds since 1970, None for never."""
+        return {
+            "pending": [
+                [seq, one.consumer_seq, None if isinf(one.due) else context.timestamp(one.due)]
+                for seq, one in self._pending.items()
+            ],
+            "redeliver": list(self._redeliver),
+            "deliveries": list(self._deliveries.items()),
+        }
+
+    def restore(self, saved: Mapping[str, Any], context: ServerContext, find: Callable[[int], Stored | None]) -> None:
+        """Wait for what ``saved`` says. ``find``: returns the message of a stream sequence, None if it is gone."""
+        for seq, consumer_seq, due in saved["pending"]:
+            stored = find(seq)
+            if stored is not None:
+                self._pending[seq] = Outstanding(stored, consumer_seq, inf if due is None else context.seconds(due))
+                if due is not None:
+                    self._check_by(context.seconds(due))
+        self._redeliver.update((seq, None) for seq in saved["redeliver"] if seq in self._pending)
+        self._deliveries.update(saved["deliveries"])
 
     def expire(self, now: float) -> list[int]:
         """Queue the messages that were not acknowledged in time, oldest first.

@@ -15,7 +15,8 @@ configured and never followed. Mirrors of streams that keep their messages (``re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.sources import SOURCING_LEVEL
@@ -169,6 +170,19 @@ class Sources:
         """The stream of that name was deleted."""
         for source in self._sources:
             source.deleted(name, now)
+
+    def saved(self) -> dict[str, Any]:
+        """How far each is, as JSON, by what tells it from the others."""
+        return {
+            index_of(one.requests.block): [one.progress.position, one.progress.copied, one.progress.identity]
+            for one in self._sources
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on where ``saved`` says, when they begin."""
+        for source in self._sources:
+            position, copied, identity = saved.get(index_of(source.requests.block), (0, 0, ""))
+            source.progress.position, source.progress.copied, source.progress.identity = position, copied, identity
 
     def start(self, now: float) -> None:
         """The stream has a leader again."""

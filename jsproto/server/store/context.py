@@ -119,6 +119,10 @@ class ServerContext:
         """The time of day at ``now`` (seconds), in nanoseconds since 1970."""
         return self.epoch + round(now * 1_000_000_000)
 
+    def seconds(self, timestamp: int) -> float:
+        """The moment of ``timestamp`` (nanoseconds since 1970), in the caller's seconds."""
+        return (timestamp - self.epoch) / 1_000_000_000
+
     @property
     def account(self) -> str:
         """The account and, if there is one, the domain: what servers add to names before they hash them."""

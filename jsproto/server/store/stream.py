@@ -14,10 +14,11 @@ Not here: which messages may be stored (``publish.checks``), acknowledgements (`
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from jsproto._event import event
 from jsproto.errors import APIError
@@ -89,6 +90,7 @@ class Stream:
 
     * ``config``: as ``settings.accept`` returns it.
     * ``created``: nanoseconds since 1970.
+    * ``identity``: 8 characters, of the server, the name and the creation time. A stream that is made anew has others.
     * ``first_seq``, ``last_seq``: the sequences of the first and the last message, or of where they would be.
     * ``last_msg_id``: the ``Nats-Msg-Id`` of the last message, empty if it has none.
     * ``is_led``: whether messages enter here. Only such a stream stores markers by itself.
@@ -110,6 +112,7 @@ class Stream:
         "created",
         "first_seq",
         "followers",
+        "identity",
         "is_led",
         "last_msg_id",
         "last_seq",
@@ -124,6 +127,7 @@ class Stream:
         """
         self.config = accept(config, context)
         self.created = context.timestamp(now)
+        self.identity = _identity(context, self.config.name, self.created)
         self.first_seq = max(1, config.first_seq or 1)
         self.last_seq = self.first_seq - 1
         self.last_msg_id = b""
@@ -140,11 +144,6 @@ class Stream:
         self._last_timestamp: int | None = None
         self._ids: dict[bytes, tuple[int, float]] = {}
         self._ids_in_order: deque[tuple[bytes, float]] = deque()
-
-    @property
-    def identity(self) -> str:
-        """8 characters, of the server, the name and the creation time: a stream that is made anew has others."""
-        return sha256(self._context.token + f"{self.created} {self.config.name}".encode()).hexdigest()[:8]
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -478,6 +477,44 @@ class Stream:
             self.append(Publication(stored.subject, marker(self.config), b""), now)
         self.remove(stored.seq)
 
+    # -- over a restart ------------------------------------------------------------------------------------------------
+
+    def saved(self) -> dict[str, Any]:
+        """All that it is, as JSON: moments in nanoseconds since 1970, bytes in base64."""
+        moment = self._context.timestamp
+        return {
+            "config": self.config.to_json(),
+            "created": self.created,
+            "identity": self.identity,
+            "first_seq": self.first_seq,
+            "last_seq": self.last_seq,
+            "last_msg_id": _encoded(self.last_msg_id),
+            "last_timestamp": self._last_timestamp,
+            "unused": [[unused.start, unused.stop] for unused in self._unused],
+            "messages": [
+                [one.seq, one.timestamp, *map(_encoded, (one.subject, one.header or b"", one.payload))] for one in self
+            ],
+            "ids": [
+                [_encoded(msg_id), self._ids[msg_id][0], moment(when)]
+                for msg_id, when in self._ids_in_order
+                if self._ids.get(msg_id, (0, None))[1] == when
+            ],
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Become what ``saved`` says. The stream is new, and nobody follows it yet."""
+        seconds = self._context.seconds
+        self.created, self.identity = saved["created"], saved["identity"]
+        for seq, timestamp, subject, header, payload in saved["messages"]:
+            block = _decoded(header) or None
+            self._put(Stored(seq, _decoded(subject), block, _decoded(payload), timestamp, seconds(timestamp)))
+        self.first_seq, self.last_seq = saved["first_seq"], saved["last_seq"]
+        self.last_msg_id, self._last_timestamp = _decoded(saved["last_msg_id"]), saved["last_timestamp"]
+        self._unused = [range(first, end) for first, end in saved["unused"]]
+        for msg_id, seq, timestamp in saved["ids"]:
+            self._ids[_decoded(msg_id)] = seq, seconds(timestamp)
+            self._ids_in_order.append((_decoded(msg_id), seconds(timestamp)))
+
     # -- message ids ---------------------------------------------------------------------------------------------------
 
     def duplicate_of(self, msg_id: bytes, now: float) -> int | None:
@@ -489,6 +526,18 @@ class Stream:
                 del self._ids[old]
         found = self._ids.get(msg_id)
         return None if found is None else found[0]
+
+
+def _identity(context: ServerContext, name: str, created: int) -> str:
+    return sha256(context.token + f"{created} {name}".encode()).hexdigest()[:8]
+
+
+def _encoded(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _decoded(text: str) -> bytes:
+    return b64decode(text, validate=True)
 
 
 def _text(subject: bytes) -> str:

@@ -19,7 +19,6 @@ from rich.text import Text
 
 import jsproto
 from jsproto.events import Event
-from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 from jsproto_io import serve as serves
 from jsproto_io.cli import demo as demos
 from jsproto_io.cli import ingest as ingests
@@ -42,7 +41,6 @@ from jsproto_io.cli.records import (
 from jsproto_io.cli.terminal import Screen, one_line, running
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import StreamCopy
-from jsproto_io.testing.host import HOST
 
 DEFAULT_URL = "nats://localhost:4222"
 BAR_WIDTH = 20  # leaves room for the ^C that a terminal echoes: one line more would spoil the erasing
@@ -419,42 +417,18 @@ class CopyColumn(ProgressColumn):
 @app.command(
     "serve",
     short_help="Run a JetStream server in memory, for tests.",
-    epilog="Example: jsproto serve --memory --port 4222",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
 )
-def serve_command(
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Keep all in memory; to be given, as there is no other way.")
-    ] = False,
-    port: Annotated[
-        int, typer.Option("--port", "-p", min=-1, max=65_535, help="TCP port; 0 for a free one.", metavar="N")
-    ] = serves.PORT,
-    addr: Annotated[str, typer.Option("--addr", "-a", help="The address to listen on.", metavar="HOST")] = HOST,
-    domain: Annotated[str | None, typer.Option(help="The JetStream domain.", metavar="NAME")] = None,
-    release: Annotated[
-        str, typer.Option(help="The release of nats-server to answer as.", metavar="X.Y.Z")
-    ] = serves.NEWEST,
-    limit: Annotated[
-        list[str] | None, typer.Option(help="A limit of batches, such as idle=2.5.", metavar="NAME=N")
-    ] = None,
-    max_payload: Annotated[
-        int, typer.Option(min=1, help="The bytes that a message may have.", metavar="BYTES")
-    ] = DEFAULT_MAX_PAYLOAD,
-    tlscert: Annotated[str | None, typer.Option(help="TLS, with this certificate.", metavar="FILE")] = None,
-    tlskey: Annotated[str | None, typer.Option(help="The key of the certificate.", metavar="FILE")] = None,
-) -> None:
-    """Run a JetStream server in memory, for tests of any client. It is no database: all is lost when it ends.
+def serve_command(context: typer.Context) -> None:
+    """Run a JetStream server in memory, for tests of any client. It is no database.
 
-    It prints the two lines for which test suites wait, "Listening for client connections on ..." and "Server is
-    ready", on standard error. Ctrl-C and SIGTERM end it. "python -m jsproto_io.serve" takes nats-server's flags.
+    The flags are those of "python -m jsproto_io.serve", and --memory.
     """
+    arguments = list(context.args)
     with running(Screen(False), lambda: 0, lambda: "", dict):
-        if not memory:
+        if not {"--memory", "--help", "-h"} & set(arguments):
             raise BadUsage("this server keeps all in memory and is no database: say so with --memory")
-        server = serves.server_of(
-            addr, port, tlscert, tlskey, limit or [],
-            domain=domain, release=serves.release(release), max_payload=max_payload,
-        )  # fmt: skip
-        code = serves.run(server)
+        code = serves.main([each for each in arguments if each != "--memory"], program="jsproto serve --memory")
     raise typer.Exit(code)
 
 
