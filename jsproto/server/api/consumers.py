@@ -21,7 +21,7 @@ from typing import Final
 
 from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig, ConsumerPause
-from jsproto.grammar.fields import NEVER, Reader, as_anything, as_count, as_flag, as_moment, as_text, word_of
+from jsproto.grammar.fields import NEVER, Reader, as_anything, as_count, as_flag, as_moment, as_text
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
@@ -32,6 +32,7 @@ from jsproto.server.api.requests import (
     as_offset,
     decoded,
     is_empty,
+    one_of,
     optional,
     page,
     record,
@@ -70,11 +71,15 @@ _START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
 _NAME_LENGTH: Final = 8
 _CONFIG: Final[dict[str, Reader]] = {
     **{field.name: as_anything for field in fields(ConsumerConfig) if field.name != "extra"},
-    **{name: word_of(words) for name, words in POLICIES.items()},
+    **{name: one_of(words) for name, words in POLICIES.items()},
+    "priority_policy": one_of(POLICIES["priority_policy"], 'unknown priority policy: "{}"'),
 }
 _CREATE: Final[dict[str, Reader]] = {
-    "stream_name": as_text, "config": record(_CONFIG), "action": word_of(("", "create", "update")), "pedantic": as_flag,
-}  # fmt: skip
+    "stream_name": as_text,
+    "config": record(_CONFIG),
+    "action": one_of(("", "create", "update"), 'unknown consumer action: "{}"'),
+    "pedantic": as_flag,
+}
 _PAUSE: Final[dict[str, Reader]] = {"pause_until": as_moment}
 _RESET: Final[dict[str, Reader]] = {"seq": as_count}
 _UNPIN: Final[dict[str, Reader]] = {"group": as_text}

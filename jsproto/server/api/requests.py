@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from jsproto.errors import APIError, LocalProtocolError
 from jsproto.grammar.bodies import dumps, shown
-from jsproto.grammar.fields import Reader, as_integer
+from jsproto.grammar.fields import Reader, as_integer, as_text
 from jsproto.outbox import Outbox
 from jsproto.server.store.refusals import refusal
 
@@ -62,6 +62,18 @@ def decoded(payload: bytes, fields: Mapping[str, Reader], *, is_strict: bool = T
     except (ValueError, RecursionError) as error:
         raise refusal(10025, str(error)) from None
     return body
+
+
+def one_of(allowed: Sequence[str], complaint: str = 'can not unmarshal "\\"{}\\""') -> Reader:
+    """A field whose values are ``allowed``. ``complaint``: what servers say of another one, which takes its place."""
+
+    def read(value: object, path: str) -> str:
+        word = as_text(value, path)
+        if word not in allowed:
+            raise ValueError(complaint.format(word))
+        return word
+
+    return read
 
 
 def optional(payload: bytes, fields: Mapping[str, Reader]) -> Body:

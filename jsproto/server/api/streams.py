@@ -33,7 +33,7 @@ from jsproto.grammar.config import (
     StreamInfo,
     StreamSource,
 )
-from jsproto.grammar.fields import Reader, as_anything, as_count, as_flag, as_text, word_of
+from jsproto.grammar.fields import Reader, as_anything, as_count, as_flag, as_text
 from jsproto.grammar.sources import IDENTITY_LEVEL
 from jsproto.grammar.subjects import overlaps
 from jsproto.grammar.times import format_timestamp
@@ -45,6 +45,7 @@ from jsproto.server.api.requests import (
     as_offset,
     decoded,
     is_empty,
+    one_of,
     optional,
     page,
     record,
@@ -80,11 +81,11 @@ _HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
 # What requests may have.
 _CONFIG: Final[dict[str, Reader]] = {
     **{field.name: as_anything for field in fields(StreamConfig) if field.name != "extra"},
-    "retention": word_of(get_args(Retention)),
-    "discard": word_of(get_args(Discard)),
-    "storage": word_of(get_args(Storage)),
-    "compression": word_of(get_args(Compression)),
-    "persist_mode": word_of(get_args(PersistMode)),
+    "retention": one_of(get_args(Retention)),
+    "discard": one_of(get_args(Discard)),
+    "storage": one_of(get_args(Storage)),
+    "compression": one_of(get_args(Compression)),
+    "persist_mode": one_of(("", *get_args(PersistMode))),
     "subject_transform": record({"src": as_text, "dest": as_text}),
     "republish": record({"src": as_text, "dest": as_text, "headers_only": as_flag}),
     "placement": record({"cluster": as_text, "tags": as_anything, "preferred": as_text}),
