@@ -157,19 +157,31 @@ def _whole_second(raw: bytes) -> int:
     return _parse(raw + b"Z")
 
 
-def format_timestamp(stamp: int) -> str:
-    """RFC 3339 in UTC with no more digits than it takes, as servers write it.
+def format_timestamp(stamp: int, ahead: int = 0) -> str:
+    """RFC 3339 with no more digits than it takes, as servers write it. ``ahead``: seconds of the zone, 0 for UTC.
 
     LocalProtocolError outside the years 0 to 9999, which is all that RFC 3339 has.
     """
     seconds, fraction = divmod(stamp, _SECOND)
-    days, rest = divmod(seconds, _DAY)
-    year, month, day = _date(days)
+    year, month, day, hour, minute, second = civil_time(seconds + ahead)
     if not 0 <= year <= 9999:
         raise LocalProtocolError(f"a time stamp must be in the years 0 to 9999, not {stamp} ns from 1970")
-    hour, rest = divmod(rest, 3_600)
     tail = f".{fraction:09d}".rstrip("0") if fraction else ""
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{rest // 60:02d}:{rest % 60:02d}{tail}Z"
+    hours, minutes = divmod(abs(ahead) // 60, 60)
+    zone = f"{'-' if ahead < 0 else '+'}{hours:02d}:{minutes:02d}" if ahead else "Z"
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{tail}{zone}"
+
+
+def civil_time(seconds: int) -> tuple[int, int, int, int, int, int]:
+    """Year, month, day, hour, minute and second of so many ``seconds`` since 1970, in UTC."""
+    days, rest = divmod(seconds, _DAY)
+    hour, rest = divmod(rest, 3_600)
+    return *_date(days), hour, rest // 60, rest % 60
+
+
+def seconds_at(year: int, month: int, day: int) -> int:
+    """Seconds from 1970 to the beginning of a day, in UTC. ``day`` may be after the end of the month."""
+    return _days(year, month, day) * _DAY
 
 
 # Years that begin in March end in the leap day, so that days of a month and of a year follow from integer divisions.

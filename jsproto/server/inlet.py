@@ -15,11 +15,11 @@ from jsproto.grammar.config import StreamConfig
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume.consumer import Consumer
 from jsproto.server.publish.atomic import AtomicBatches
-from jsproto.server.publish.checks import check, check_lifetime
-from jsproto.server.publish.counters import check_increment, counted
+from jsproto.server.publish.checks import check
 from jsproto.server.publish.fast import FastBatches
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.publish.republish import Republisher
+from jsproto.server.publish.schedules import Schedules
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Publication, Stream
 from jsproto.wire.frames import Msg
@@ -35,7 +35,7 @@ class StreamInlet(Conversation):
     Attributes: ``stream``, ``atomic`` and ``fast`` (its open batches), ``consumers`` (those of the stream, by name).
     """
 
-    __slots__ = ("_answers", "atomic", "consumers", "fast", "stream")
+    __slots__ = ("_answers", "_schedules", "atomic", "consumers", "fast", "stream")
 
     def __init__(self, stream: Stream, context: ServerContext, outbox: Outbox) -> None:
         """No batch is open. ``outbox`` takes the answers."""
@@ -43,7 +43,9 @@ class StreamInlet(Conversation):
         self.atomic = AtomicBatches(stream, context, outbox)
         self.fast = FastBatches(stream, context, outbox)
         self.consumers: dict[str, Consumer] = {}
+        self._schedules = Schedules(stream)
         self._answers = PublishReplies(stream, context, outbox)
+        stream.followers.append(self._schedules)
         stream.is_led = True
         stream.followers.append(Republisher(stream, outbox))
 
@@ -55,22 +57,24 @@ class StreamInlet(Conversation):
             message = Msg(subject, message.sid, message.reply, message.header, message.payload)
         publication = Publication(message.subject, message.header, message.payload)
         is_fast = message.reply is not None and message.reply.endswith(_FAST) and message.reply != _FAST
-        if is_fast and self.stream.release >= _FAST_SINCE:
+        if is_fast and self.stream.context.release >= _FAST_SINCE:
             self.fast.receive(message, now)
-        elif publication.value(BATCH_ID) and self.stream.release >= _ATOMIC_SINCE:
+        elif publication.value(BATCH_ID) and self.stream.context.release >= _ATOMIC_SINCE:
             self.atomic.receive(message, now)
         else:
             self._store(message.reply, publication, now)
 
     def handle_timeout(self, now: float) -> None:
-        """Forget silent batches and old messages."""
+        """Forget silent batches and old messages, and publish what is scheduled."""
         self.atomic.handle_timeout(now)
         self.fast.handle_timeout(now)
         self.stream.expire(now)
+        self._schedules.handle_timeout(now)
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` is due, in seconds. None: nothing is due by time alone."""
-        deadlines = (self.atomic.deadline(), self.fast.deadline(), self.stream.deadline())
+        timed = (self.atomic, self.fast, self.stream, self._schedules)
+        deadlines = (each.deadline() for each in timed)
         return min((when for when in deadlines if when is not None), default=None)
 
     def update(self, config: StreamConfig) -> None:
@@ -80,6 +84,7 @@ class StreamInlet(Conversation):
             APIError: servers refuse ``config``, or the change.
         """
         self.stream.update(config)
+        self._schedules.configure()
         if not self.stream.config.allow_atomic:
             self.atomic.forget()
         if not self.stream.config.allow_batched:
@@ -102,15 +107,11 @@ class StreamInlet(Conversation):
 
     def _store(self, reply: bytes | None, publication: Publication, now: float) -> None:
         try:
-            value = None
-            check_increment(self.stream, publication)
-            original = check(self.stream, publication, now)
-            if original is None:
-                publication, value = counted(self.stream, publication)
-                check_lifetime(publication)
-            seq = self.stream.append(publication, now) if original is None else original
+            checked = check(self.stream, publication, now)
+            original = checked.original
+            seq = self.stream.append(checked.message, now) if original is None else original
         except APIError as error:
             self._answers.refuse(reply, error)
             return
         if self._answers.acknowledges:
-            self._answers.pub_ack(reply, seq, duplicate=original is not None, value=value)
+            self._answers.pub_ack(reply, seq, duplicate=original is not None, value=checked.value)

@@ -39,7 +39,7 @@ from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
 from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
-from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext
+from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext, Zone
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -129,6 +129,7 @@ class Server:
         host: str = "0.0.0.0",
         port: int = 4222,
         lenient: bool = False,
+        zones: Callable[[str], Zone | None] | None = None,
     ) -> None:
         """A server without streams.
 
@@ -144,7 +145,7 @@ class Server:
             raise LocalProtocolError("users with an nkey need Access.verify, which checks signatures")
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
-            lenient=lenient,
+            lenient=lenient, zones=zones,
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()

@@ -32,6 +32,11 @@ class Side(Protocol):
     def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
         """The answer to a message to any subject."""
 
+    def send(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, reply: str | None = None
+    ) -> None:
+        """Publish a message, and read no answer."""
+
     def wait(self, seconds: float) -> None:
         """So much time passes."""
 
@@ -59,6 +64,12 @@ class OnTheRole:
         block = None if headers is None else encode_headers(headers)
         ((answer),) = self.reader.say(encode_pub(subject.encode(), b"i", block, payload))
         return loads(answer.payload)
+
+    def send(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, reply: str | None = None
+    ) -> None:
+        block = None if headers is None else encode_headers(headers)
+        self.reader.say(encode_pub(subject.encode(), None if reply is None else reply.encode(), block, payload))
 
     def listen(self, subject: str, queue: str | None = None) -> None:
         self._sids += 1
@@ -101,6 +112,11 @@ class OnARealServer:
 
     def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> Any:
         return loads(self.nc.request(subject, payload, headers=headers).data)
+
+    def send(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, reply: str | None = None
+    ) -> None:
+        self.nc.publish(subject, payload, headers=headers, reply=reply)
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -25,7 +25,7 @@ def test_what_was_expected_of_the_origin_is_not_expected_of_a_copy(name: str) ->
     with pytest.raises(APIError):
         check(inlet.stream, Publication(b"s.a", header, b"x"), inlet.now)
     copy = copied(Stored(8, b"s.a", header, b"x", 0, 0.0))
-    assert check(inlet.stream, copy, inlet.now) is None
+    assert check(inlet.stream, copy, inlet.now).original is None
     assert copy.header is not None
     assert dict(Headers.parse(copy.header).items()) == {"K": "v", "X-Nats-Expected-Stream": "kept"}
 

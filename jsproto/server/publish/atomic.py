@@ -151,20 +151,21 @@ class AtomicBatches(Conversation):
             self._answers.send(message.reply, b"")
 
     def _commit(self, reply: bytes | None, batch_id: str, batch: list[Publication], now: float) -> None:
-        staged = Staged(self._stream)
+        staged, accepted = Staged(self._stream), list[Publication]()
         for member in batch:
             if member.value(EXPECTED_LAST_MSG_ID):
                 raise _Abandoned(refusal(10177, EXPECTED_LAST_MSG_ID))
             if member.value(MSG_ID) and self._context.release == _FIRST:
                 raise _Abandoned(refusal(10177, MSG_ID))
             try:
-                duplicate = staged.check(member, now)
+                checked = staged.check(member, now)
             except APIError as error:
                 raise _Abandoned(error) from None
-            if duplicate is not None:
+            if checked.original is not None:
                 raise _Abandoned(refusal(10201))
-        for member in batch:
-            self._stream.append(member, now)
+            accepted.append(checked.message)
+        for message in accepted:
+            self._stream.append(message, now)
         self._drop(batch_id)
         if self._answers.acknowledges:
             self._answers.pub_ack(reply, self._stream.last_seq, batch=batch_id, count=len(batch))

@@ -5,7 +5,7 @@ The checks have two orders, as in nats-server. ``check`` is for a message alone 
 
 Rules (FACTS.md F1, F2)
  * A failed check raises APIError.
- * A duplicate is returned as the sequence of the message that came first, or 0 when that is staged too.
+ * A duplicate is no error. It is not stored.
  * A malformed number matches no sequence.
 
 Not here: whether batches are allowed, sequences inside a batch.
@@ -14,7 +14,7 @@ Not here: whether batches are allowed, sequences inside a batch.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from jsproto.grammar.batch import (
     EXPECTED_LAST_MSG_ID,
@@ -27,18 +27,30 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import without
+from jsproto.server.publish.counters import Counter, check_increment, counted, counter_of
+from jsproto.server.publish.schedule_headers import SCHEDULE, check_schedule
 from jsproto.server.store.lifetime import TTL, time_to_live
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.stream import MAX_SEQUENCE, Publication, Stream
+from jsproto.server.store.stream import MAX_SEQUENCE, STREAM_SOURCE, Publication, Stream
 
 MAX_HEADER: Final = 65_535
 """Bytes of a header block: servers keep its length in 16 bits."""
 
-STREAM_SOURCE: Final = "Nats-Stream-Source"
-"""The header in which a copy of a source says which stream and message it is of."""
 _SOURCE_REFUSED_SINCE: Final = (2, 15, 0)
 _NEVER: Final = -1
 _LEVEL: Final = re.compile(rb"[+-]?[0-9]{1,18}")
+
+
+class Checked(NamedTuple):
+    """A message that a stream takes, as it is stored.
+
+    ``original``: the sequence of the message of which it is a duplicate, 0 when that is staged too. None: it is none.
+    ``value``: of its counter. None: the stream does not count.
+    """
+
+    message: Publication
+    original: int | None = None
+    value: str | None = None
 
 
 def check_size(stream: Stream, message: Publication) -> None:
@@ -67,90 +79,112 @@ def check_level(message: Publication, api_level: int) -> Publication:
     return Publication(message.subject, without(message.header, REQUIRED_API_LEVEL.encode()), message.payload)
 
 
-def check(stream: Stream, message: Publication, now: float) -> int | None:
-    """Check a message that belongs to no batch. Returns the sequence of its original if it is a duplicate, else None.
+def check(stream: Stream, message: Publication, now: float) -> Checked:
+    """Check a message that belongs to no batch. ``now``: seconds.
 
     Raises: APIError: the stream does not take it.
     """
     check_open(stream)
     check_size(stream, message)
+    check_increment(stream, message)
     _check_stream_name(stream, message)
     _check_ttl(stream, message)
     _check_subject_sequence(stream, message)
     expected = _number(message, EXPECTED_LAST_SEQUENCE)
     if expected not in (None, stream.last_seq):
         raise refusal(10071, stream.last_seq)
+    message = check_schedule(stream, message, now)
     _check_source(stream, message)
     msg_id = message.value(MSG_ID)
     if msg_id and (original := stream.duplicate_of(msg_id, now)) is not None:
-        return original
+        return Checked(message, original)
     last_id = message.value(EXPECTED_LAST_MSG_ID)
     if last_id and last_id != stream.last_msg_id:
         raise refusal(10070, stream.last_msg_id.decode("utf-8", "replace"))
     _check_header_size(message)
     _check_rollup(stream, message)
-    return None
+    value = None
+    if stream.config.allow_msg_counter:
+        message, counter = counted(counter_of(stream, message.subject), message)
+        value = str(counter.value)
+        check_size(stream, message)
+    check_lifetime(message)
+    return Checked(message, None, value)
 
 
-def check_copy(stream: Stream, message: Publication, now: float) -> bool:
-    """Check a copy that a source makes. Returns False if its message id is known already.
+def check_copy(stream: Stream, message: Publication, now: float) -> Publication | None:
+    """Check a copy that a source makes. Returns it as it is stored. None: its message id is known already.
 
     Raises: APIError: the stream does not take it.
     """
     check_open(stream)
     msg_id = message.value(MSG_ID)
     if msg_id and stream.duplicate_of(msg_id, now) is not None:
-        return False
+        return None
+    if stream.config.allow_msg_counter:
+        message, _ = counted(counter_of(stream, message.subject), message)
     check_size(stream, message)
     _check_header_size(message)
-    return True
+    return message
 
 
 class Staged:
-    """What a batch will have changed: the running sequence, the ids and subjects of its members, their size."""
+    """What a batch will have changed: the running sequence, ids, counters and subjects of its members, their size."""
 
-    __slots__ = ("_bytes", "_expected", "_ids", "_sequence", "_stream", "_subjects")
+    __slots__ = ("_bytes", "_counters", "_ids", "_schedules", "_sequence", "_stream", "_subjects")
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._sequence = stream.last_seq
         self._ids: set[bytes] = set()
         self._subjects: dict[bytes, int] = {}
-        self._expected: dict[bytes, int] = {}
+        self._counters: dict[bytes, Counter] = {}
+        self._schedules: dict[bytes, bool] = {}
         self._bytes = 0
 
-    def check(self, message: Publication, now: float) -> int | None:
-        """Check the next member, and stage it.
-
-        Returns the sequence of its original if it is a duplicate, which is not staged, else None.
+    def check(self, message: Publication, now: float) -> Checked:
+        """Check the next member, and stage it. A duplicate is not staged. ``now``: seconds.
 
         Raises: APIError: the stream does not take it.
         """
         stream = self._stream
         _check_header_size(message)
+        check_increment(stream, message)
         _check_stream_name(stream, message)
         check_lifetime(message)
         _check_ttl(stream, message)
         msg_id = message.value(MSG_ID)
         if msg_id:
             if msg_id in self._ids:
-                return 0
+                return Checked(message, 0)
             if (original := stream.duplicate_of(msg_id, now)) is not None:
-                return original
+                return Checked(message, original)
             self._ids.add(msg_id)
+        _check_source(stream, message)
+        message = self._counted(message)
         self._check_last_sequence(message)
         self._check_subject_sequence(message)
-        _check_source(stream, message)
+        message = check_schedule(stream, message, now, self._schedules)
         rollup = _check_rollup(stream, message)
         if rollup == "sub" and message.subject in self._subjects:
             raise refusal(10111, "batch rollup sub invalid")
         if rollup == "all" and self._subjects:
             raise refusal(10111, "batch rollup all invalid")
         self._subjects[message.subject] = self._subjects.get(message.subject, 0) + 1
+        self._schedules[message.subject] = bool(message.value(SCHEDULE))
         self._bytes += stream.size(message)
         self._check_room(message)
         self._sequence += 1
-        return None
+        return Checked(message)
+
+    def _counted(self, message: Publication) -> Publication:
+        """A message that counts, as it is stored after the members before it."""
+        if not self._stream.config.allow_msg_counter:
+            return message
+        counter = self._counters.get(message.subject) or counter_of(self._stream, message.subject)
+        message, self._counters[message.subject] = counted(counter, message)
+        check_size(self._stream, message)
+        return message
 
     def _check_last_sequence(self, message: Publication) -> None:
         expected = _number(message, EXPECTED_LAST_SEQUENCE)
@@ -229,7 +263,7 @@ def _check_subject_sequence(stream: Stream, message: Publication) -> None:
 
 def _check_source(stream: Stream, message: Publication) -> None:
     """Only streams that copy say where a message is from, from 2.15 (FACTS.md F4.20)."""
-    if message.value(STREAM_SOURCE) and stream.release >= _SOURCE_REFUSED_SINCE:
+    if message.value(STREAM_SOURCE) and stream.context.release >= _SOURCE_REFUSED_SINCE:
         raise refusal(10227)
 
 

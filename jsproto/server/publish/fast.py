@@ -179,14 +179,14 @@ class FastBatches(Conversation):
         if reply.sequence == 1 and not commits and self._answers.acknowledges:
             self._acknowledge(to, batch)
         try:
-            duplicate = Staged(self._stream).check(publication, now)
+            checked = Staged(self._stream).check(publication, now)
         except APIError as error:
             self._refused(to, reply, batch, error)
             return
-        if duplicate is not None:
-            self._duplicate(to, reply, batch, duplicate)
+        if checked.original is not None:
+            self._duplicate(to, reply, batch, checked.original)
             return
-        batch.stream_seq = self._stream.append(publication, now)
+        batch.stream_seq = self._stream.append(checked.message, now)
         batch.stored = batch.last
         batch.reply = to
         if commits:

@@ -17,10 +17,10 @@ from typing import Final, Protocol
 from jsproto.errors import APIError
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.headers import appended
-from jsproto.server.publish.checks import STREAM_SOURCE, check_copy
+from jsproto.server.publish.checks import check_copy
 from jsproto.server.replication.sourcing import copied
 from jsproto.server.store.origin import Taking, index_of
-from jsproto.server.store.stream import Publication, Stored, Stream
+from jsproto.server.store.stream import STREAM_SOURCE, Publication, Stored, Stream
 
 SETUP_DELAY: Final = 0.1
 """Seconds before reading begins."""
@@ -80,8 +80,9 @@ class SourceWriter:
         """Append a copy, unless its message id is known already."""
         copy = Publication(self._stream.renamed(self._taking.renamed(message)), self._header(message), message.payload)
         try:
-            if check_copy(self._stream, copy, now):
-                self._stream.append(copy, now)
+            accepted = check_copy(self._stream, copy, now)
+            if accepted is not None:
+                self._stream.append(accepted, now)
         except APIError:
             return False
         return True

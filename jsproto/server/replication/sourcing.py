@@ -12,8 +12,7 @@ import re
 from typing import Final
 
 from jsproto.grammar.headers import without
-from jsproto.server.publish.checks import STREAM_SOURCE
-from jsproto.server.store.stream import Publication, Stored
+from jsproto.server.store.stream import STREAM_SOURCE, Publication, Stored
 
 _OF_THE_PUBLISH: Final = re.compile(rb"(?<=\r\n)Nats-(?:Batch|Expected)-[^\r\n]*+\r\n")
 _NOTHING: Final = b"NATS/1.0\r\n\r\n"

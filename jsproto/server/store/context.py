@@ -18,6 +18,9 @@ from jsproto.grammar.acks import Dialect
 
 Release: TypeAlias = tuple[int, int, int]
 
+Zone: TypeAlias = Callable[[int], int]
+"""Maps a moment, in seconds since 1970, to how many seconds the clocks of a time zone are ahead of UTC then."""
+
 REFERENCE: Final[Release] = (2, 15, 1)
 """The release that a server answers as by default."""
 
@@ -37,6 +40,10 @@ _API_LEVELS: Final = (((2, 15, 0), 5), ((2, 14, 0), 4), ((2, 12, 5), 3), ((2, 12
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_LENGTH: Final = 22
 _HASH_LENGTH: Final = 8
+
+
+def _utc(moment: int) -> int:
+    return 0
 
 
 def hashed(text: str) -> str:
@@ -72,6 +79,7 @@ class ServerContext:
     * ``epoch``: the time of day, in nanoseconds since 1970, at which ``now`` was 0.
     * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
     * ``lenient``: accept configurations that ask for something that the role does not do, and do not do it.
+    * ``zones``: finds a time zone by its name. None: only UTC is known.
     * ``atomic_open``, ``fast_open``: the number of open batches of all streams.
     * ``catching_up``: the calls of copies that have to catch up. The first one runs.
     """
@@ -85,6 +93,7 @@ class ServerContext:
     epoch: int = 0
     ack_version: Literal[1, 2] = 1
     lenient: bool = False
+    zones: Callable[[str], Zone | None] | None = None
     atomic_open: int = 0
     fast_open: int = 0
     catching_up: deque[Callable[[float], None]] = field(default_factory=deque)
@@ -122,6 +131,12 @@ class ServerContext:
     def seconds(self, timestamp: int) -> float:
         """The moment of ``timestamp`` (nanoseconds since 1970), in the caller's seconds."""
         return (timestamp - self.epoch) / 1_000_000_000
+
+    def zone(self, name: str) -> Zone | None:
+        """The time zone of that name. None: it is not known."""
+        if name == "UTC":
+            return _utc
+        return None if self.zones is None else self.zones(name)
 
     @property
     def account(self) -> str:

@@ -11,7 +11,6 @@ Rules, those of nats-server:
 * Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
 * An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
 * Numbers and texts out of their range are refused.
-* What the role does not do is refused, unless its server is ``lenient``.
 * ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
 * Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
 
@@ -66,7 +65,6 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }  # fmt: skip
 _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
 _SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
-_NOT_BESIDE_COUNTERS: Final = ("sources", "allow_atomic", "allow_batched")
 # What an update cannot switch off.
 _KEPT: Final = (
     ("sealed", "stream configuration update can not unseal a sealed stream"),
@@ -117,7 +115,6 @@ def accept(
         changes["republish"] = _republish(config, is_pedantic=is_pedantic)
     if (config.placement or {}).get("preferred"):
         raise refusal(10052, "preferred server not permitted in placement")
-    _check_modelled(config, context)
     if config.subject_delete_marker_ttl:
         changes |= {"allow_msg_ttl": True}
     if config.subject_delete_marker_ttl or config.allow_msg_schedules:
@@ -381,13 +378,3 @@ def _check_transform(config: StreamConfig) -> None:
     except LocalProtocolError:
         raise refusal(10155, f"invalid subject {source}") from None
     Transform(source, transform.get("dest") or "", 10156)
-
-
-def _check_modelled(config: StreamConfig, context: ServerContext) -> None:
-    """Refuse what the role would not do, unless it is lenient."""
-    asked = "allow_msg_schedules" if config.allow_msg_schedules else ""
-    if config.allow_msg_counter:
-        beside = (name for name in _NOT_BESIDE_COUNTERS if getattr(config, name))
-        asked = next((f"allow_msg_counter with {name}" for name in beside), asked)
-    if asked and not context.lenient:
-        raise refusal(10052, f"the jsproto server in memory does not do {asked}, but accepts it with lenient=True")

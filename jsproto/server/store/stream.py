@@ -9,7 +9,7 @@ Rules:
 * Followers are informed of every message that is stored or removed, whatever the cause.
 
 Not here: which messages may be stored (``publish.checks``), acknowledgements (``server.inlet``), consumers
-(``server.consume``), what counters add up (``publish.counters``), schedules.
+(``server.consume``), what counters add up (``publish.counters``), what schedules make (``publish.schedules``).
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
 from jsproto.grammar.subjects import matches
-from jsproto.server.store.context import Release, ServerContext
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.lifetime import Lifetimes, is_marker, lengthened, marker
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
 from jsproto.server.store.transform import Transform
+
+STREAM_SOURCE: Final = "Nats-Stream-Source"
+"""The header in which a copy of a source says which stream and message it is of."""
+SCHEDULER: Final = "Nats-Scheduler"
+SCHEDULE_NEXT: Final = "Nats-Schedule-Next"
+PURGE: Final = b"purge"
+"""What a message says that ends the schedule under the subject ``Nats-Scheduler``: it is deleted."""
 
 MAX_SEQUENCE: Final = 2**64 - 1
 """The last sequence of a stream. nats-server goes on with 0."""
@@ -229,9 +236,9 @@ class Stream:
         return next((stored.seq for stored in self if stored.timestamp >= timestamp), self.last_seq + 1)
 
     @property
-    def release(self) -> Release:
-        """The release as which its server answers."""
-        return self._context.release
+    def context(self) -> ServerContext:
+        """What it has in common with the other streams of its server."""
+        return self._context
 
     def listens(self, subject: str) -> bool:
         """Whether ``subject`` is one of the stream's."""
@@ -303,6 +310,8 @@ class Stream:
                 self.purge(_text(message.subject), keep=1)
             elif message.rollup == "all":
                 self.purge(keep=1)
+            if message.value(SCHEDULE_NEXT) == PURGE and (scheduler := message.value(SCHEDULER)):
+                self.purge(_text(scheduler))
         if self.config.retention == "interest":
             self.settled(seq)
         return seq

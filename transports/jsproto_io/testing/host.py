@@ -26,6 +26,7 @@ from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
 from jsproto.server.store.context import BatchLimits, Release
 from jsproto_io._state.signatures import signature_check
+from jsproto_io._state.zones import time_zone
 
 _log = logging.getLogger("jsproto")
 
@@ -190,6 +191,7 @@ class Host:
             token=os.urandom(16),
             epoch=time_ns() - round(now() * 1_000_000_000),
             tls_required=tls is not None,
+            zones=time_zone,
             **options,
         )
 
