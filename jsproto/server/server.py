@@ -145,12 +145,11 @@ class Server:
             raise LocalProtocolError("users with an nkey need Access.verify, which checks signatures")
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
-            lenient=lenient, zones=zones,
+            lenient=lenient, max_payload=max_payload, zones=zones,
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()
         self.choose: Callable[[int], int] = self._choose
-        self._max_payload = max_payload
         self._max_pending = max_pending
         self._ping_interval = ping_interval
         self._tls_required = tls_required
@@ -335,7 +334,7 @@ class Server:
         """What INFO reports."""
         return ServerInfo(
             self._id, NAME, self.context.version, 1, GIT_COMMIT, GO, self._host, self._port, headers=True,
-            max_payload=self._max_payload, jetstream=True, domain=self.context.domain,
+            max_payload=self.context.max_payload, jetstream=True, domain=self.context.domain,
             api_lvl=None if self.context.is_before_2_12 else self.context.api_level, xkey=self._xkey,
             tls_required=self._tls_required,
         )  # fmt: skip

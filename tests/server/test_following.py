@@ -236,7 +236,7 @@ def test_what_the_origin_deletes_stays_and_a_new_origin_is_copied_from_its_start
     assert [payload for _, payload, _ in copies(reader)] == [b"1", b"2"]
     reader.api("STREAM.DELETE.T")
     reader.store("s.a")
-    assert len(reader.server.stream("S").followers) == 1  # what republishes
+    assert len(reader.server.stream("S").followers) == 2  # what republishes, and what schedules
 
 
 def test_an_update_keeps_the_place_of_sources_that_stay() -> None:

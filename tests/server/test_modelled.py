@@ -15,13 +15,35 @@ BODY: dict[str, Any] = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
 
 
 def test_what_is_not_modelled_is_refused_unless_the_server_is_lenient() -> None:
-    asked = {"stream_name": "S", "config": {"name": "C", "deliver_subject": "d", "rate_limit_bps": 1000}}
-    for lenient in (False, True):
-        role = OnTheRole(lenient=lenient)
-        role.api("STREAM.CREATE.S", BODY)
-        said = role.api("CONSUMER.CREATE.S.C", asked)
-        assert ("error" in said) is not lenient
-        assert lenient or "lenient=True" in said["error"]["description"]
+    asked = {"name": "T", "storage": "memory", "sources": [{"name": "S", "external": {"api": "$JS.hub.API"}}]}
+    for domain, lenient in (("hub", False), ("hub", True), (None, False)):
+        said = OnTheRole(domain=domain, lenient=lenient).api("STREAM.CREATE.T", asked)
+        is_refused = domain is not None and not lenient
+        assert ("error" in said) is is_refused
+        assert not is_refused or "lenient=True" in said["error"]["description"]
+
+
+def test_a_rate_limit_lets_messages_wait() -> None:
+    """The first bytes are free, as many as a message may have. After that each message waits for its own."""
+    role = OnTheRole()
+    role.reader.make(max_msg_size=1_000)
+    role.listen("d")
+    config = {"name": "C", "deliver_subject": "d", "ack_policy": "none", "rate_limit_bps": 8_000}
+    role.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    for _ in range(4):
+        role.publish("s.a", b"x" * 900)
+    consumer = role.reader.server.api.consumers.find("S", "C")
+    said = [consumer.info(0.0).delivered.consumer_seq]
+    for _ in range(3):
+        role.wait(1.0)
+        said.append(consumer.info(0.0).delivered.consumer_seq)
+    assert said == [1, 2, 3, 4]
+    role.reader.say(b"UNSUB s1\r\n")
+    role.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config | {"rate_limit_bps": 0}})
+    role.listen("d")
+    for _ in range(4):
+        role.publish("s.a", b"x" * 900)
+    assert consumer.info(0.0).delivered.consumer_seq == 8
 
 
 def test_a_counter_that_is_broken() -> None:

@@ -13,7 +13,7 @@ A consumer is a conversation. Its subscriptions bring acknowledgements, answers 
 stream reports what it stores and removes. The server reports that interest has changed.
 
 Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``), creating and deleting consumers
-(``api.consumers``), ``rate_limit_bps``, sampling.
+(``api.consumers``), sampling.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from jsproto.server.consume.pull_requests import (
     over_limit,
     read_request,
 )
+from jsproto.server.consume.rate_limit import RateLimit
 from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
 from jsproto.server.store.refusals import refusal
@@ -95,6 +96,7 @@ class Consumer(Conversation):
         "_is_scheduled",
         "_outbox",
         "_priorities",
+        "_rate_limit",
         "_removed",
         "_replay_until",
         "_replayed",
@@ -142,6 +144,7 @@ class Consumer(Conversation):
         self._replay_until = stream.last_seq if config.replay_policy == "original" else 0
         self._replayed: int | None = None
         self._deliver_at: float | None = None
+        self._rate_limit = self._new_rate_limit(now)
         self._used_at = now
         self._heartbeat_at = self._after_heartbeat(now)
         self._is_active = self._has_interest()
@@ -252,6 +255,7 @@ class Consumer(Conversation):
         """Go on with another ``config``, which ``settings.check_change`` allows."""
         self.config = self._priorities.config = config
         self._cursor.filter(config.filters)
+        self._rate_limit = self._new_rate_limit(now)
         self._state.pending.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
         self._used_at = now
         self._schedule()
@@ -423,6 +427,8 @@ class Consumer(Conversation):
             if self.config.headers_only:
                 header, payload = appended(header, b"Nats-Msg-Size", b"%d" % len(payload)), b""
             size = len(stored.subject) + len(reply) + len(header or b"") + len(payload)
+            if self._is_too_fast(size, now):
+                return
             request: PullRequest | None = None
             if not self.is_push:
                 request = self._requests.take(size, self._cursor.pending, len(self._state.pending), now)
@@ -432,6 +438,7 @@ class Consumer(Conversation):
             inbox = self.config.deliver_subject or "" if request is None else request.reply
             self._outbox.deliver(inbox, Msg(stored.subject, b"", reply, header, payload))
             self._state.delivered(stored, deliveries, now)
+            self._rate_limit.delivered(size)
             self._replayed = stored.timestamp
             if request is None:
                 self._heartbeat_at = self._after_heartbeat(now)
@@ -472,6 +479,19 @@ class Consumer(Conversation):
             return False
         self._deliver_at = delivered_at + delay / _SECOND
         return True
+
+    def _is_too_fast(self, size: int, now: float) -> bool:
+        """Whether the rate limit lets a message of that size wait."""
+        free_at = self._rate_limit.free_at(size, now)
+        if free_at <= now:
+            return False
+        self._deliver_at = free_at
+        self._has_more = True
+        return True
+
+    def _new_rate_limit(self, now: float) -> RateLimit:
+        most = self._stream.config.max_msg_size or 0
+        return RateLimit(self.config.rate_limit_bps or 0, most if most > 0 else self._context.max_payload, now)
 
     def _ack_subject(self, stored: Stored, deliveries: int, pending: int) -> bytes:
         context = self._context

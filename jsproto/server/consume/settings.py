@@ -8,8 +8,6 @@ Rules, those of nats-server:
 * Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
 * The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
 
-Rules of the role: what it does not do is refused, unless its server is ``lenient``.
-
 Not here: limits of accounts, what sampling does, the other consumers of the stream (``api.consumers``).
 """
 
@@ -107,7 +105,6 @@ def accept(
     _check_replicas(config, stream)
     _check_acks(accepted)
     _check_kind(accepted, config, stream)
-    _check_modelled(accepted, context)
     _check_limits(accepted, limits)
     _check_direct(accepted)
     _check_filters(accepted)
@@ -288,14 +285,6 @@ def _check_direct(config: ConsumerConfig) -> None:
             raise refusal(10090)
         if config.durable_name:
             raise refusal(10091)
-
-
-def _check_modelled(config: ConsumerConfig, context: ServerContext) -> None:
-    """Refuse what the role would not do, unless it is lenient."""
-    if config.rate_limit_bps and not context.lenient:
-        raise refusal(
-            10012, "the jsproto server in memory does not do rate_limit_bps, but accepts it with lenient=True"
-        )
 
 
 def _check_filters(config: ConsumerConfig) -> None:

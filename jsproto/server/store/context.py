@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 from jsproto.grammar.acks import Dialect
+from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 Release: TypeAlias = tuple[int, int, int]
 
@@ -79,6 +80,7 @@ class ServerContext:
     * ``epoch``: the time of day, in nanoseconds since 1970, at which ``now`` was 0.
     * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
     * ``lenient``: accept configurations that ask for something that the role does not do, and do not do it.
+    * ``max_payload``: the bytes that a message may have.
     * ``zones``: finds a time zone by its name. None: only UTC is known.
     * ``atomic_open``, ``fast_open``: the number of open batches of all streams.
     * ``catching_up``: the calls of copies that have to catch up. The first one runs.
@@ -93,6 +95,7 @@ class ServerContext:
     epoch: int = 0
     ack_version: Literal[1, 2] = 1
     lenient: bool = False
+    max_payload: int = DEFAULT_MAX_PAYLOAD
     zones: Callable[[str], Zone | None] | None = None
     atomic_open: int = 0
     fast_open: int = 0

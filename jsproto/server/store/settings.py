@@ -10,6 +10,7 @@ Rules, those of nats-server:
 * A ``pedantic`` configuration is refused if it has values that servers replace (FACTS.md F8).
 * Asynchronous persistence is refused with atomic batches, with replicas and in memory (FACTS.md F1.25, F6.1).
 * An update cannot switch asynchronous persistence, not even by leaving the field out (FACTS.md F6.2).
+* What the role would not do is refused, unless its server is ``lenient``.
 * Numbers and texts out of their range are refused.
 * ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
 * Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
@@ -25,7 +26,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from jsproto.errors import APIError, LocalProtocolError
-from jsproto.grammar.config import Republish, StreamConfig
+from jsproto.grammar.api import DEFAULT_PREFIX
+from jsproto.grammar.config import Republish, StreamConfig, StreamSource
 from jsproto.grammar.subjects import MAX_NAME, check_subject, contains, overlaps
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.origin import Taking, check_sources, known
@@ -53,6 +55,7 @@ _OF_THE_SERVER: Final = (
     ("$JS.>", "$JS.EVENT.>", "jetstream"), ("$JSC.>", "$JS.EVENT.>", "jetstream"),
     ("$NRG.>", "$JS.EVENT.>", "jetstream"), ("$SYS.>", "$SYS.ACCOUNT.>", "system"),
 )  # fmt: skip
+_NOT_FOLLOWED: Final = "the jsproto server in memory does not copy from itself by external"
 _TENTH: Final = 0.1  # of a second: servers measure no shorter age
 DUPLICATE_WINDOW: Final = 120.0
 """Seconds for which message ids are remembered by default, at most as long as messages are kept."""
@@ -107,6 +110,7 @@ def accept(
         if is_pedantic and bool(config.mirror_direct) != bool(origin.allow_direct):
             raise refusal(10157, "origin stream has direct get set, mirror has it disabled")
         config = replace(config, mirror_direct=origin.allow_direct)
+    _check_modelled(config, context)
     _check_cycle(config, stream_of)
     _check_subjects(config)
     _check_transform(config)
@@ -378,3 +382,11 @@ def _check_transform(config: StreamConfig) -> None:
     except LocalProtocolError:
         raise refusal(10155, f"invalid subject {source}") from None
     Transform(source, transform.get("dest") or "", 10156)
+
+
+def _check_modelled(config: StreamConfig, context: ServerContext) -> None:
+    """Refuse what the role would not do, unless it is lenient: follow a stream of its own by a prefix of its API."""
+    own = {DEFAULT_PREFIX, f"$JS.{context.domain}.API"}
+    for source in (*(config.sources or ()), config.mirror or StreamSource()):
+        if (source.get("external") or {}).get("api") in own and not context.lenient:
+            raise refusal(10052, f"{_NOT_FOLLOWED}, but accepts it with lenient=True")
