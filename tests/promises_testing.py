@@ -9,6 +9,9 @@ from tests.promises import Promise, promise
 COMMAND: Final = "testing_io/test_serve_command.py::test_"
 PIPES: Final = "testing_io/test_in_process.py::test_"
 PLUGIN: Final = "testing_io/test_plugin.py::test_"
+LOOP: Final = "simulation/test_loop.py::test_"
+SEARCH: Final = "simulation/test_search.py::test_"
+SIMULATE: Final = "simulation/test_simulate_command.py::test_"
 SERVE: Final = "testing_io/test_serve.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
@@ -85,6 +88,48 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PIPES + "a_client_that_reads_late_gets_all",
         ),
         promise("That ends the server.", PIPES + "ctrl_c_within_the_server_reaches_the_caller_and_ends_it"),
+    ),
+    "Whole programs in simulated time": (
+        promise(
+            "the same seed gives the same bytes at the same times, in each process and on each Python from 3.11 on.",
+            "simulation/test_determinism.py::test_five_processes_give_one_digest",
+        ),
+        promise(
+            "With the two last lines of `worker` the other way round it passes with all 500 seeds.",
+            SIMULATE + "the_program_of_the_readme_finds_the_bug_and_its_control_passes",
+        ),
+        promise(
+            "A killed one stops at once: no `finally` of it runs.", LOOP + "a_host_that_is_killed_does_nothing_more"
+        ),
+        promise(
+            "It is started again, and so is one that fails.",
+            LOOP + "a_host_that_is_killed_does_nothing_more",
+            LOOP + "a_host_that_fails_is_started_again_and_one_that_returns_is_not",
+        ),
+        promise(
+            "then nothing goes wrong any more, and the rest has to make progress",
+            LOOP + "after_healing_everything_succeeds",
+        ),
+        promise(
+            "A program that nothing can wake up any more ends with `StuckError`, and so does one that exceeds",
+            LOOP + "a_hang_is_an_error",
+            LOOP + "a_connected_client_that_waits_for_ever_is_bounded_by_time",
+            LOOP + "a_task_that_polls_sees_time_pass_and_is_bounded_by_turns",
+        ),
+        promise(
+            "`random`, `os.urandom`, `uuid`, `secrets` and the clocks of `time` are simulated.",
+            LOOP + "entropy_comes_from_the_seed_and_is_the_systems_again_afterwards",
+            LOOP + "time_passes_at_once_and_is_the_same_everywhere",
+        ),
+        promise(
+            "are refused with `NotSimulatedError`",
+            LOOP + "what_has_no_simulation_is_refused",
+            LOOP + "what_is_below_the_loop_is_refused_too",
+        ),
+        promise(
+            "A program that is not deterministic is reported as that: each failure is run three times.",
+            SEARCH + "a_program_that_is_not_deterministic_is_an_error",
+        ),
     ),
     "From a shell": (
         promise("`jsproto serve --memory` is the same, with the extra `cli`.", COMMAND + "the_command"),

@@ -1,7 +1,8 @@
 """What the READMEs show is run: a program there that does not do what it says fails here.
 
 Not here: the program for Spark (``tests/spark/test_readme.py``), the tests that pytest runs
-(``tests/testing_io/test_plugin.py``), the outbox's failures (``tests/test_embedding.py``).
+(``tests/testing_io/test_plugin.py``, ``tests/simulation/test_simulate_command.py``), the outbox's failures
+(``tests/test_embedding.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
     ),
-    TESTING: ("def test_an_order_is_billed_once", "domain=\"hub\"", "Permissions(", "in_process()"),
+    TESTING: (
+        "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(", "in_process()",
+    ),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
     "fuzz": (),

@@ -12,11 +12,11 @@ Not here: latency and jitter, which are always there (``NetworkConditions``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from jsproto.errors import LocalProtocolError
-from jsproto.testing.network import SplitMix64
+from jsproto.testing.network import SplitMix64, described
 
 FaultKind: TypeAlias = Literal[
     "cut", "cut_after", "partition", "pause", "restart", "crash", "leaderless", "lag", "loss", "duplication",
@@ -81,12 +81,7 @@ class Fault:
             raise LocalProtocolError("loss, duplication and reordering are probabilities: 0 to 1")
 
     def __repr__(self) -> str:
-        said = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)[1:]
-            if getattr(self, field.name) != field.default
-        ]
-        return f"Fault({', '.join([repr(self.kind), *said])})"
+        return described(self)
 
     def concerns(self, number: int) -> bool:
         """Whether it is about the link with that number."""

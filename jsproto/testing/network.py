@@ -14,9 +14,9 @@ Not here: bandwidth, when links break and are held (``World``).
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto.server.server import RoutedMessage
@@ -24,7 +24,17 @@ from jsproto.server.server import RoutedMessage
 _MASK: Final = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
+def described(value: Any) -> str:
+    """The Python text that makes a dataclass, without the fields that have their defaults."""
+    said = [
+        (field.name, getattr(value, field.name))
+        for field in fields(value)
+        if getattr(value, field.name) != field.default
+    ]
+    return f"{type(value).__name__}({', '.join(f'{name}={what!r}' for name, what in said)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class NetworkConditions:
     """How a network behaves. Times are seconds, for one way. Probabilities are 0 to 1.
 
@@ -52,6 +62,9 @@ class NetworkConditions:
             raise LocalProtocolError("latency, jitter, delay and piece must not be negative")
         if not all(0 <= random <= 1 for random in (self.loss, self.duplication, self.reordering)):
             raise LocalProtocolError("loss, duplication and reordering are probabilities: 0 to 1")
+
+    def __repr__(self) -> str:
+        return described(self)
 
 
 class SplitMix64:

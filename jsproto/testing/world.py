@@ -43,17 +43,23 @@ class StuckError(Error):
 
 
 class Entry(NamedTuple):
-    """One line of the log, at ``when`` (seconds): bytes that arrived on a ``link``, or what happened, in words."""
+    """One line of the log, at ``when`` (seconds): bytes that arrived on a ``link``, or what happened, in words.
+
+    ``is_fault``: it is about a fault, or the break of a link.
+    """
 
     when: float
     link: int
     what: str
     data: bytes = b""
+    is_fault: bool = False
 
     def __str__(self) -> str:
         if self.what not in ("up", "down"):
             return f"{self.when:12.6f}  {self.what}"
         arrow = "->" if self.what == "up" else "<-"
+        if not self.data:
+            return f"{self.when:12.6f}  link {self.link} {arrow} the end"
         shown = repr(self.data[:_SHOWN])[2:-1] + ("..." if len(self.data) > _SHOWN else "")
         return f"{self.when:12.6f}  link {self.link} {arrow} {len(self.data)} bytes: {shown}"
 
@@ -163,7 +169,7 @@ class World:
     def dial(self, host: str = "") -> Link | None:
         """Open a link from ``host`` to the server. None: nobody listens there."""
         if not self.is_up:
-            self._note(f"{host or 'a client'} dials, and is refused")
+            self.note(f"{host or 'a client'} dials, and is refused")
             return None
         self._number += 1
         link = Link(self, self._number, host, *self.network.link())
@@ -173,7 +179,7 @@ class World:
                 pipe = link.up if fault.direction == "up" else link.down
                 pipe.breaks_after = min(fault.byte, fault.byte if pipe.breaks_after is None else pipe.breaks_after)
         self._hold(link)
-        self._note(f"link {link.number} is dialed by {host or 'a client'}")
+        self.note(f"link {link.number} is dialed by {host or 'a client'}")
         return link
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -190,9 +196,12 @@ class World:
             when = link.down.deadline()
             if when is not None and when < first:
                 first = when
-            when = link.up.deadline() if is_listening else None
-            if when is not None and when < first:
-                first = when
+            if is_listening:
+                if link.session is None or link.session.wants_send:
+                    return self.now
+                when = link.up.deadline()
+                if when is not None and when < first:
+                    first = when
         return None if first == _NEVER else first
 
     def run(self) -> None:
@@ -251,7 +260,7 @@ class World:
         self._faults = ()
         for link in self.links:
             link.up.breaks_after = link.down.breaks_after = None
-        self._note("all faults have ended")
+        self.note("all faults have ended")
 
     def break_link(self, link: Link, reason: str = BROKEN) -> None:
         """Break a link. What is under way on it is lost. No effect on one that is not open."""
@@ -259,7 +268,7 @@ class World:
             return
         self.links.remove(link)
         link.error = reason
-        self._note(f"link {link.number} breaks")
+        self._note_fault(f"link {link.number} breaks")
         if link.session is not None:
             link.session.receive_eof()
         if link.on_receive is not None:
@@ -352,7 +361,7 @@ class World:
 
     def _begin(self, index: int) -> None:
         fault = self._faults[index]
-        self._note(f"{fault!r} begins" if fault.lasts else repr(fault))
+        self._note_fault(f"{fault!r} begins" if fault.lasts else repr(fault))
         self._active.add(index)
         match fault.kind:
             case "cut":
@@ -379,7 +388,7 @@ class World:
         fault = self._faults[index]
         self._active.discard(index)
         if fault.lasts:
-            self._note(f"{fault!r} ends")
+            self._note_fault(f"{fault!r} ends")
         match fault.kind:
             case "cut":
                 pass
@@ -426,5 +435,9 @@ class World:
         self._hash.update(piece or b"")
         self.log.append(Entry(self.now, link.number, what, piece or b""))
 
-    def _note(self, words: str) -> None:
+    def note(self, words: str) -> None:
+        """Write a line into the log."""
         self.log.append(Entry(self.now, 0, words))
+
+    def _note_fault(self, words: str) -> None:
+        self.log.append(Entry(self.now, 0, words, is_fault=True))

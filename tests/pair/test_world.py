@@ -344,8 +344,8 @@ def test_the_log_says_what_happened() -> None:
     assert lines[0] == "    0.000000  link 1 is dialed by app"
     assert any("link 1 -> " in line and "bytes: CONNECT" in line for line in lines)
     assert any("link 1 <- " in line and line.endswith("...") for line in lines)
-    assert "    0.500000  Fault('pause', at=0.5, lasts=0.5) begins" in lines
-    assert lines[-2:] == ["    1.500000  Fault('cut', at=1.5)", "    1.500000  link 1 breaks"]
+    assert "    0.500000  Fault(kind='pause', at=0.5, lasts=0.5) begins" in lines
+    assert lines[-2:] == ["    1.500000  Fault(kind='cut', at=1.5)", "    1.500000  link 1 breaks"]
     assert where.timeline(1) == lines[-1]
 
 
@@ -379,7 +379,7 @@ def test_faults_that_cannot_be(wrong: dict[str, Any]) -> None:
 
 def test_a_fault_prints_as_what_makes_it() -> None:
     fault = Fault("cut_after", link=1, byte=1094, direction="up")
-    assert repr(fault) == "Fault('cut_after', link=1, byte=1094, direction='up')"
+    assert repr(fault) == "Fault(kind='cut_after', link=1, byte=1094, direction='up')"
     assert eval(repr(fault)) == fault
 
 

@@ -1,18 +1,19 @@
-"""The fixtures for pytest, which find it by its entry point: ``jetstream_server``, ``nats_server`` and ``jetstream``.
+"""The fixtures for pytest, which find it by its entry point: ``jetstream_server``, ``nats_server``, ``jetstream``, and
+``simulation``.
 
 Rules
- * A fixture is one server with its ``url``, fresh for each test.
+ * A fixture is one server with its ``url``, fresh for each test. ``simulation`` is a function.
  * What is not there is skipped with its reason, and fails nothing: the real server may not be installed.
  * Each run of pytest in this environment loads this module. So nothing of the library is imported before a fixture is
    used, and coverage of an application, or of the library, is measured from its first import.
 
-Not here: the servers (``threads``, ``jsproto_io.nats_server``).
+Not here: the servers (``threads``, ``jsproto_io.nats_server``), the simulation (``simulation``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,3 +51,29 @@ def jetstream(request: pytest.FixtureRequest) -> MemoryServer | NatsServer:
         "jetstream_server" if request.param == "memory" else "nats_server"
     )
     return server
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--simulation-seeds A:B``: the seeds for all simulations, in place of those in the tests."""
+    parser.addoption("--simulation-seeds", metavar="A:B", help="seeds for the fixture simulation, such as 0:10000")
+
+
+@pytest.fixture
+def simulation(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """``simulation(main, seeds=range(100), check=check)`` simulates a program with each of these seeds.
+
+    The first seed that fails, fails the test. Its error says with which faults, shrunk. The other options are those of
+    ``jsproto_io.testing.simulation.simulate``.
+    """
+
+    def simulate(main: Callable[[], Any], *, seeds: Iterable[int] = range(100), **options: Any) -> None:
+        __tracebackhide__ = True
+        from jsproto_io.testing.simulate import seeds_of
+        from jsproto_io.testing.simulation.search import search
+
+        asked = request.config.getoption("--simulation-seeds")
+        failing = search(main, seeds=seeds if asked is None else seeds_of(asked), **options)
+        if failing is not None:
+            raise AssertionError(str(failing)) from failing.error
+
+    return simulate

@@ -1,0 +1,141 @@
+"""Finding and shrinking: a bug that one fault brings out, its control, and the same result each time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from jsproto.testing import Fault, NetworkConditions
+from jsproto_io import DurabilityWarning
+from jsproto_io.asyncio import connect
+from jsproto_io.testing.simulation import NotDeterministicError, Report, search, simulate
+from jsproto_io.testing.simulation.search import plan
+from tests.simulation import scenes
+
+URL = "nats://somewhere"
+
+
+@pytest.mark.slow
+def test_a_worker_that_acknowledges_first_is_caught_and_the_right_one_passes() -> None:
+    """Within 500 seeds, shrunk to one fault, replayed. The control has the same seeds, and makes progress too."""
+    found = search(scenes.main, seeds=range(500), hosts=scenes.wrong, check=scenes.check)
+    assert found is not None
+    assert "were acknowledged, and have no bill" in str(found.error)
+    assert len(found.faults) == 1
+    again = simulate(
+        scenes.main, seed=found.seed, faults=found.faults, conditions=found.conditions, hosts=scenes.wrong,
+        check=scenes.check,
+    )  # fmt: skip
+    assert (again.digest, str(again.error)) == (found.digest, str(found.error))
+    assert search(scenes.main, seeds=range(500), hosts=scenes.right, check=scenes.check_progress) is None
+
+
+async def fragile() -> None:
+    """It does not survive the loss of its link."""
+    async with connect(URL, max_reconnect_attempts=0) as nc:
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            await nc.flush()
+
+
+def test_a_failure_is_shrunk_to_what_it_takes() -> None:
+    reports: list[Report] = []
+    found = search(fragile, seeds=range(50), on_report=reports.append)
+    assert found is not None
+    assert found is not reports[-1]
+    assert [report.error for report in reports[:-1]] == [None] * (len(reports) - 1)
+    assert len(found.faults) == 1 <= len(reports[-1].faults)
+    assert found.conditions.jitter == 0.0
+    assert type(found.error) is type(reports[-1].error)
+
+
+def test_durations_become_shorter() -> None:
+    async def main() -> None:
+        async with connect(URL, timeout=1) as nc:
+            await asyncio.sleep(1)
+            await nc.flush()
+
+    faults = [Fault("pause", 0.9, 32.0), Fault("partition", 40.0, 1.0), Fault("cut", 80.0)]
+    found = search(main, seeds=[1], faults=faults)
+    assert found is not None
+    (fault,) = found.faults
+    assert (fault.kind, fault.lasts) == ("pause", 4.0)
+    assert found.conditions == NetworkConditions()
+
+
+def test_a_program_that_fails_without_faults_is_not_searched() -> None:
+    async def main() -> None:
+        raise LookupError("always")
+
+    with pytest.raises(AssertionError, match=r"(?s)fails without any fault.*LookupError: always"):
+        search(main)
+
+
+def test_a_host_with_a_defect_is_not_searched() -> None:
+    async def worker() -> None:
+        raise TypeError("a defect")
+
+    async def main() -> None:
+        await asyncio.sleep(1)
+
+    with pytest.raises(AssertionError, match="the host worker fails without any fault"):
+        search(main, hosts={"worker": worker})
+
+
+def test_a_program_that_is_not_deterministic_is_an_error() -> None:
+    calls = itertools.count()
+
+    async def main() -> None:
+        async with connect(URL) as nc:
+            for _ in range(next(calls)):
+                await nc.flush()
+        raise LookupError
+
+    with pytest.raises(NotDeterministicError, match="not deterministic"):
+        search(main, seeds=[1], faults=[Fault("cut", 9.0)])
+
+
+def test_the_plan_says_what_there_is_to_disturb() -> None:
+    async def main() -> None:
+        async with connect(URL) as nc:
+            js = nc.jetstream()
+            await js.create_stream("S", subjects=["s"], num_replicas=3)
+            with pytest.warns(DurabilityWarning):
+                await js.create_stream("A", subjects=["a"], storage="file", persist_mode="async")
+            for _ in range(50):
+                await js.publish("s", b"x" * 100)
+        await asyncio.sleep(1000)
+
+    async def worker() -> None:
+        pass
+
+    made = plan(main, hosts={"worker": worker})
+    assert made.seconds < 2
+    assert made.links == 3
+    assert made.size > 5000
+    assert (made.streams, made.replicated, made.hosts, made.crashes) == (("S", "A"), ("S",), ("worker",), True)
+    kinds = {fault.kind for seed in range(200) for fault in made(seed)}
+    assert kinds >= {"cut", "cut_after", "partition", "pause", "restart", "crash", "leaderless", "lag", "kill"}
+
+
+def test_errors_are_the_same_but_for_numbers() -> None:
+    async def main() -> None:
+        async with connect(URL) as nc:
+            await asyncio.sleep(5)
+            await nc.flush()
+        raise LookupError(f"at {asyncio.get_running_loop().time()} s")
+
+    found = search(main, seeds=[1], faults=[Fault("cut", 1.0), Fault("pause", 2.0, 1.0)])
+    assert found is not None
+    assert found.faults == ()
+
+
+def test_random_faults_by_default() -> None:
+    async def main() -> None:
+        pass
+
+    seen: set[Any] = {len(simulate(main, seed=seed).faults) for seed in range(30)}
+    assert seen >= {0, 1, 2, 3}

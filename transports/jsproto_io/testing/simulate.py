@@ -1,0 +1,152 @@
+"""``python -m jsproto_io.testing.simulate MODULE:main``: find a seed with which a program fails, and what it takes.
+
+``main`` is an asynchronous function of the module. If the module has ``hosts`` (a dictionary of programs beside it, by
+their names) and ``check`` (called with the report), they are used too.
+
+| flag | what it does |
+|---|---|
+| ``--seeds A:B`` | the seeds from A up to, but not including, B. 0:100 by default |
+| ``--seed N`` | one seed |
+| ``--faults LIST`` | these faults, in the form in which a failure prints them. With ``--seed``: nothing is shrunk |
+| ``--conditions TEXT`` | of the network, in the form in which a failure prints them |
+| ``--until SECONDS`` | of simulated time, after which a program is stuck |
+| ``--processes N`` | how many at once, by default one for each core |
+
+The exit code is 0 when all seeds pass, and 1 when one fails. The processes have PYTHONHASHSEED=0, unless it is set.
+
+Not here: the simulation (``simulation``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
+from importlib import import_module
+from multiprocessing import get_context
+from time import monotonic
+from typing import Any, Final
+
+from jsproto.testing.faults import Fault
+from jsproto.testing.network import NetworkConditions
+from jsproto_io.testing.simulation.run import CONDITIONS, UNTIL, simulate
+from jsproto_io.testing.simulation.search import NotDeterministicError, plan, shrink
+
+CHUNK: Final = 20  # seeds for a process at once
+_MAKES: Final = {"Fault": Fault, "NetworkConditions": NetworkConditions}
+
+_setup: list[Any] = []  # of this process: what ``_load`` is called with
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Search, and print what is found. Returns the exit code."""
+    asked = _parser().parse_args(arguments)
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        os.environ["PYTHONHASHSEED"] = "0"  # for the processes below
+    seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else asked.seeds
+    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
+    began = monotonic()
+    setup = (asked.target, asked.conditions, asked.faults, asked.until)
+    try:
+        with get_context("spawn").Pool(min(asked.processes, len(chunks)), _set_up, setup) as pool:
+            for failing in pool.imap(_first_that_fails, chunks):
+                if failing is not None:
+                    print(pool.apply(_shrunk, (failing,)))
+                    return 1
+    except (AssertionError, NotDeterministicError) as error:
+        print(error)
+        return 1
+    except (AttributeError, ImportError) as error:
+        print(f"jsproto_io.testing.simulate: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(seeds)} seeds pass, in {monotonic() - began:.1f} s")
+    return 0
+
+
+# -- in the processes --------------------------------------------------------------------------------------------------
+
+
+def _set_up(*setup: Any) -> None:
+    _setup[:] = setup
+
+
+@cache
+def _options() -> dict[str, Any]:
+    """What ``simulate`` is called with."""
+    target, conditions, faults, until = _setup
+    name, _, attribute = target.partition(":")
+    sys.path.insert(0, "")
+    module = import_module(name)
+    options = {
+        "main": getattr(module, attribute or "main"), "conditions": conditions, "until": until, "faults": faults,
+        "hosts": getattr(module, "hosts", None), "check": getattr(module, "check", None),
+    }  # fmt: skip
+    return options if faults is not None else options | {"faults": plan(**options)}
+
+
+def _first_that_fails(seeds: Sequence[int]) -> int | None:
+    return next((seed for seed in seeds if simulate(seed=seed, **_options()).error is not None), None)
+
+
+def _shrunk(seed: int) -> str:
+    again = partial(simulate, **(_options() | {"seed": seed}))
+    report = shrink(again(), again)
+    flags = f'--seed {seed} --faults "{list(report.faults)!r}" --conditions "{report.conditions!r}"'
+    return f"{report}\n\nagain: python -m jsproto_io.testing.simulate {_setup[0]} {flags}"
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jsproto_io.testing.simulate", allow_abbrev=False)
+    parser.add_argument("target", metavar="MODULE:main")
+    parser.add_argument("--seeds", type=seeds_of, default=range(100))
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--faults", type=made)
+    parser.add_argument("--conditions", type=made, default=CONDITIONS)
+    parser.add_argument("--until", type=float, default=UNTIL)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    return parser
+
+
+def seeds_of(text: str) -> range:
+    """The seeds of ``A:B``.
+
+    Raises:
+        ValueError: it is not of this form, or has no seeds.
+    """
+    first, _, after = text.partition(":")
+    seeds = range(int(first), int(after))
+    if not seeds:
+        raise ValueError(text)
+    return seeds
+
+
+def made(text: str) -> Any:
+    """What a text makes that consists of ``Fault``, ``NetworkConditions``, lists and numbers.
+
+    Raises:
+        ValueError: it has anything else.
+    """
+    return _made(ast.parse(text, mode="eval").body)
+
+
+def _made(node: ast.expr) -> Any:
+    match node:
+        case ast.List(elements):
+            return [_made(element) for element in elements]
+        case ast.Call(ast.Name(name), arguments, keywords) if name in _MAKES:
+            named = {str(keyword.arg): _made(keyword.value) for keyword in keywords}
+            return _MAKES[name](*map(_made, arguments), **named)
+        case ast.Name("inf"):
+            return float("inf")
+        case _:
+            return ast.literal_eval(node)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""One simulation: a program, the hosts beside it, a server and what goes wrong, from the beginning to the end.
+
+Rules
+ * One seed is one schedule. The same seed, conditions and faults give the same digest in each run.
+ * The simulation ends with ``main``. What is left of the program is cancelled then.
+ * A host that fails is started again after ``RESTART`` seconds, as a supervisor does it. One that returns is not.
+ * A host that is killed is started again when the fault ends.
+ * The check sees the server after the end. It asks the server what is stored, and not the clients.
+
+Not here: many seeds (``search``), the loop (``loop``), what surrounds it (``sandbox``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, Unpack
+
+from jsproto._version import __version__
+from jsproto.server.server import Server
+from jsproto.testing.faults import IN_CLUSTER, Fault, random_faults
+from jsproto.testing.network import Network, NetworkConditions
+from jsproto.testing.world import Entry, World
+from jsproto_io.dialer import use_dialer
+from jsproto_io.testing.host import RoleKeywords
+from jsproto_io.testing.simulation.loop import Host, SimulatedLoop
+from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, sandbox
+
+Program: TypeAlias = Callable[[], Awaitable[Any]]
+Check: TypeAlias = Callable[["Report"], object]
+FaultSource: TypeAlias = Sequence[Fault] | Callable[[int], Sequence[Fault]]
+
+CONDITIONS: Final = NetworkConditions(latency=0.005, jitter=0.005)
+"""A network nearby: 5 to 10 ms for one way."""
+UNTIL: Final = 3600.0  # seconds
+MOST_TURNS: Final = 1_000_000
+BYTES_WITHIN: Final = 2.0  # seconds
+RESTART: Final = 1.0  # seconds
+GRACE: Final = 60.0  # seconds for what is left of the program to end
+_SHOWN: Final = 50  # lines of the log in the text of a report
+
+
+@dataclass(slots=True, eq=False)
+class Report:
+    """What became of a simulation.
+
+    * ``seed``, ``conditions``, ``faults``: what it is made from. ``replay`` is the call that does it again.
+    * ``result``: what ``main`` returned. None if it failed.
+    * ``error``: why it failed: of ``main``, of the check, or StuckError. None: it did not.
+    * ``now``: its end in simulated seconds. ``turns``: of the loop.
+    * ``digest``: of all bytes that arrived, with their times.
+    * ``server``: the role as it was at the end. ``world``: where it was.
+    * ``log``: what happened until then, oldest first. ``failures``: of hosts, with their names.
+    """
+
+    seed: int
+    conditions: NetworkConditions
+    faults: tuple[Fault, ...]
+    world: World = field(repr=False)
+    result: Any = None
+    error: BaseException | None = None
+    now: float = 0.0
+    turns: int = 0
+    digest: str = ""
+    log: Sequence[Entry] = field(default=(), repr=False)
+    failures: Sequence[tuple[str, Exception]] = ()
+    surroundings: str = field(default_factory=lambda: surroundings())
+
+    @property
+    def server(self) -> Server:
+        """The role as it was at the end."""
+        return self.world.server
+
+    @property
+    def replay(self) -> str:
+        """The arguments of ``simulate`` that do it again."""
+        return f"seed={self.seed}, conditions={self.conditions!r}, faults={list(self.faults)!r}"
+
+    def _timeline(self) -> list[str]:
+        """What happened around the last fault, or at the end if there was none."""
+        notes = [index for index, entry in enumerate(self.log) if entry.is_fault]
+        first = max((notes[-1] if notes else len(self.log)) - _SHOWN // 2, 0)
+        shown = self.log[first : first + _SHOWN]
+        more = len(self.log) - first - len(shown)
+        return [*map(str, shown), *([f"({more} more lines are in report.log)"] if more else [])]
+
+    def __str__(self) -> str:
+        end = "passes" if self.error is None else f"fails: {type(self.error).__name__}: {self.error}"
+        lines = [f"seed {self.seed} {end}", f"after {self.now:g} simulated seconds, digest {self.digest[:16]}"]
+        if self.error is not None:
+            lines += ["faults:" if self.faults else "without any fault", *(f"  {fault!r}" for fault in self.faults)]
+            lines += [f"again: simulate(main, {self.replay})", f"with {self.surroundings}", "timeline:"]
+            lines += self._timeline()
+        return "\n".join(lines)
+
+
+class Simulation:
+    """The simulation that runs, for a program that knows of it.
+
+    Attributes: ``world``, ``seed``, ``failures`` (of hosts: their names and errors).
+    """
+
+    def __init__(self, world: World, seed: int, loop: SimulatedLoop) -> None:
+        self.world = world
+        self.seed = seed
+        self.failures: list[tuple[str, Exception]] = []
+        self._loop = loop
+        self._programs: dict[str, Program] = {}
+        self._hosts: dict[str, Host] = {}
+        world.on_host = self._changed
+
+    @property
+    def server(self) -> Server:
+        """The role. It may be looked at, and changed."""
+        self._loop.touched()
+        return self.world.server
+
+    def start(self, name: str, run: Program) -> None:
+        """Start a host: ``run`` and all tasks that it starts. Faults may kill it by its ``name``."""
+        self._programs[name] = run
+        self._begin(name)
+
+    async def healed(self) -> None:
+        """Wait until the faults have ended, and ``BYTES_WITHIN`` seconds for those that wait for a byte. Then end all.
+
+        What comes afterwards has to succeed.
+        """
+        await asyncio.sleep(max(self.world.healed_at - self.world.now, BYTES_WITHIN))
+        self.world.heal()
+        self._loop.touched()
+
+    def _begin(self, name: str) -> None:
+        if name in self._hosts:
+            self._loop.kill(self._hosts[name])
+        host = self._hosts[name] = Host(name)
+        self._loop.start_host(host, lambda: self._supervise(name))
+
+    async def _supervise(self, name: str) -> None:
+        while True:
+            try:
+                await self._programs[name]()
+            except Exception as error:
+                self.world.note(f"host {name} fails: {type(error).__name__}: {error}")
+                self.failures.append((name, error))
+                await asyncio.sleep(RESTART)
+            else:
+                return
+
+    def _changed(self, name: str, is_up: bool) -> None:
+        if name not in self._programs:
+            return
+        if is_up:
+            self._loop.call_soon(self._begin, name)
+        else:
+            self._loop.kill(self._hosts[name])
+
+
+_current: Final[ContextVar[Simulation | None]] = ContextVar("jsproto_simulation", default=None)
+
+
+def current() -> Simulation:
+    """The simulation that runs.
+
+    Raises:
+        RuntimeError: none does.
+    """
+    found = _current.get()
+    if found is None:
+        raise RuntimeError("no simulation runs here")
+    return found
+
+
+class _Dialer:
+    """The loop itself, and entropy from the seed."""
+
+    def __init__(self, entropy: Entropy, loop: SimulatedLoop) -> None:
+        self.entropy = entropy
+        self._loop = loop
+
+    async def create_connection(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
+        return await self._loop.create_connection(factory, host, port)
+
+
+def simulate(
+    main: Program,
+    *,
+    seed: int = 0,
+    conditions: NetworkConditions = CONDITIONS,
+    faults: FaultSource | None = None,
+    hosts: Mapping[str, Program] | None = None,
+    check: Check | None = None,
+    until: float = UNTIL,
+    most_turns: int = MOST_TURNS,
+    **options: Unpack[RoleKeywords],
+) -> Report:
+    """Run a program in simulated time. What it raises is in the report.
+
+    Args:
+        main: the program: an asynchronous function without arguments. ``connect()`` to any URL reaches the server.
+        seed: makes all random choices.
+        conditions: of the network.
+        faults: a list, or a function that makes one from the seed. None: ``random_faults``.
+        hosts: programs beside ``main``, by their names.
+        check: called with the report after the end. What it raises is the report's error.
+        until: seconds after which a program that has not ended is stuck.
+        most_turns: turns of the loop after which it is stuck.
+        options: of the server, see ``jsproto_io.testing.host.RoleKeywords``.
+    """
+    hosts = hosts or {}
+    if faults is None:
+        faults = random_faults(seed, hosts=list(hosts))
+    elif callable(faults):
+        faults = faults(seed)
+    entropy = Entropy(seed)
+    network = Network(seed, conditions)
+    calm = not (conditions.loss or conditions.duplication or conditions.reordering)
+    bus = None if calm and not any(fault.kind in IN_CLUSTER for fault in faults) else network.cluster
+    server = Server(token=entropy(16), epoch=EPOCH * 1_000_000_000, bus=bus, **options)
+    world = World(faults=faults, network=network, server=server)
+    report = Report(seed, conditions, tuple(faults), world)
+    with sandbox(entropy, lambda: world.now):
+        loop = SimulatedLoop(world, until=until, most_turns=most_turns)
+        loop.at_turn = collect_at
+        simulation = Simulation(world, seed, loop)
+        token = _current.set(simulation)
+        try:
+            with use_dialer(_Dialer(entropy, loop)):
+                for name, run in hosts.items():
+                    simulation.start(name, run)
+                report.result = loop.run_until_complete(_awaited(main))
+        except Exception as error:
+            report.error = error
+        finally:
+            world.on_host = None
+            report.now, report.digest, report.turns = world.now, world.digest, loop.turns
+            report.log, report.failures = tuple(world.log), tuple(simulation.failures)
+            loop.finish(GRACE)
+            _current.reset(token)
+    if report.error is None and check is not None:
+        try:
+            check(report)
+        except Exception as error:
+            report.error = error
+    return report
+
+
+async def _awaited(main: Program) -> Any:
+    return await main()
+
+
+def surroundings() -> str:
+    """What a digest depends on besides the seed."""
+    hash_seed = os.environ.get("PYTHONHASHSEED", "random")
+    return f"Python {platform.python_version()}, jsproto {__version__}, PYTHONHASHSEED={hash_seed}"

@@ -1,0 +1,122 @@
+"""What surrounds one simulation: entropy from the seed, no garbage collection of its own accord, and nothing real.
+
+Rules
+ * ``os.urandom``, ``random``, ``uuid`` and ``secrets`` give the same numbers for the same seed. The clocks of the
+   module ``time`` say the simulated time.
+ * The garbage collector runs at fixed turns, so that what it ends is ended at the same place in each run.
+ * An audit hook refuses sockets, processes, threads and ``time.sleep`` in the thread that simulates. Python cannot
+   remove such a hook, so there is one, which is idle between simulations.
+ * Other threads notice nothing.
+
+Not here: what the loop itself refuses (``loop``). ``datetime.now()`` and the order in sets of strings stay real: see
+``PYTHONHASHSEED``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from jsproto.testing.network import SplitMix64
+from jsproto_io.testing.simulation.loop import NotSimulatedError
+
+COLLECT_EVERY: Final = 20_000  # turns of the loop
+EPOCH: Final = 1_795_608_000  # seconds since 1970 at which a simulation begins
+_REFUSED: Final = frozenset(
+    {
+        "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
+        "socket.gethostbyname", "subprocess.Popen", "os.system", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec",
+        "os.spawn", "_thread.start_new_thread", "_thread.start_joinable_thread",
+    }
+)  # fmt: skip
+
+_simulating: set[int] = set()  # idents of threads
+_is_installed = False
+
+
+class Entropy:
+    """Bytes that look random and are the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = SplitMix64(SplitMix64(seed).number() ^ 0xE27)
+
+    def __call__(self, size: int) -> bytes:
+        """The next ``size`` bytes."""
+        words = (size + 7) // 8
+        return b"".join(self._random.number().to_bytes(8, "big") for _ in range(words))[:size]
+
+
+@contextmanager
+def sandbox(entropy: Entropy, now: Callable[[], float]) -> Iterator[None]:
+    """Surround a simulation in the present thread. ``now``: its clock, in seconds."""
+    _install()
+    here = threading.get_ident()
+    state, was_enabled = random.getstate(), gc.isenabled()
+    undo: list[tuple[Any, str, Any]] = []
+    for module, name, simulated in _replacements(entropy, now):
+        undo.append((module, name, getattr(module, name)))
+        setattr(module, name, _only_in(here, simulated, getattr(module, name)))
+    random.seed(int.from_bytes(entropy(8), "big"))
+    gc.disable()
+    _simulating.add(here)
+    try:
+        yield
+    finally:
+        _simulating.discard(here)
+        for module, name, real in reversed(undo):
+            setattr(module, name, real)
+        random.setstate(state)
+        if was_enabled:
+            gc.enable()
+
+
+def collect_at(turn: int) -> None:
+    """Collect garbage, if ``turn`` is one of those at which it is collected."""
+    if turn % COLLECT_EVERY == 0:
+        gc.collect()
+
+
+def _replacements(entropy: Entropy, now: Callable[[], float]) -> list[tuple[Any, str, Callable[..., Any]]]:
+    def nanoseconds() -> int:
+        return round(now() * 1_000_000_000)
+
+    def sleep(seconds: float) -> None:
+        raise NotSimulatedError("time.sleep() blocks the loop: await asyncio.sleep()")
+
+    return [
+        (os, "urandom", entropy),
+        (random, "_urandom", entropy),  # of SystemRandom, and so of secrets
+        (time, "time", lambda: EPOCH + now()),
+        (time, "time_ns", lambda: EPOCH * 1_000_000_000 + nanoseconds()),
+        (time, "monotonic", now),
+        (time, "monotonic_ns", nanoseconds),
+        (time, "perf_counter", now),
+        (time, "perf_counter_ns", nanoseconds),
+        (time, "sleep", sleep),
+    ]
+
+
+def _only_in(here: int, simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+    def either(*args: Any) -> Any:
+        return (simulated if threading.get_ident() == here else real)(*args)
+
+    return either
+
+
+def _install() -> None:
+    global _is_installed
+    if not _is_installed:
+        _is_installed = True
+        sys.addaudithook(_audit)
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if _simulating and event in _REFUSED and threading.get_ident() in _simulating:
+        raise NotSimulatedError(f"{event} has no simulation: the program may reach nothing real")
