@@ -70,6 +70,8 @@ def test_what_is_stored_and_removed_later() -> None:
         def removed(self, message: Any, now: float) -> None:
             cursor.removed(message)
 
+        floor = 0
+
         def wants(self, seq: int) -> bool:
             return True
 

@@ -367,7 +367,8 @@ def test_where_nothing_may_be_deleted() -> None:
         "code": 500, "err_code": 10057, "description": "message delete not permitted",
     }  # fmt: skip
     assert reader.api("STREAM.PURGE.S")["error"]["err_code"] == 10110
-    sealed = reader.make("T", sealed=True)
+    sealed = reader.make("T")
+    reader.api("STREAM.UPDATE.T", {"name": "T", "subjects": ["t.>"], "storage": "memory", "sealed": True})
     assert sealed.config.sealed
     for verb in ("STREAM.MSG.DELETE.T", "STREAM.PURGE.T"):
         assert reader.api(verb, {"seq": 1})["error"]["err_code"] == 10109

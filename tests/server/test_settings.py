@@ -65,7 +65,6 @@ def test_the_level_that_a_configuration_needs(fields: dict[str, Any], level: str
         ({"persist_mode": "async", "num_replicas": 3}, 500, 10052, "replicated streams"),
         ({"persist_mode": "async", "storage": "memory"}, 500, 10052, "file storage"),
         ({"persist_mode": "sometimes"}, 400, 10025, "can not unmarshal"),
-        ({"mirror_direct": True}, 500, 10052, "no mirror but does have mirror direct"),
         ({"mirror": {"name": "M"}, "subjects": ["a"]}, 400, 10034, "can not contain subjects"),
         ({"num_replicas": -1}, 400, 10133, "replicas count cannot be negative"),
         ({"num_replicas": 6}, 500, 10052, "maximum replicas is 5"),

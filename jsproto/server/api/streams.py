@@ -200,6 +200,10 @@ class JetStreamApi(Conversation):
         Raises:
             APIError: servers refuse the configuration, or the name or a subject is in use.
         """
+        if config.sealed:
+            raise refusal(10052, "stream configuration for create can not be sealed")
+        if config.mirror_direct and config.mirror is None:
+            raise refusal(10052, "stream has no mirror but does have mirror direct")
         accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
         config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self.streams.get(config.name)
@@ -234,6 +238,7 @@ class JetStreamApi(Conversation):
         config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self._find(config.name)
         inlet.stream.check(config)
+        self._check_consumers(inlet, accepted)
         self._check_subjects(accepted)
         inlet.update(config)
         self.replica_sets[config.name].configure(now)
@@ -280,6 +285,21 @@ class JetStreamApi(Conversation):
         subjects = config.subjects or ()
         if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
+
+    @staticmethod
+    def _check_consumers(inlet: StreamInlet, config: StreamConfig) -> None:
+        """Raise APIError if a consumer of the stream exceeds a limit that an update sets."""
+        old: Body = {**(inlet.stream.config.consumer_limits or {})}
+        new: Body = {name: value for name, value in (config.consumer_limits or {}).items() if value}
+        if not any(value != old.get(name) for name, value in new.items()):
+            return
+        beyond = [
+            one.name
+            for one in inlet.consumers.values()
+            if any((getattr(one.config, name) or 0) > value for name, value in new.items())
+        ]
+        if beyond:
+            raise refusal(10069, f"change to limits violates consumers: {', '.join(beyond)}")
 
     def _describe(self, stream: Stream, now: float, cluster: Body | None = None) -> Body:
         context = self._context

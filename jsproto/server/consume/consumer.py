@@ -200,6 +200,11 @@ class Consumer(Conversation):
         left = (self.config.pause_until or 0) - self._context.timestamp(now)
         return Seconds.from_nanoseconds(left) if self._is_paused_at(now) else None
 
+    @property
+    def floor(self) -> int:
+        """The stream sequence up to which everything is acknowledged."""
+        return self._state.floor_stream
+
     def wants(self, seq: int) -> bool:
         """Whether the message with the stream sequence ``seq`` is still to be delivered or acknowledged."""
         stored = self._stream.get(seq)

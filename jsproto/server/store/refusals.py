@@ -35,6 +35,7 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10060: (400, "expected stream does not match"),
     10062: (500, "restore failed: {}"),
     10064: (500, "snapshot failed: {}"),
+    10069: (500, "{}"),
     10070: (400, "wrong last msg ID: {}"),
     10071: (400, "wrong last sequence: {}"),
     10074: (500, "replicas > 1 not supported in non-clustered mode"),

@@ -67,15 +67,9 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "deny_purge": False, "allow_rollup_hdrs": False, "consumer_limits": {}, "allow_msg_ttl": False,
 }  # fmt: skip
 _UNLIMITED: Final = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
-_SAID_WHEN_SET: Final = ("no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules")
-# What an update cannot switch off.
-_KEPT: Final = (
-    ("sealed", "stream configuration update can not unseal a sealed stream"),
-    ("deny_delete", "stream configuration update can not cancel deny message deletes"),
-    ("deny_purge", "stream configuration update can not cancel deny purge"),
-    ("allow_msg_ttl", "message TTL status can not be disabled"),
-    ("allow_msg_schedules", "message schedules can not be disabled"),
-)
+_SAID_WHEN_SET: Final = (
+    "no_ack", "allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules", "discard_new_per_subject",
+)  # fmt: skip
 # The API level that a field needs once it is set.
 _LEVELS: Final = {
     "allow_msg_ttl": 1, "subject_delete_marker_ttl": 1, "allow_atomic": 2, "allow_msg_counter": 2,
@@ -131,8 +125,8 @@ def accept(
         changes["persist_mode"] = None
     if context.dialect == "draft" and (config.max_msgs_per_subject or 0) > 0:
         changes["allow_direct"] = True
-    if not config.subjects and not _copies(config):
-        changes["subjects"] = [config.name]
+    if not config.subjects:
+        changes["subjects"] = None if _copies(config) else [config.name]
     if not config.duplicate_window and not (_copies(config) and context.release >= (2, 14, 0)) and not config.mirror:
         changes["duplicate_window"] = min(DUPLICATE_WINDOW, config.max_age or DUPLICATE_WINDOW)
     accepted = replace(config, **changes)
@@ -149,20 +143,32 @@ def change(old: StreamConfig, new: StreamConfig, context: ServerContext) -> Stre
     Raises:
         APIError: servers refuse ``new``, or the change.
     """
-    changed = accept(new, context)
-    if changed.storage != old.storage:
-        raise refusal(10052, "stream configuration update can not change storage type")
-    if changed.retention != old.retention and "workqueue" in (changed.retention, old.retention):
-        raise refusal(10052, "stream configuration update can not change retention policy to/from workqueue")
-    for name, why in _KEPT:
-        if getattr(old, name) and not getattr(changed, name):
-            raise refusal(10052, why)
-    if changed.persist_mode != old.persist_mode:
-        raise refusal(10052, "stream configuration update can not change persist mode")
-    if bool(changed.allow_msg_counter) != bool(old.allow_msg_counter):
-        raise refusal(10052, "stream configuration update can not change message counter setting")
-    if changed.mirror is not None and changed.mirror != old.mirror:
-        raise refusal(10055)
+    changed = accept(accept(new, context), context)  # servers look twice: what the first look adds is checked as well
+
+    def ends(name: str) -> bool:
+        return bool(getattr(old, name)) and not getattr(changed, name)
+
+    of_work = changed.retention != old.retention and "workqueue" in (changed.retention, old.retention)
+    for is_wrong, why in (
+        (changed.storage != old.storage, "stream configuration update can not change storage type"),
+        (of_work, "stream configuration update can not change retention policy to/from workqueue"),
+        (ends("sealed"), "stream configuration update can not unseal a sealed stream"),
+        (ends("deny_delete"), "stream configuration update can not cancel deny message deletes"),
+        (ends("deny_purge"), "stream configuration update can not cancel deny purge"),
+        (changed.mirror is not None and changed.mirror != old.mirror, ""),
+        (ends("allow_msg_ttl"), "message TTL status can not be disabled"),
+        (
+            bool(changed.allow_msg_counter) != bool(old.allow_msg_counter),
+            "stream configuration update can not change message counter setting",
+        ),
+        (ends("allow_msg_schedules"), "message schedules can not be disabled"),
+        (changed.persist_mode != old.persist_mode, "stream configuration update can not change persist mode"),
+    ):
+        if is_wrong:
+            raise refusal(10052, why) if why else refusal(10055)
+    if changed.sealed:
+        sealing: dict[str, Any] = {"deny_delete": True, "deny_purge": True, "allow_rollup_hdrs": False}
+        changed = replace(changed, max_age=0, discard="new", **sealing)
     return changed
 
 
@@ -296,8 +302,6 @@ def _check_persistence(config: StreamConfig) -> None:
 
 def _check_copies(config: StreamConfig) -> None:
     """Check what a mirror, and a stream with sources, may have."""
-    if config.mirror is None and config.mirror_direct:
-        raise refusal(10052, "stream has no mirror but does have mirror direct")
     if config.mirror is not None:
         for name, err_code in _NOT_IN_MIRRORS:
             if getattr(config, name):

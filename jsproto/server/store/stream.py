@@ -86,6 +86,10 @@ class StreamFollower(Protocol):
 class Watcher(StreamFollower, Protocol):
     """A follower that has a say in what is kept: a consumer."""
 
+    @property
+    def floor(self) -> int:
+        """The sequence up to which it has acknowledged everything."""
+
     def wants(self, seq: int) -> bool:
         """Whether it still needs the message with the sequence ``seq``."""
 
@@ -279,7 +283,11 @@ class Stream:
         Raises:
             APIError: servers refuse ``config``, or the change.
         """
-        self.config = change(self.config, config, self._context)
+        old, self.config = self.config, change(self.config, config, self._context)
+        if old.retention != self.config.retention:
+            floor = max((watcher.floor for watcher in self.watchers), default=self.last_seq)
+            for seq in [seq for seq in self._messages if seq <= floor]:
+                self.settled(seq)
         for subject in list(self._by_subject):
             self._limit_subject(subject)
         self._limit()
