@@ -159,8 +159,8 @@ PUBLIC: Final = {
 
 PUBLIC_OF_PARTS: Final = {
     "jsproto.server": {
-        "REFERENCE", "Access", "BatchLimits", "Lag", "MessageBus", "Permissions", "Release", "Responses",
-        "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User", "restore", "save",
+        "REFERENCE", "Access", "AccountLimits", "BatchLimits", "Lag", "MessageBus", "Permissions", "Release",
+        "Responses", "RoutedMessage", "Server", "ServerSession", "Stored", "Stream", "User", "restore", "save",
     },
     "jsproto.testing": {
         "Fault", "Link", "Network", "NetworkConditions", "Pair", "StuckError", "World", "random_faults",

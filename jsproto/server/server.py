@@ -39,7 +39,7 @@ from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
 from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
-from jsproto.server.store.context import NAME, REFERENCE, BatchLimits, Release, ServerContext, Zone
+from jsproto.server.store.context import NAME, REFERENCE, AccountLimits, BatchLimits, Release, ServerContext, Zone
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -128,6 +128,7 @@ class Server:
         access: Access | None = None,
         host: str = "0.0.0.0",
         port: int = 4222,
+        account_limits: AccountLimits | None = None,
         lenient: bool = False,
         zones: Callable[[str], Zone | None] | None = None,
     ) -> None:
@@ -145,7 +146,7 @@ class Server:
             raise LocalProtocolError("users with an nkey need Access.verify, which checks signatures")
         self.context = ServerContext(
             token, limits or BatchLimits(), domain, dialect, release, epoch=epoch, ack_version=ack_version,
-            lenient=lenient, max_payload=max_payload, zones=zones,
+            account_limits=account_limits or AccountLimits(), lenient=lenient, max_payload=max_payload, zones=zones,
         )  # fmt: skip
         self.sessions: list[ServerSession] = []
         self.leaderless: set[str] = set()

@@ -76,11 +76,15 @@ def test_the_flags_and_the_lines_of_nats_server(flags: list[str], tmp_path: Path
 
 
 def test_its_options() -> None:
-    flags = ["--domain", "hub", "--release", "2.14.0", "--max-payload", "1000", "--limit", "idle=1", "-p", "0"]
+    flags = ["--domain", "hub", "--release", "2.14.0", "--max-payload", "1000", "-p", "0"]
+    flags += ["--limit", "idle=1", "--limit", "max_streams=7"]
     with started(*MODULE, *flags, number=signal.SIGINT) as server, connect(server.url) as nc:
         info = nc.server_info
         assert info is not None
         assert (info.domain, info.version, info.max_payload) == ("hub", "2.14.0", 1000)
+        limits = nc.jetstream().account_info().limits
+        assert limits is not None
+        assert limits["max_streams"] == 7
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``--tlsverify``, ``--tlscacert`` FILE | clients have to show a certificate of that authority |
 | ``--domain``, ``--release``, ``--dialect``, ``--ack-version`` | as in ``jsproto_io.testing.serve()`` |
 | ``--max-payload``, ``--max-pending`` BYTES | the same |
-| ``--limit`` NAME=N | a limit of batches: see ``jsproto.server.BatchLimits``. May be repeated |
+| ``--limit`` NAME=N | a limit of ``jsproto.server.BatchLimits`` or ``AccountLimits``. May be repeated |
 
 Any other flag is refused with exit code 2, such as a configuration file, clusters or leaf nodes.
 
@@ -43,7 +43,7 @@ import jsproto
 from jsproto.errors import LocalProtocolError
 from jsproto.server.access import Access, User
 from jsproto.server.session import MAX_PENDING
-from jsproto.server.store.context import REFERENCE, BatchLimits, Release
+from jsproto.server.store.context import REFERENCE, AccountLimits, BatchLimits, Release
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 from jsproto_io.testing.host import HOST
 from jsproto_io.testing.store import Store
@@ -55,7 +55,10 @@ OLDEST: Final[Release] = (2, 11, 0)
 MEMORY_ONLY: Final = "In memory only, for tests: this is no database, and all is lost when it ends"
 UNTIL_THE_END: Final = "In memory, for tests: this is no database, and a crash loses all. At the end it is left in"
 NEWEST: Final = ".".join(map(str, REFERENCE))
-LIMITS: Final = {field.name: float if field.name == "idle" else int for field in fields(BatchLimits)}
+OF_BATCHES: Final = frozenset(field.name for field in fields(BatchLimits))
+LIMITS: Final = {
+    field.name: float if field.name == "idle" else int for field in (*fields(BatchLimits), *fields(AccountLimits))
+}
 
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
@@ -121,7 +124,7 @@ def server_of(
         port: the TCP port. 0 and -1: a free one.
         certificate: a file for TLS, or None.
         key: the file of its private key. None: it is in the same file.
-        limits: of batches, each as NAME=N.
+        limits: of batches and of the account, each as NAME=N.
         tls_ca: a file with the authority whose certificates clients have to show, or None.
         options: see ``jsproto_io.testing.host.RoleKeywords``.
 
@@ -145,7 +148,12 @@ def server_of(
             given[name] = LIMITS[name](number)
         except (KeyError, ValueError):
             raise LocalProtocolError(f"a limit is NAME=N, with a name of {', '.join(LIMITS)}: {each!r}") from None
-    return serve(host=host, port=max(port, 0), tls=context, limits=BatchLimits(**given), **options)
+    of_batches = {name: value for name, value in given.items() if name in OF_BATCHES}
+    of_account = AccountLimits(**{name: value for name, value in given.items() if name not in OF_BATCHES})
+    return serve(
+        host=host, port=max(port, 0), tls=context, limits=BatchLimits(**of_batches), account_limits=of_account,
+        **options,
+    )  # fmt: skip
 
 
 def access(user: str, password: str, token: str) -> Access | None:
@@ -253,7 +261,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("--ack-version", type=int, choices=[1, 2], default=1, help="of the subjects on which messages are acknowledged")
     add("--max-payload", type=int, default=DEFAULT_MAX_PAYLOAD, metavar="BYTES", help="of a message")
     add("--max-pending", type=int, default=MAX_PENDING, metavar="BYTES", help="that a client may leave unread")
-    add("--limit", action="append", default=[], metavar="NAME=N", help=f"of batches: {', '.join(LIMITS)}")
+    add("--limit", action="append", default=[], metavar="NAME=N", help=f"one of {', '.join(LIMITS)}")
     version = f"jsproto {jsproto.__version__}"
     add("-v", "-version", "--version", action="version", version=version, help="print the version and exit")
     return parser

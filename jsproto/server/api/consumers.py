@@ -235,14 +235,14 @@ class ConsumerApi(Conversation):
         check_change(found.config, wanted, is_bound=found.is_bound())
         found.update(wanted, now)
 
-    @staticmethod
-    def _check_room(inlet: StreamInlet, config: ConsumerConfig) -> None:
+    def _check_room(self, inlet: StreamInlet, config: ConsumerConfig) -> None:
         """Raise APIError if the stream can have no such consumer beside its others."""
         if config.sourcing:
             return
         stream = inlet.stream.config
         rivals = [other for other in inlet.consumers.values() if not other.config.sourcing]
-        if 0 < (stream.max_consumers or 0) <= len(rivals):
+        most = (stream.max_consumers or 0, self._context.account_limits.max_consumers)
+        if any(0 < limit <= len(rivals) for limit in most):
             raise refusal(10026)
         if stream.retention != "workqueue" or config.direct:
             return

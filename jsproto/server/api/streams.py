@@ -10,14 +10,14 @@ Rules:
 * No two streams take the same subject.
 
 Not here: what streams do (``server.inlet``), routing, reading without the leader (``replicas``), consumers
-(``consumers``), limits of accounts, the details of STREAM.INFO.
+(``consumers``), the details of STREAM.INFO.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final, get_args
 
 from jsproto.errors import APIError, RemoteProtocolError
@@ -69,10 +69,6 @@ from jsproto.wire.frames import Msg
 NAMES_AT_ONCE: Final = 1_024
 INFOS_AT_ONCE: Final = 256
 SUBJECTS_AT_ONCE: Final = 100_000
-_UNLIMITED: Final[dict[str, Any]] = {
-    "max_memory": -1, "max_storage": -1, "max_streams": -1, "max_consumers": -1, "max_ack_pending": -1,
-    "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1, "max_bytes_required": False,
-}  # fmt: skip
 
 _NOT_MODELLED: Final = "the jsproto server in memory has no snapshots"
 _HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
@@ -135,6 +131,7 @@ class JetStreamApi(Conversation):
         self.streams: dict[str, StreamInlet] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
         self._context = context
+        context.used = self._used
         self._outbox = outbox
         self._requests = 0
         self._errors = 0
@@ -204,6 +201,7 @@ class JetStreamApi(Conversation):
             raise refusal(10052, "stream configuration for create can not be sealed")
         if config.mirror_direct and config.mirror is None:
             raise refusal(10052, "stream has no mirror but does have mirror direct")
+        self._check_account(config, config.max_bytes or 0)
         accepted = accept(config, self._context, is_pedantic=is_pedantic, stream_of=self._config_of)
         config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self.streams.get(config.name)
@@ -238,6 +236,7 @@ class JetStreamApi(Conversation):
         config = replace(config, mirror_direct=accepted.mirror_direct)
         inlet = self._find(config.name)
         inlet.stream.check(config)
+        self._check_account(accepted, max(accepted.max_bytes or 0, 0), is_new=False)
         self._check_consumers(inlet, accepted)
         self._check_subjects(accepted)
         inlet.update(config)
@@ -285,6 +284,24 @@ class JetStreamApi(Conversation):
         subjects = config.subjects or ()
         if any(overlaps(one, another) for other in others for one in other.subjects or () for another in subjects):
             raise _error(400, 10065, "subjects overlap with an existing stream")
+
+    def _used(self, storage: str | None) -> int:
+        """The bytes of all streams of one kind of storage."""
+        streams = [inlet.stream for inlet in self.streams.values()]
+        return sum(each.stored_bytes for each in streams if (each.config.storage == "memory") == (storage == "memory"))
+
+    def _check_account(self, config: StreamConfig, size: int, *, is_new: bool = True) -> None:
+        """Raise APIError if the account has no room for a stream. ``size``: its ``max_bytes``, -1 for none."""
+        limits = self._context.account_limits
+        others = [inlet.stream.config for name, inlet in self.streams.items() if name != config.name]
+        if is_new and 0 < limits.max_streams <= len(others):
+            raise refusal(10027)
+        if 0 < limits.max_consumers < (config.max_consumers or 0):
+            raise refusal(10026)
+        in_memory = config.storage == "memory"
+        reserved = sum(max(0, one.max_bytes or 0) for one in others if (one.storage == "memory") == in_memory)
+        if 0 <= limits.most_bytes(config.storage) < reserved + (1 if size < 0 else size):
+            raise refusal(10028 if in_memory else 10047)
 
     @staticmethod
     def _check_consumers(inlet: StreamInlet, config: StreamConfig) -> None:
@@ -350,7 +367,7 @@ class JetStreamApi(Conversation):
             reserved["file"],
             len(self.streams),
             counted,
-            dict(_UNLIMITED),
+            asdict(self._context.account_limits),
             self._context.domain,
             api,
         ).to_json()

@@ -8,7 +8,7 @@ Rules, those of nats-server:
 * Servers accept what ADR-15 calls misuse, so it is accepted here (FACTS.md F5.16).
 * The ack policy ``flow_control`` sets flow control and a heartbeat of 1 s (FACTS.md F4.2).
 
-Not here: limits of accounts, what sampling does, the other consumers of the stream (``api.consumers``).
+Not here: what sampling does, the other consumers of the stream (``api.consumers``).
 """
 
 from __future__ import annotations
@@ -100,11 +100,14 @@ def accept(
     limits = stream.consumer_limits or {}
     if is_pedantic:
         _check_literal(config, limits)
-    accepted = replace(config, **_defaults(config, limits, is_pedantic=is_pedantic))
+    most_pending = context.account_limits.max_ack_pending
+    accepted = replace(config, **_defaults(config, limits, most_pending, is_pedantic=is_pedantic))
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(accepted)
     _check_kind(accepted, config, stream)
+    if 0 < most_pending < (accepted.max_ack_pending or 0):
+        raise refusal(10121, most_pending)
     _check_limits(accepted, limits)
     _check_direct(accepted)
     _check_filters(accepted)
@@ -149,8 +152,13 @@ def _check_limits(config: ConsumerConfig, limits: ConsumerLimits) -> None:
         raise refusal(10153, format_duration(nanoseconds(longest)))
 
 
-def _defaults(config: ConsumerConfig, limits: ConsumerLimits, *, is_pedantic: bool) -> dict[str, Any]:
-    """The fields in which the accepted configuration differs from the requested one. ``limits``: of the stream."""
+def _defaults(
+    config: ConsumerConfig, limits: ConsumerLimits, most_pending: int, *, is_pedantic: bool
+) -> dict[str, Any]:
+    """The fields in which the accepted configuration differs from the requested one.
+
+    ``limits``: of the stream. ``most_pending``: the account's limit for ``max_ack_pending``, -1 for none.
+    """
     name = config.consumer_name
     changes: dict[str, Any] = {
         "name": name,
@@ -180,7 +188,7 @@ def _defaults(config: ConsumerConfig, limits: ConsumerLimits, *, is_pedantic: bo
     if not config.max_ack_pending and limits.get("max_ack_pending"):
         changes["max_ack_pending"] = limits["max_ack_pending"]
     elif policy != "none" and not config.max_ack_pending:
-        changes["max_ack_pending"] = MAX_ACK_PENDING
+        changes["max_ack_pending"] = min(MAX_ACK_PENDING, most_pending if most_pending > 0 else MAX_ACK_PENDING)
     elif config.max_ack_pending:
         changes["max_ack_pending"] = max(-1, config.max_ack_pending)
     if policy == "flow_control" and not is_pedantic:

@@ -28,7 +28,7 @@ from jsproto.grammar.batch import (
 )
 from jsproto.grammar.headers import appended
 from jsproto.outbox import Conversation, Outbox
-from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
+from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.store.context import Release, ServerContext
 from jsproto.server.store.refusals import refusal
@@ -104,6 +104,7 @@ class AtomicBatches(Conversation):
         context = self._context
         check_open(self._stream)
         check_size(self._stream, _publication(message))
+        check_account(self._stream, self._stream.size(_publication(message)))
         if not self._stream.config.allow_atomic:
             raise refusal(10174)
         if headers.problem is not None:

@@ -60,6 +60,14 @@ def check_size(stream: Stream, message: Publication) -> None:
         raise refusal(10054)
 
 
+def check_account(stream: Stream, size: int) -> None:
+    """Raises: APIError (10002): the streams of the account have no room for ``size`` bytes. The first message has."""
+    context, storage = stream.context, stream.config.storage
+    most = context.account_limits.most_bytes(storage)
+    if context.has_stored and 0 <= most < context.used(storage) + size:
+        raise refusal(10002)
+
+
 def check_open(stream: Stream) -> None:
     """Raises: APIError (10109): the stream is sealed."""
     if stream.config.sealed:
@@ -108,6 +116,7 @@ def check(stream: Stream, message: Publication, now: float) -> Checked:
         message, counter = counted(counter_of(stream, message.subject), message)
         value = str(counter.value)
         check_size(stream, message)
+    check_account(stream, stream.size(message))
     check_lifetime(message)
     return Checked(message, None, value)
 
@@ -203,8 +212,9 @@ class Staged:
         _check_subject_sequence(self._stream, message)
 
     def _check_room(self, message: Publication) -> None:
-        """Whether there is a sequence left, and a stream that discards new messages has room for all that is staged."""
+        """Whether there is a sequence left, and whether account and stream have room for all that is staged."""
         stream, config = self._stream, self._stream.config
+        check_account(stream, self._bytes)
         if self._sequence >= MAX_SEQUENCE:
             raise refusal(10077, "no sequence is left")
         if config.discard != "new":

@@ -32,7 +32,7 @@ from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encod
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.window import AckPace
-from jsproto.server.publish.checks import Staged, check_level, check_open, check_size
+from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size
 from jsproto.server.publish.replies import PublishReplies
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
@@ -128,6 +128,7 @@ class FastBatches(Conversation):
         """Find or open the batch. An APIError leaves everything as it is."""
         check_open(self._stream)
         check_size(self._stream, publication)
+        check_account(self._stream, self._stream.size(publication))
         if not self._stream.config.allow_batched:
             raise refusal(10205)
         if isinstance(reply, FastProblem):

@@ -68,6 +68,31 @@ class BatchLimits:
     idle: float = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class AccountLimits:
+    """What the account may have. -1 is no limit, as in nats-server (FACTS.md F14).
+
+    * ``max_memory``, ``max_storage``: bytes of all streams in memory, and of those on disk.
+    * ``max_streams``, ``max_consumers``: how many streams, and how many consumers each of them.
+    * ``max_ack_pending``: of a consumer.
+    * ``memory_max_stream_bytes``, ``storage_max_stream_bytes``: the ``max_bytes`` of one stream.
+    * ``max_bytes_required``: a stream has to have ``max_bytes``.
+    """
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+    def most_bytes(self, storage: str | None) -> int:
+        """The bytes of all streams of one kind of storage."""
+        return self.max_memory if storage == "memory" else self.max_storage
+
+
 @dataclass(slots=True)
 class ServerContext:
     """One server, as its streams see it.
@@ -81,6 +106,9 @@ class ServerContext:
     * ``ack_version``: of the subjects that consumers write (ADR-15, "JSAck"). Both versions are read.
     * ``lenient``: accept configurations that ask for something that the role does not do, and do not do it.
     * ``max_payload``: the bytes that a message may have.
+    * ``account_limits``: what all streams may have together, and each of them.
+    * ``used``: how many bytes all streams of one kind of storage have.
+    * ``has_stored``: whether a message was stored. Before that servers count nothing.
     * ``zones``: finds a time zone by its name. None: only UTC is known.
     * ``atomic_open``, ``fast_open``: the number of open batches of all streams.
     * ``catching_up``: the calls of copies that have to catch up. The first one runs.
@@ -96,6 +124,9 @@ class ServerContext:
     ack_version: Literal[1, 2] = 1
     lenient: bool = False
     max_payload: int = DEFAULT_MAX_PAYLOAD
+    account_limits: AccountLimits = field(default_factory=AccountLimits)
+    used: Callable[[str | None], int] = lambda storage: 0
+    has_stored: bool = False
     zones: Callable[[str], Zone | None] | None = None
     atomic_open: int = 0
     fast_open: int = 0

@@ -13,6 +13,7 @@ from typing import Final
 from jsproto.errors import APIError
 
 _REFUSALS: Final[dict[int, tuple[int, str]]] = {
+    10002: (400, "resource limits exceeded for account"),
     10003: (400, "bad request"),
     10010: (503, "JetStream clustering support required"),
     10012: (500, "{}"),
@@ -23,10 +24,13 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10020: (400, "consumer expected to be ephemeral but a durable name was set in request"),
     10025: (400, "invalid JSON: {}"),
     10026: (400, "maximum consumers limit reached"),
+    10027: (400, "maximum number of streams reached"),
+    10028: (500, "insufficient memory resources available"),
     10031: (400, "stream mirrors can not also contain other sources"),
     10034: (400, "stream mirrors can not contain subjects"),
     10037: (404, "no message found"),
     10038: (400, "expected an empty request payload"),
+    10047: (500, "insufficient storage resources available"),
     10052: (500, "{}"),
     10054: (400, "message size exceeds maximum allowed"),
     10055: (400, "stream mirror configuration can not be updated"),
@@ -66,9 +70,11 @@ _REFUSALS: Final[dict[int, tuple[int, str]]] = {
     10109: (400, "invalid operation on sealed stream"),
     10111: (500, "{}"),
     10112: (400, "invalid push consumer deliver subject"),
+    10113: (400, "account requires a stream config to have max bytes set"),
     10115: (400, "consumer max request expires needs to be >= 1ms"),
     10116: (400, "max deliver is required to be > length of backoff values"),
     10121: (400, "consumer max ack pending exceeds system limit of {}"),
+    10122: (400, "stream max bytes exceeds account limit max stream bytes"),
     10126: (400, "consumer config replica count exceeds parent stream"),
     10127: (400, "Consumer name can not contain path separators"),
     10131: (400, "Consumer create request did not match filtered subject from create subject"),

@@ -15,7 +15,7 @@ Rules, those of nats-server:
 * ``compression`` and ``placement`` are accepted: one server in memory shows nothing of them.
 * Only the draft of ADR-31 sets ``allow_direct``, for a stream with a limit per subject (FACTS.md F3.1).
 
-Not here: subjects that other streams take (``api.streams``), limits of accounts.
+Not here: subjects that other streams take (``api.streams``), limits for all streams together.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def accept(
     _check_modelled(config, context)
     _check_cycle(config, stream_of)
     _check_subjects(config)
+    _check_bytes(config, context)
     _check_transform(config)
     changes = {name: value for name, value in _DEFAULTS.items() if not getattr(config, name)}
     if config.republish is not None:
@@ -386,6 +387,16 @@ def _check_transform(config: StreamConfig) -> None:
     except LocalProtocolError:
         raise refusal(10155, f"invalid subject {source}") from None
     Transform(source, transform.get("dest") or "", 10156)
+
+
+def _check_bytes(config: StreamConfig, context: ServerContext) -> None:
+    """Check ``max_bytes`` against the limits of the account for one stream."""
+    limits, size = context.account_limits, config.max_bytes or 0
+    most = limits.memory_max_stream_bytes if config.storage == "memory" else limits.storage_max_stream_bytes
+    if limits.max_bytes_required and size <= 0:
+        raise refusal(10113)
+    if 0 < most < size:
+        raise refusal(10122)
 
 
 def _check_modelled(config: StreamConfig, context: ServerContext) -> None:

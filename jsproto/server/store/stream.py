@@ -344,6 +344,7 @@ class Stream:
             self.first_seq = stored.seq
         elif stored.seq > self.last_seq + 1:
             self._unused.append(range(self.last_seq + 1, stored.seq))
+        self._context.has_stored = True
         self.last_seq = stored.seq
         self._last_timestamp = stored.timestamp
         self._messages[stored.seq] = stored

@@ -24,7 +24,7 @@ from jsproto.grammar.acks import Dialect
 from jsproto.server.access import Access
 from jsproto.server.server import Server
 from jsproto.server.session import ServerSession
-from jsproto.server.store.context import BatchLimits, Release
+from jsproto.server.store.context import AccountLimits, BatchLimits, Release
 from jsproto_io._state.signatures import signature_check
 from jsproto_io._state.zones import time_zone
 
@@ -48,6 +48,7 @@ class RoleKeywords(TypedDict, total=False):
         max_payload: the bytes that a message may have.
         max_pending: the bytes that a client may leave unread before it is cut off.
         ping_interval: the seconds between PINGs to a client. One that leaves two unanswered is cut off.
+        account_limits: what all streams may have together, and each of them.
         access: who may connect, and do what. None: anybody, and anything. Users with an nkey need the extra ``nkeys``.
     """
 
@@ -60,6 +61,7 @@ class RoleKeywords(TypedDict, total=False):
     max_pending: int
     ping_interval: float
     access: Access | None
+    account_limits: AccountLimits | None
 
 
 class Peer:
