@@ -381,6 +381,10 @@ class ConsumerInvalidDeliverSubjectError(APIError, err_code=10112):
     """400/10112: invalid push consumer deliver subject."""
 
 
+class StreamMaxBytesRequiredError(APIError, err_code=10113):
+    """400/10113: account requires a stream config to have max bytes set."""
+
+
 class ConsumerMaxRequestBatchNegativeError(APIError, err_code=10114):
     """400/10114: consumer max request batch needs to be > 0."""
 
@@ -405,6 +409,10 @@ class ConsumerMaxPendingAckExcessError(APIError, err_code=10121):
     """400/10121: consumer max ack pending exceeds system limit of {limit}."""
 
     template = "consumer max ack pending exceeds system limit of {limit}"
+
+
+class StreamMaxStreamBytesExceededError(APIError, err_code=10122):
+    """400/10122: stream max bytes exceeds account limit max stream bytes."""
 
 
 class ConsumerMaxRequestBatchExceededError(APIError, err_code=10125):

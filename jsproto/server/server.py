@@ -31,6 +31,7 @@ from jsproto.events import Event
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig
 from jsproto.grammar.subjects import check_queue, check_subject, matches
+from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
 from jsproto.server.access import Access
 from jsproto.server.api.streams import JetStreamApi
@@ -39,7 +40,16 @@ from jsproto.server.inlet import StreamInlet
 from jsproto.server.read.direct import DirectGet
 from jsproto.server.replication.replicas import Replica
 from jsproto.server.session import MAX_PENDING, PING_INTERVAL, Interest, ServerSession
-from jsproto.server.store.context import NAME, REFERENCE, AccountLimits, BatchLimits, Release, ServerContext, Zone
+from jsproto.server.store.context import (
+    ACCOUNT,
+    NAME,
+    REFERENCE,
+    AccountLimits,
+    BatchLimits,
+    Release,
+    ServerContext,
+    Zone,
+)
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket
 from jsproto.timers import Deadlines
@@ -81,6 +91,7 @@ class MessageBus(Protocol):
 
 
 _KEY_LENGTH: Final = 55
+_SAID: Final = (("name", "name"), ("lang", "lang"), ("ver", "version"))
 _NONCE_LENGTH: Final = 15
 
 
@@ -168,7 +179,8 @@ class Server:
         self._sids = 0
         self._turn = 0
         self._now = 0.0
-        self._queue: deque[tuple[Conversation, Msg | None]] = deque()
+        self._queue: deque[tuple[Conversation, Msg | None, ServerSession | None]] = deque()
+        self._requester: ServerSession | None = None  # whose message is being handled
         self._in_stream = False
         self._deadlines: Deadlines[Conversation] = Deadlines()
         self._events: list[Event] = []
@@ -378,9 +390,26 @@ class Server:
             return True
         return any(one.pattern == subject and one.queue == group for one in self._subscriptions())
 
+    def is_heard(self, subject: str) -> bool:
+        """Whether a client, a conversation or a stream takes what is published to ``subject``."""
+        return self.has_interest(subject) or any(inlet.stream.listens(subject) for inlet in self.api.streams.values())
+
+    def client_info(self) -> dict[str, Any]:
+        """What an audit says of the client whose request is being handled. Empty: it is none's."""
+        session = self._requester
+        if session is None:
+            return {}
+        known = {"user": session.user.name or session.user.nkey} if session.user is not None else {}
+        said = {short: session.said.get(name) for short, name in _SAID}
+        return {
+            "start": format_timestamp(self.context.timestamp(session.since)), "host": session.client_ip,
+            "id": session.client_id, "acc": ACCOUNT, **known, **{name: text for name, text in said.items() if text},
+            "server": NAME, "kind": "Client", "client_type": "nats",
+        }  # fmt: skip
+
     def schedule(self, conversation: Conversation) -> None:
         """Call the conversation's ``handle_timeout`` with the next one of the server, which is due at once."""
-        self._queue.append((conversation, None))
+        self._queue.append((conversation, None, None))
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe ``conversation`` to ``subject``, in the group ``queue`` if there is one. Returns the id.
@@ -456,7 +485,7 @@ class Server:
             if name not in self.leaderless and inlet.stream.listens(subject):
                 taken = True
                 if self._bus is None:
-                    self._queue.append((inlet, message))
+                    self._queue.append((inlet, message, None))
                 else:
                     self._bus.carry(RoutedMessage(name, message), self._now)
         chosen: list[_LocalSubscription | Interest] = []
@@ -473,7 +502,7 @@ class Server:
             if isinstance(one, Interest):
                 one.session.deliver(one, message.subject, message.reply, message.header, message.payload, self._now)
             else:
-                self._deliver_local(one, message)
+                self._deliver_local(one, message, sender)
         return taken or bool(chosen)
 
     def _choose(self, members: int) -> int:
@@ -513,18 +542,18 @@ class Server:
         if not self._by_head[head]:
             del self._by_head[head]
 
-    def _deliver_local(self, local: _LocalSubscription, message: Msg) -> None:
+    def _deliver_local(self, local: _LocalSubscription, message: Msg, sender: ServerSession | None) -> None:
         if self._bus is not None and isinstance(local.conversation, Consumer):
             self._bus.carry(RoutedMessage(local.sid, message), self._now)
         else:
-            self._enqueue(local, message)
+            self._enqueue(local, message, sender)
 
-    def _enqueue(self, local: _LocalSubscription, message: Msg) -> None:
+    def _enqueue(self, local: _LocalSubscription, message: Msg, sender: ServerSession | None = None) -> None:
         local.delivered += 1
         if local.limit is not None and local.delivered >= local.limit:
             self._remove_local(local.sid)
         delivered = Msg(message.subject, b"%d" % local.sid, message.reply, message.header, message.payload)
-        self._queue.append((local.conversation, delivered))
+        self._queue.append((local.conversation, delivered, sender))
 
     def _receive_routed(self, routed: RoutedMessage) -> None:
         if routed.to is None:
@@ -534,18 +563,19 @@ class Server:
             if local is not None and not self._is_leaderless(local.conversation):
                 self._enqueue(local, routed.message)
         elif routed.to in self.api.streams and routed.to not in self.leaderless:
-            self._queue.append((self.api.streams[routed.to], routed.message))
+            self._queue.append((self.api.streams[routed.to], routed.message, None))
 
-    def _dispatch(self, conversation: Conversation, message: Msg | None) -> None:
-        """Give a conversation a message, or call its ``handle_timeout``."""
+    def _dispatch(self, conversation: Conversation, message: Msg | None, sender: ServerSession | None = None) -> None:
+        """Give a conversation a message of ``sender``, or call its ``handle_timeout``."""
         if self._is_leaderless(conversation):
             return
+        self._requester = sender
         self._in_stream = isinstance(conversation, StreamInlet | DirectGet | Consumer)
         if message is None:
             conversation.handle_timeout(self._now)
         else:
             conversation.receive(message, self._now)
-        self._in_stream = False
+        self._in_stream, self._requester = False, None
 
     def _run_queue(self) -> None:
         """Deliver what waits inside, at most ``MAX_TURNS`` messages. The rest is due at the next ``deadline()``."""

@@ -100,6 +100,7 @@ class ServerSession:
     * ``echo``, ``headers``, ``no_responders``: what the client said in CONNECT.
     * ``user``: who the client is. None: a server without users does not ask, and others do not know yet.
     * ``said``: the texts in CONNECT, such as ``name`` and ``lang``.
+    * ``since``: when the connection was accepted, in seconds. ``client_id``, ``client_ip``: what INFO says.
     """
 
     def __init__(
@@ -127,6 +128,9 @@ class ServerSession:
         self.no_responders = False
         self.user: User | None = None
         self.said: dict[str, str] = {}
+        self.since = now
+        self.client_id = info.client_id or 0
+        self.client_ip = info.client_ip or ""
         self._grants: Grants | None = None
         self._access = access
         self._has_connected = False

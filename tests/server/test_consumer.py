@@ -361,8 +361,8 @@ def test_the_next_message_by_an_acknowledgement() -> None:
 def test_termination() -> None:
     shop = Shop(messages=2)
     shop.pull(b"2")
-    assert shop.ack(1, 1, b"+TERM") == ["MSG_TERMINATED 1 1", "ok"]
-    assert shop.ack(2, 2, b"+TERM bad record") == ["MSG_TERMINATED 2 1 bad record", "ok"]
+    assert shop.ack(1, 1, b"+TERM") == ["ok", "MSG_TERMINATED 1 1"]
+    assert shop.ack(2, 2, b"+TERM bad record") == ["ok", "MSG_TERMINATED 2 1 bad record"]
     assert shop.ack(3, 3, b"+TERM") == []
 
 

@@ -157,7 +157,7 @@ def test_replicas_come_and_go_with_the_configuration() -> None:
     reader.api("STREAM.UPDATE.S", body)
     assert reader.server.replicas("S") == []
     assert seen(reader) == {2}
-    assert len(reader.server.stream("S").followers) == 1  # what republishes
+    assert len(reader.server.stream("S").followers) == 2  # what republishes, and what schedules
 
 
 # -- mirrors -----------------------------------------------------------------------------------------------------------

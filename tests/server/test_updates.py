@@ -135,6 +135,8 @@ def test_a_sealed_stream_takes_nothing_and_loses_nothing() -> None:
     config = asked(side, "UPDATE", BODY | {"sealed": True, "max_age": SECOND, "allow_rollup_hdrs": True})["config"]
     assert [config[name] for name in ("sealed", "deny_delete", "deny_purge", "discard")] == [True, True, True, "new"]
     assert [config[name] for name in ("max_age", "allow_rollup_hdrs")] == [0, False]
+    said = asked(side, "CREATE", BODY | {"sealed": True})["error"]
+    assert said["description"] == "stream configuration for create can not be sealed"
 
 
 def test_consumers_have_to_keep_new_limits() -> None:

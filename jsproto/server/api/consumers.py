@@ -26,6 +26,7 @@ from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
 from jsproto.outbox import Conversation
+from jsproto.server.api.advisories import ApiAdvisories, ApiOutbox
 from jsproto.server.api.requests import (
     Body,
     as_body,
@@ -43,7 +44,7 @@ from jsproto.server.api.requests import (
     without_prefix,
 )
 from jsproto.server.consume.advisories import Advisories
-from jsproto.server.consume.consumer import Consumer, ConsumerOutbox
+from jsproto.server.consume.consumer import Consumer
 from jsproto.server.consume.settings import accept, check_change, check_group, upgraded
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level
@@ -92,12 +93,12 @@ class ConsumerApi(Conversation):
     Attributes: ``requests`` (how many there were), ``errors`` (how many of them were refused).
     """
 
-    __slots__ = ("_context", "_outbox", "_prefixes", "_streams", "_verbs", "errors", "requests")
+    __slots__ = ("_audit", "_context", "_outbox", "_prefixes", "_streams", "_verbs", "errors", "requests")
 
     def __init__(
         self,
         context: ServerContext,
-        outbox: ConsumerOutbox,
+        outbox: ApiOutbox,
         streams: Mapping[str, StreamInlet],
         prefixes: Sequence[str],
     ) -> None:
@@ -107,6 +108,7 @@ class ConsumerApi(Conversation):
         """
         self.requests = 0
         self.errors = 0
+        self._audit = ApiAdvisories(context, outbox)
         self._context = context
         self._outbox = outbox
         self._streams = streams
@@ -121,10 +123,10 @@ class ConsumerApi(Conversation):
                 outbox.subscribe(prefix + subject, self)
 
     def receive(self, message: Msg, now: float) -> None:
-        """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
+        """Do what a request asks for, and answer it. One with an unknown verb is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         verb, *names = without_prefix(subject, self._prefixes).split(".")
-        if verb not in self._verbs or not message.reply or (verb == "RESET" and not self._can_reset(*names)):
+        if verb not in self._verbs or (verb == "RESET" and not self._can_reset(*names)):
             return
         kind = _KINDS.get(verb) or f"consumer_{verb.lower()}"
         self.requests += 1
@@ -136,7 +138,7 @@ class ConsumerApi(Conversation):
         except APIError as error:
             self.errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
-        respond(self._outbox, message.reply, kind, body, header)
+        self._audit.answered(message, respond(self._outbox, message.reply, kind, body, header), now)
 
     # -- the verbs, for callers without a link -------------------------------------------------------------------------
 

@@ -175,9 +175,15 @@ def without_own_metadata(info: Body) -> Body:
     return info | {"config": config | {"metadata": kept}}
 
 
-def respond(outbox: Outbox, reply: bytes, kind: str, body: Body, header: bytes | None = None) -> None:
-    """Publish ``body`` to ``reply``, with the type of an answer of that ``kind`` (``stream_create``) before it."""
+def respond(outbox: Outbox, reply: bytes | None, kind: str, body: Body, header: bytes | None = None) -> bytes:
+    """Publish ``body`` to ``reply``, with the type of an answer of that ``kind`` (``stream_create``) before it.
+
+    Without ``reply`` nothing is published. Returns the answer.
+    """
+    answer = dumps({"type": _TYPE.format(kind)} | body)
     try:
-        outbox.publish(reply.decode(), dumps({"type": _TYPE.format(kind)} | body), None, header)
+        if reply:
+            outbox.publish(reply.decode(), answer, None, header)
     except (UnicodeDecodeError, LocalProtocolError):
-        return
+        return answer
+    return answer

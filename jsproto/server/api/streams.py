@@ -3,7 +3,7 @@
 Rules:
 
 * A request is answered on its reply subject, in nats-server's words and with its error codes.
-* A request without a reply subject is ignored.
+* A request without a reply subject is done, and nobody hears of it.
 * A stream that is created again with the same configuration is found.
 * What is unknown below ``$JS.API`` is not answered, and nobody is told that (FACTS.md F0.11).
 * A verb of clusters is answered as one server does, by an error. So are snapshots, which the role has not.
@@ -38,6 +38,7 @@ from jsproto.grammar.sources import IDENTITY_LEVEL
 from jsproto.grammar.subjects import overlaps
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
+from jsproto.server.api.advisories import ApiAdvisories, ApiOutbox
 from jsproto.server.api.consumers import ConsumerApi
 from jsproto.server.api.requests import (
     Body,
@@ -55,7 +56,6 @@ from jsproto.server.api.requests import (
     without_own_metadata,
     without_prefix,
 )
-from jsproto.server.consume.consumer import ConsumerOutbox
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level, check_open
 from jsproto.server.read.direct import FIELDS, GetRequest, find
@@ -114,6 +114,7 @@ class JetStreamApi(Conversation):
     """
 
     __slots__ = (
+        "_advisories",
         "_context",
         "_errors",
         "_named",
@@ -126,13 +127,14 @@ class JetStreamApi(Conversation):
         "streams",
     )
 
-    def __init__(self, context: ServerContext, outbox: ConsumerOutbox) -> None:
+    def __init__(self, context: ServerContext, outbox: ApiOutbox) -> None:
         """Answer from now on, below ``$JS.API`` and, if there is a domain, below its prefix too."""
         self.streams: dict[str, StreamInlet] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
         self._context = context
         context.used = self._used
         self._outbox = outbox
+        self._advisories = ApiAdvisories(context, outbox)
         self._requests = 0
         self._errors = 0
         self._verbs: dict[str, tuple[str, Callable[[str, bytes, float], Body]]] = {
@@ -164,12 +166,12 @@ class JetStreamApi(Conversation):
         self.consumers = ConsumerApi(context, outbox, self.streams, self._prefixes)
 
     def receive(self, message: Msg, now: float) -> None:
-        """Answer a request. One without a reply subject, or with an unknown verb, is ignored."""
+        """Do what a request asks for, and answer it. One with an unknown verb is ignored."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         asked = without_prefix(subject, self._prefixes)
         verb, _, name = asked.rpartition(".")
         found = self._verbs.get(asked) or self._named.get(verb)
-        if found is None or not message.reply:
+        if found is None:
             return
         kind, answer = found
         self._requests += 1
@@ -180,7 +182,9 @@ class JetStreamApi(Conversation):
         except APIError as error:
             self._errors += 1
             body = as_body(error) | _WITH_AN_ERROR.get(kind, {})
-        respond(self._outbox, message.reply, kind, body)
+        answered = respond(self._outbox, message.reply, kind, body)
+        if verb != "STREAM.MSG.GET" or "error" in body:
+            self._advisories.answered(message, answered, now)
 
     def hears(self, subject: bytes) -> bool:
         """Whether servers take a message to ``subject``, though nobody may answer it."""
@@ -212,6 +216,7 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         stream = Stream(config, self._context, now)
         self.take_up(stream, now)
+        self._advisories.changed(config.name, "create", now)
         return stream, True
 
     def take_up(self, stream: Stream, now: float) -> None:
@@ -241,6 +246,7 @@ class JetStreamApi(Conversation):
         self._check_subjects(accepted)
         inlet.update(config)
         self.replica_sets[config.name].configure(now)
+        self._advisories.changed(config.name, "modify", now)
         return inlet.stream
 
     def delete(self, name: str, now: float) -> None:
@@ -254,6 +260,7 @@ class JetStreamApi(Conversation):
         del self.streams[name], self.replica_sets[name]
         for replica_set in self.replica_sets.values():
             replica_set.sources.deleted(name, now)
+        self._advisories.changed(name, "delete", now)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

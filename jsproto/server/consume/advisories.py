@@ -2,7 +2,7 @@
 
 Rules: an advisory goes to ``$JS.EVENT.ADVISORY.CONSUMER.<kind>.<stream>.<consumer>``, in a domain too.
 
-Not here: when they are sent (``consumer``, ``api.consumers``), sampled acknowledgements.
+Not here: when they are sent (``consumer``, ``api.consumers``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from jsproto.outbox import Outbox
 from jsproto.server.store.context import ServerContext
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY.CONSUMER.{}.{}.{}"
+_METRIC: Final = "$JS.EVENT.METRIC.CONSUMER.ACK.{}.{}"
+_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
+_SECOND: Final = 1_000_000_000
 _ACCOUNT: Final = "$G"  # said in some of them only
 _TYPE: Final = "io.nats.jetstream.advisory.v1."
 
@@ -68,6 +71,17 @@ class Advisories:
     def unpinned(self, group: str, reason: str, now: float) -> None:
         """The client of the priority group was unpinned, for ``reason``."""
         self._publish("UNPINNED", "consumer_group_unpinned", now, _ACCOUNT, group=group, reason=reason)
+
+    def sampled(self, consumer_seq: int, stream_seq: int, deliveries: int, waited: float, now: float) -> None:
+        """A message was acknowledged, so many seconds after its delivery."""
+        numbers = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "ack_time": round(waited * _SECOND)}
+        context = self._context
+        body = {
+            "type": _METRIC_TYPE, "id": context.next_id(), "timestamp": format_timestamp(context.timestamp(now)),
+            "stream": self._stream, "consumer": self._consumer, **numbers, "deliveries": deliveries,
+        }  # fmt: skip
+        domain = {} if context.domain is None else {"domain": context.domain}
+        self._outbox.publish(_METRIC.format(self._stream, self._consumer), dumps(body | domain))
 
     def _publish(self, kind: str, type_name: str, now: float, account: str | None = None, /, **said: Any) -> None:
         context = self._context

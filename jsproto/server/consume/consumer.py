@@ -13,7 +13,7 @@ A consumer is a conversation. Its subscriptions bring acknowledgements, answers 
 stream reports what it stores and removes. The server reports that interest has changed.
 
 Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``), creating and deleting consumers
-(``api.consumers``), sampling.
+(``api.consumers``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Seconds
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.consume import statuses
-from jsproto.server.consume.acks import AckKind, read_acknowledgement, read_flow_answer
+from jsproto.server.consume.acks import AckKind, Acknowledgement, read_acknowledgement, read_flow_answer
 from jsproto.server.consume.advisories import Advisories
 from jsproto.server.consume.cursor import Cursor
 from jsproto.server.consume.delivery_state import DeliveryState
@@ -49,6 +49,7 @@ from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import Publication, Stored, Stream
 from jsproto.wire.frames import Msg
 
+_KNUTH: Final = 2_654_435_761  # of the multiplicative hash
 _SECOND: Final = 1_000_000_000
 _REPLAY_STEP: Final = 1_000_000  # nanoseconds: what is closer together is replayed at once
 _ACK: Final = "$JS.ACK."
@@ -601,7 +602,9 @@ class Consumer(Conversation):
         reply = (message.reply or b"").decode("utf-8", "surrogateescape")
         state = self._state
         self._used_at = now
-        is_answered = ack.stream_seq != 0
+        is_answered, reason = ack.stream_seq != 0, None
+        if ack.kind in (AckKind.ACK, AckKind.NEXT):
+            self._sample(ack, now)
         if ack.kind is AckKind.ACK:
             is_answered = state.acknowledge(ack.stream_seq, ack.consumer_seq, now)
         elif ack.kind is AckKind.NEXT:
@@ -617,11 +620,20 @@ class Consumer(Conversation):
                 state.pending.in_progress(ack.stream_seq, now)
         elif ack.kind is AckKind.TERM:
             is_answered = state.acknowledge(ack.stream_seq, ack.consumer_seq, now)
-            if is_answered:
-                reason = ack.argument.decode("utf-8", "replace")
-                self._advisories.terminated(ack.consumer_seq, ack.stream_seq, ack.deliveries, reason, now)
+            reason = ack.argument.decode("utf-8", "replace") if is_answered else None
         if reply and is_answered:
             self._send_status(reply, None)
+        if reason is not None:
+            self._advisories.terminated(ack.consumer_seq, ack.stream_seq, ack.deliveries, reason, now)
+
+    def _sample(self, ack: Acknowledgement, now: float) -> None:
+        """Tell observers how long an acknowledgement took, if it is one of those that ``sample_freq`` asks for."""
+        percent = int((self.config.sample_freq or "0").removesuffix("%"))
+        outstanding = self._state.pending.get(ack.stream_seq)
+        # The choice looks random, and is the same each time.
+        if outstanding is not None and ack.stream_seq * _KNUTH % 2**32 * 100 < percent * 2**32:
+            waited = now - outstanding.delivered_at
+            self._advisories.sampled(ack.consumer_seq, ack.stream_seq, ack.deliveries, waited, now)
 
     def _give_up(self, seq: int, now: float) -> None:
         """Stop delivering a message, because ``max_deliver`` is reached."""

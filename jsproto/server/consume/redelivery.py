@@ -27,11 +27,15 @@ SHORTEST_WAIT: Final = 0.001
 
 @dataclass(slots=True)
 class Outstanding:
-    """A delivered message. ``consumer_seq`` is its first delivery's, ``due`` the next one's time in seconds."""
+    """A delivered message. ``consumer_seq`` is its first delivery's, ``due`` the next one's time in seconds.
+
+    ``delivered_at``: when it was delivered last, in seconds.
+    """
 
     stored: Stored
     consumer_seq: int
     due: float
+    delivered_at: float
 
 
 class PendingAcks:
@@ -89,12 +93,13 @@ class PendingAcks:
 
     def delivered(self, stored: Stored, consumer_seq: int, now: float) -> None:
         """``stored`` was delivered for the first time, under ``consumer_seq``."""
-        self._pending[stored.seq] = Outstanding(stored, consumer_seq, 0.0)
+        self._pending[stored.seq] = Outstanding(stored, consumer_seq, 0.0, now)
         self._wait_for(stored.seq, 1, now)
 
     def delivered_again(self, seq: int, now: float) -> None:
         """The message that ``next_again`` named was delivered."""
         del self._redeliver[seq]
+        self._pending[seq].delivered_at = now
         count = self._deliveries[seq] = self.deliveries(seq) + 1
         self._wait_for(seq, count, now)
 
@@ -165,7 +170,8 @@ class PendingAcks:
         for seq, consumer_seq, due in saved["pending"]:
             stored = find(seq)
             if stored is not None:
-                self._pending[seq] = Outstanding(stored, consumer_seq, inf if due is None else context.seconds(due))
+                when = inf if due is None else context.seconds(due)
+                self._pending[seq] = Outstanding(stored, consumer_seq, when, stored.arrived)
                 if due is not None:
                     self._check_by(context.seconds(due))
         self._redeliver.update((seq, None) for seq in saved["redeliver"] if seq in self._pending)
