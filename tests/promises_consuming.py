@@ -24,6 +24,7 @@ CLIENT_PUSH: Final = "client/test_push.py::test_"
 CLIENT_SENDING: Final = "client/test_sending.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SUBSCRIBE: Final = "client/test_subscribe.py::test_"
+CONFORMANCE: Final = "testing_io/test_conformance.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
 DRIVERS_CALLBACKS: Final = "drivers/test_callbacks.py::test_"
 DRIVERS_ENDS: Final = "drivers/test_ends.py::test_"
@@ -360,6 +361,32 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_WAKING + "early_and_repeated_calls_change_nothing",
             PAIR_WAKING + "late_calls_lose_nothing",
             CLIENT_ATOMIC_ENDS + "time_that_passes_early_or_twice_is_harmless",
+        ),
+    ),
+    "Write your own transport": (
+        promise(
+            "It dials again, keeps time, writes and reads, and lets tasks wait for tickets.",
+            CONFORMANCE + "the_transport_of_the_readme",
+            CONFORMANCE + "a_defect_is_found",
+        ),
+        promise(
+            "A link ends once. `receive_eof` after the end of the link changes nothing, so both tasks may report it.",
+            CONFORMANCE + "the_transport_of_the_readme",
+            CLIENT_SESSION + "no_address_answers",
+        ),
+    ),
+    "Prove it": (
+        promise(
+            "It has a server in memory for each case, which it cuts off, stops and starts again.",
+            CONFORMANCE + "the_driver_for_threads",
+            CONFORMANCE + "a_defect_is_found",
+        ),
+        promise(
+            "The drivers of this library pass it, and so does the one above.",
+            CONFORMANCE + "the_driver_for_threads",
+            CONFORMANCE + "the_driver_for_asyncio",
+            CONFORMANCE + "the_driver_for_trio",
+            CONFORMANCE + "the_transport_of_the_readme",
         ),
     ),
     "Embedding a conversation in another client": (

@@ -2,7 +2,7 @@
 
 Not here: the program for Spark (``tests/spark/test_readme.py``), the tests that pytest runs
 (``tests/testing_io/test_plugin.py``, ``tests/simulation/test_simulate_command.py``), the outbox's failures
-(``tests/test_embedding.py``).
+(``tests/test_embedding.py``), the transport on anyio (``tests/testing_io/test_conformance.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ DRIVERS: Final = "transports/jsproto_io"
 TESTING: Final = "transports/jsproto_io/testing"
 RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
-    CORE: ("socket.create_connection", "class NatsPyOutbox", "jsproto.testing"),
+    CORE: (
+        "socket.create_connection", "anyio.connect_tcp", "async def store(url)", "class AnyioAdapter",
+        "class NatsPyOutbox", "from jsproto.testing",
+    ),
     DRIVERS: (
         "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
@@ -128,7 +131,7 @@ def test_a_server_without_sockets() -> None:
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:
-    program = program_with(CORE, "jsproto.testing")
+    program = program_with(CORE, "from jsproto.testing")
     assert run(program) == "1000 taken, 13 reported as lost, 987 stored, in 0.24 simulated seconds\n"
 
 
