@@ -193,6 +193,11 @@ class ServerSession:
         """Whether ``data_to_send()`` would return anything."""
         return bool(self._writes)
 
+    @property
+    def pending(self) -> int:
+        """Bytes that wait to be written."""
+        return self._pending
+
     def data_to_send(self) -> list[bytes]:
         """Take everything that is to be written, in order. It counts as written."""
         data, self._writes = self._writes, []

@@ -3,6 +3,7 @@
 ``World`` is a server with the links of its clients. Its ``Network`` behaves as its ``NetworkConditions`` say, and what
 goes wrong is a list of ``Fault``, which ``random_faults`` makes. ``Pair`` is a client in such a world. The same seed
 and the same calls give the same bytes at the same times. ``StuckError``: what a test waits for never happens.
+``invariants`` has checks of what must hold at the end.
 """
 
 from __future__ import annotations

@@ -347,6 +347,9 @@ def test_the_log_says_what_happened() -> None:
     assert "    0.500000  Fault(kind='pause', at=0.5, lasts=0.5) begins" in lines
     assert lines[-2:] == ["    1.500000  Fault(kind='cut', at=1.5)", "    1.500000  link 1 breaks"]
     assert where.timeline(1) == lines[-1]
+    dialed(where).end()
+    where.advance(1.0)
+    assert where.timeline().endswith("link 2 <- the end")
 
 
 def test_a_moment_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,6 +384,7 @@ def test_a_fault_prints_as_what_makes_it() -> None:
     fault = Fault("cut_after", link=1, byte=1094, direction="up")
     assert repr(fault) == "Fault(kind='cut_after', link=1, byte=1094, direction='up')"
     assert eval(repr(fault)) == fault
+    assert repr(NetworkConditions(latency=0.5)) == "NetworkConditions(latency=0.5)"
 
 
 def test_random_faults_are_the_same_for_the_same_seed() -> None:

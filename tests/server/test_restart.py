@@ -75,3 +75,4 @@ def test_a_crash_takes_what_was_acknowledged_and_not_written(mode: Any, left: li
     assert payloads(server)[-1] == b"3"
     server.restart(4.0, unsynced_since=0.0)
     assert len(stream) == (0 if mode else 3)
+    assert (stream.first_seq, stream.last_seq) == ((1, 0) if mode else (1, 3))

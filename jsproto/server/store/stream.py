@@ -414,6 +414,7 @@ class Stream:
         while self._messages and (newest := self._messages[max(self._messages)]).arrived >= since:
             self.remove(newest.seq)
             self.last_seq = newest.seq - 1
+            self.first_seq = min(self.first_seq, newest.seq)
         self._ids = {msg_id: found for msg_id, found in self._ids.items() if found[0] <= self.last_seq}
         self._ids_in_order = deque(one for one in self._ids_in_order if one[0] in self._ids)
 

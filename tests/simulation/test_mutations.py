@@ -1,0 +1,50 @@
+"""Bugs planted into the library are found by simulation, and without them the same seeds pass."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from jsproto_io.testing.simulation import search
+from jsproto_io.testing.simulation.search import plan
+from tests.simulation import workloads
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.workloads import Workload
+
+WORKLOADS = {name: value for name, value in vars(workloads).items() if isinstance(value, Workload)}
+SCHEDULES = 10_000
+"""Within which each planted bug has to be found."""
+CONTROLS = 300
+"""Seeds with which the library as it is has to pass. Each bug is found within these."""
+
+
+@cache
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a workload, with faults that were planned without any bug."""
+    wanted = WORKLOADS[name]
+    options = wanted.options | {"check": wanted.check}
+    return options if "faults" in options else options | {"faults": plan(wanted.main, **options)}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.name for mutation in MUTATIONS])
+def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = next(name for name, value in WORKLOADS.items() if value is mutation.workload)
+    options = options_of(name)
+    mutation.plant(monkeypatch)
+    found = search(mutation.workload.main, seeds=range(SCHEDULES), **options)
+    assert found is not None
+    assert found.seed < CONTROLS  # the control has this seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_library_passes_the_same_seeds(name: str) -> None:
+    found = search(WORKLOADS[name].main, seeds=range(CONTROLS), **options_of(name))
+    assert found is None, found
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MUTATIONS) >= 12
+    assert {id(mutation.workload) for mutation in MUTATIONS} == {id(workload) for workload in WORKLOADS.values()}
