@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from jsproto.errors import BatchTruncatedError, ConnectionLostError, Error, MessageNotFoundError, TimeoutError
+from jsproto.errors import (
+    BatchTruncatedError,
+    ConnectionLostError,
+    Error,
+    MessageNotFoundError,
+    NoServersError,
+    TimeoutError,
+)
 from jsproto.events import Disconnected, GapReported, MessageRefused
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.testing import Fault, NetworkConditions, random_faults
@@ -152,7 +159,7 @@ async def ordered_main() -> list[int]:
     """Read a stream with an ordered consumer. Returns the sequences in the order in which they came."""
     seen: list[int] = []
     while not seen:
-        with suppress(ConnectionLostError):  # of the first handshake
+        with suppress(ConnectionLostError, NoServersError):  # of the first handshake
             async with connect(URL, timeout=20, max_reconnect_attempts=-1, reconnect_time_wait=0.1) as nc:
                 await follow(nc, seen)
     return seen
@@ -270,7 +277,7 @@ async def news_main() -> bool:
                 await nc.publish("news", b"x")
                 message = await subscription.next_msg(timeout=30)
                 return message.data == b"x"
-        except ConnectionLostError:  # of the first handshake
+        except (ConnectionLostError, NoServersError):  # of the first handshake
             await asyncio.sleep(0.1)
 
 

@@ -2,6 +2,7 @@
 
 * "a test": start the server in a thread, connect, create a stream, publish 1,000 messages, read them back, end both.
 * "without sockets": the same with the server in memory without sockets, with a reader thread and without.
+* "simulation": connect, create a stream, store 100 messages by fast ingest and read them back, in simulated time.
 * "fast ingest": messages of 128 bytes into a server that another process runs, until the last one is acknowledged.
 """
 
@@ -13,12 +14,15 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 from jsproto_io.sync import connect
 from jsproto_io.testing import InProcessServer, MemoryServer, in_process, serve
+from jsproto_io.testing.simulation import simulate
+from tests.simulation.scenes import hundred_messages
 
 ROUNDS = 9
+SCHEDULES = 300
 COUNT = 50_000
 
 
@@ -64,6 +68,10 @@ def main() -> None:
             run()
             times.append(1000 * (perf_counter() - began))
         print(f"{name}: {min(times):.1f} ms, median {median(times):.1f} ms, first {times[0]:.1f} ms")
+    began = process_time()
+    for seed in range(SCHEDULES):
+        assert simulate(hundred_messages, seed=seed, faults=()).result == 100
+    print(f"simulation: {SCHEDULES / (process_time() - began):.0f} schedules per CPU second")
     command = [sys.executable, "-m", "jsproto_io.serve", "-p", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
