@@ -7,6 +7,9 @@ from typing import Final
 from tests.promises import Promise, promise
 
 COMMAND: Final = "testing_io/test_serve_command.py::test_"
+BLOCKING: Final = "simulation/test_blocking.py::test_"
+THREADS: Final = "simulation/test_threads.py::test_"
+TRIO: Final = "simulation/test_trio.py::test_"
 PIPES: Final = "testing_io/test_in_process.py::test_"
 PLUGIN: Final = "testing_io/test_plugin.py::test_"
 LOOP: Final = "simulation/test_loop.py::test_"
@@ -129,6 +132,26 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         promise(
             "A program that is not deterministic is reported as that: each failure is run three times.",
             SEARCH + "a_program_that_is_not_deterministic_is_an_error",
+        ),
+    ),
+    "On trio, in one thread, with threads": (
+        promise(
+            "anything that uses `jsproto_io.sync` | real | no",
+            THREADS + "threads_of_a_program_reach_the_server_through_its_faults",
+        ),
+        promise(
+            "A killed host is cut off at once, and its tasks are cancelled: what they send in a `finally` arrives"
+            " nowhere.",
+            TRIO + "a_host_that_is_killed_is_not_heard_of_until_it_is_started_again",
+        ),
+        promise(
+            "Threads, and so callbacks of subscriptions, are refused, and there are no hosts.",
+            BLOCKING + "threads_are_refused",
+            BLOCKING + "hosts_are_refused",
+        ),
+        promise(
+            "The same seed may fail once and pass once, so nothing is shrunk.",
+            THREADS + "a_failure_is_not_shrunk",
         ),
     ),
     "From a shell": (

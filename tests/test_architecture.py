@@ -85,6 +85,7 @@ THIRD_PARTY: Final = {
     "jsproto_io/_state/signatures.py": {"cryptography"},
     "jsproto_io/testing/trio.py": {"trio"},
     "jsproto_io/testing/pipes/trio.py": {"trio"},
+    "jsproto_io/testing/simulation/trio.py": {"trio"},
     "jsproto_io/testing/plugin.py": {"pytest"},
     "jsproto_io/cli/": {"attrs", "typer", "rich", "plotille"},
     "pyspark_jetstream/": {"attrs", "pyspark", "pyarrow"},

@@ -33,7 +33,8 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "js.copy(", "js.source(", "NatsServer()",
     ),
     TESTING: (
-        "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(", "in_process()",
+        "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
+        "in_process()", "for _ in range(30)",
     ),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
@@ -128,6 +129,10 @@ def test_a_server_without_sockets() -> None:
     acknowledged, stored = run(program_with(TESTING, "in_process()")).splitlines()
     assert acknowledged.startswith("PubAck(stream='EVENTS', seq=1, ")
     assert stored == "1 stored"
+
+
+def test_half_an_hour_of_a_blocking_program() -> None:
+    assert run(program_with(TESTING, "for _ in range(30)")) == "30 stored in 30 minutes\n"
 
 
 def test_a_client_and_a_server_in_simulated_time() -> None:

@@ -1,6 +1,7 @@
-"""Prints a digest of several simulations and of the orders that tasks saw: ``python -m tests.simulation.digests JUNK``.
+"""Prints a digest of several simulations and of the orders that tasks saw.
 
-JUNK is a seed for what is on the heap before: addresses differ then, and with them everything that goes by them.
+``python -m tests.simulation.digests JUNK CLIENTS``: JUNK is a seed for what is on the heap before. Addresses differ
+then, and with them everything that goes by them. CLIENTS is as in ``simulate``.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import secrets
 import sys
 import time
 import uuid
+from functools import partial
 from hashlib import sha256
+from typing import Any
 
 from jsproto_io.testing.simulation import simulate
 from jsproto_io.testing.simulation.search import plan
-from tests.simulation import scenes
+from tests.simulation import scenes, shop_blocking
 
 
 async def orders() -> list[object]:
@@ -46,18 +49,38 @@ async def orders() -> list[object]:
     return seen
 
 
+def blocking_orders() -> list[object]:
+    """The entropy and the clocks of a blocking program."""
+    time.sleep(1)
+    return [random.random(), uuid.uuid4().hex, secrets.token_hex(8), time.time(), time.monotonic()]
+
+
+def programs(clients: str) -> tuple[Any, Any, dict[str, Any]]:
+    """What shows orders, the shop, and the options of its simulation. trio may not be installed."""
+    if clients == "trio":
+        from tests.simulation import orders_trio, shop_trio
+
+        hosts = {name: partial(shop_trio.worker, acks_first=False) for name in ("one", "two")}
+        return orders_trio.orders, shop_trio.shop, {"hosts": hosts, "check": shop_trio.check_progress}
+    if clients == "blocking":
+        return blocking_orders, partial(shop_blocking.shop, acks_first=False), {"check": shop_blocking.check_progress}
+    return orders, scenes.main, {"hosts": scenes.right, "check": scenes.check_progress}
+
+
 def main() -> None:
     """Print one digest of everything."""
     noise = random.Random(int(sys.argv[1]))
     junk = [bytearray(noise.randrange(5000)) for _ in range(noise.randrange(20_000))]
     for _ in range(len(junk) // 2):
         junk.pop(noise.randrange(len(junk)))
+    clients: Any = sys.argv[2]
+    order, program, options = programs(clients)
     found = sha256()
     for seed in range(3):
-        found.update(repr(simulate(orders, seed=seed, faults=[]).result).encode())
-    faults = plan(scenes.main, hosts=scenes.right)
+        found.update(repr(simulate(order, clients=clients, seed=seed, faults=[]).result).encode())
+    faults = plan(program, clients=clients, hosts=options.get("hosts"))
     for seed in range(10):
-        report = simulate(scenes.main, seed=seed, faults=faults, hosts=scenes.right, check=scenes.check_progress)
+        report = simulate(program, clients=clients, seed=seed, faults=faults, **options)
         found.update(f"{report.digest} {report.error!r} {report.now!r} {report.turns}".encode())
         found.update("\n".join(map(str, report.log)).encode())
     print(found.hexdigest())

@@ -21,7 +21,7 @@ from jsproto.errors import ConnectionClosedError, NoServersError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
-from jsproto_io.testing.simulation.loop import TURN
+from jsproto_io.testing.simulation.engine import TURN
 
 URL = "nats://somewhere"
 HERE = NetworkConditions()

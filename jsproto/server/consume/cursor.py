@@ -48,7 +48,7 @@ class Cursor:
         """Whether a message is still to be delivered for the first time."""
         if self._skip and message.seq < self._resume:
             return message.seq in self._skip
-        return message.seq >= self.next_seq and self.takes(message.subject)
+        return message.seq >= self.next_seq and self._matches(message)
 
     def saved(self) -> dict[str, Any]:
         """The place, as JSON."""
@@ -70,7 +70,7 @@ class Cursor:
         self.next_seq = max(self.next_seq, self._stream.first_seq)
         while self.next_seq <= self._stream.last_seq:
             stored = self._stream.get(self.next_seq)
-            if stored is not None and self.takes(stored.subject):
+            if stored is not None and self._matches(stored):
                 return stored
             self.next_seq = self._stream.used(self.next_seq + 1)
         return None
@@ -109,9 +109,9 @@ class Cursor:
             case "new":
                 return stream.last_seq + 1
             case "last":
-                return max((stored.seq for stored in stream if self.takes(stored.subject)), default=stream.last_seq + 1)
+                return max((stored.seq for stored in stream if self._matches(stored)), default=stream.last_seq + 1)
             case "last_per_subject":
-                newest = {stored.subject: stored.seq for stored in stream if self.takes(stored.subject)}
+                newest = {stored.subject: stored.seq for stored in stream if self._matches(stored)}
                 self._skip.extend(sorted(newest.values()))
                 self._resume = stream.last_seq + 1
                 return self._skip[0] if self._skip else self._resume
@@ -126,9 +126,8 @@ class Cursor:
     def _count(self) -> int:
         return sum(stored in self for stored in self._stream)
 
-    def takes(self, subject: bytes) -> bool:
-        """Whether the filters take messages under ``subject``."""
+    def _matches(self, stored: Stored) -> bool:
         if not self._filters:
             return True
-        text = subject.decode("utf-8", "surrogateescape")
-        return any(matches(pattern, text) for pattern in self._filters)
+        subject = stored.subject.decode("utf-8", "surrogateescape")
+        return any(matches(pattern, subject) for pattern in self._filters)

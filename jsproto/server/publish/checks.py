@@ -116,9 +116,8 @@ def check(stream: Stream, message: Publication, now: float) -> Checked:
         message, counter = counted(counter_of(stream, message.subject), message)
         value = str(counter.value)
         check_size(stream, message)
-    if stream.is_wanted(message.subject):
-        check_account(stream, stream.size(message))
-        check_lifetime(message)
+    check_account(stream, stream.size(message))
+    check_lifetime(message)
     return Checked(message, None, value)
 
 

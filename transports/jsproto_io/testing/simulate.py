@@ -1,10 +1,11 @@
 """``python -m jsproto_io.testing.simulate MODULE:main``: find a seed with which a program fails, and what it takes.
 
-``main`` is an asynchronous function of the module. If the module has ``hosts`` (a dictionary of programs beside it, by
-their names) and ``check`` (called with the report), they are used too.
+``main`` is a function of the module, asynchronous or not. If the module has ``hosts`` (a dictionary of programs beside
+it, by their names) and ``check`` (called with the report), they are used too.
 
 | flag | what it does |
 |---|---|
+| ``--clients KIND`` | how ``main`` runs: ``asyncio``, ``trio``, ``blocking`` or ``threads``. See ``simulate`` |
 | ``--seeds A:B`` | the seeds from A up to, but not including, B. 0:100 by default |
 | ``--seed N`` | one seed |
 | ``--faults LIST`` | these faults, in the form in which a failure prints them. With ``--seed``: nothing is shrunk |
@@ -28,10 +29,11 @@ from functools import cache, partial
 from importlib import import_module
 from multiprocessing import get_context
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from jsproto.testing.faults import Fault
 from jsproto.testing.network import NetworkConditions
+from jsproto_io.testing.simulation.engine import Clients
 from jsproto_io.testing.simulation.run import CONDITIONS, UNTIL, simulate
 from jsproto_io.testing.simulation.search import NotDeterministicError, plan, shrink
 
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else asked.seeds
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     began = monotonic()
-    setup = (asked.target, asked.conditions, asked.faults, asked.until)
+    setup = (asked.target, asked.clients, asked.conditions, asked.faults, asked.until)
     try:
         with get_context("spawn").Pool(min(asked.processes, len(chunks)), _set_up, setup) as pool:
             for failing in pool.imap(_first_that_fails, chunks):
@@ -76,13 +78,13 @@ def _set_up(*setup: Any) -> None:
 @cache
 def _options() -> dict[str, Any]:
     """What ``simulate`` is called with."""
-    target, conditions, faults, until = _setup
+    target, clients, conditions, faults, until = _setup
     name, _, attribute = target.partition(":")
     sys.path.insert(0, "")
     module = import_module(name)
     options = {
         "main": getattr(module, attribute or "main"), "conditions": conditions, "until": until, "faults": faults,
-        "hosts": getattr(module, "hosts", None), "check": getattr(module, "check", None),
+        "clients": clients, "hosts": getattr(module, "hosts", None), "check": getattr(module, "check", None),
     }  # fmt: skip
     return options if faults is not None else options | {"faults": plan(**options)}
 
@@ -95,7 +97,8 @@ def _shrunk(seed: int) -> str:
     again = partial(simulate, **(_options() | {"seed": seed}))
     report = shrink(again(), again)
     flags = f'--seed {seed} --faults "{list(report.faults)!r}" --conditions "{report.conditions!r}"'
-    return f"{report}\n\nagain: python -m jsproto_io.testing.simulate {_setup[0]} {flags}"
+    clients = f" --clients {report.clients}" if report.clients in ("trio", "threads") else ""
+    return f"{report}\n\nagain: python -m jsproto_io.testing.simulate {_setup[0]}{clients} {flags}"
 
 
 # -- flags -------------------------------------------------------------------------------------------------------------
@@ -104,6 +107,7 @@ def _shrunk(seed: int) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jsproto_io.testing.simulate", allow_abbrev=False)
     parser.add_argument("target", metavar="MODULE:main")
+    parser.add_argument("--clients", choices=get_args(Clients))
     parser.add_argument("--seeds", type=seeds_of, default=range(100))
     parser.add_argument("--seed", type=int)
     parser.add_argument("--faults", type=made)

@@ -13,7 +13,7 @@ Not here: the server, its links and the faults (``jsproto.testing``).
 
 from __future__ import annotations
 
-from jsproto_io.testing.simulation.loop import NotSimulatedError
+from jsproto_io.testing.simulation.engine import NotSimulatedError
 from jsproto_io.testing.simulation.run import Report, Simulation, current, simulate
 from jsproto_io.testing.simulation.search import NotDeterministicError, search
 

@@ -23,19 +23,19 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from contextvars import Context, copy_context
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from jsproto.errors import Error
 from jsproto.testing.world import Link, StuckError, World
+from jsproto_io.testing.simulation.engine import TURN, Host, NotSimulatedError, Program, current_host
 
 T = TypeVar("T")
 H = TypeVar("H", bound=asyncio.Handle)
 Ts = TypeVarTuple("Ts")
 
-TURN: Final = 1e-6  # seconds
 RESOLUTION: Final = 1e-6  # seconds: with less, timers far in the future would never be due
 _MOST_AWAITS: Final = 100  # of a coroutine that is closed and awaits all the same
 _NEVER: Final = float("inf")
@@ -47,23 +47,6 @@ _NOT_SIMULATED: Final = (
     "sock_sendto", "sock_connect", "sock_accept", "sock_sendfile", "sendfile", "start_tls", "add_signal_handler",
     "remove_signal_handler",
 )  # fmt: skip
-
-
-class NotSimulatedError(Error):
-    """The program uses something that has no simulation, such as a thread or a socket of its own."""
-
-
-class Host:
-    """One run of one host of the application. Attributes: ``name``, ``is_alive``."""
-
-    __slots__ = ("is_alive", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_alive = True
-
-
-_host: Final[ContextVar[Host | None]] = ContextVar("jsproto_host", default=None)
 
 
 class _Task(asyncio.Task[T]):
@@ -102,25 +85,28 @@ def _make_task(
 ) -> asyncio.Task[Any]:
     context = copy_context() if context is None else context
     task: _Task[Any] = _Task(coro, loop=loop, context=context, **options)
-    task.context, task.host = context, context.get(_host)
+    task.context, task.host = context, context.get(current_host)
     return task
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one simulation.
+    """The loop of one simulation, an ``Engine``.
 
-    Attributes: ``world``, ``turns`` (how many there were), ``at_turn`` (called before each turn with its number).
+    Attributes: see ``Engine``.
     """
 
     _ready: deque[asyncio.Handle]  # of BaseEventLoop, as are the next two
     _scheduled: list[asyncio.TimerHandle]
     _thread_id: int | None
 
-    def __init__(self, world: World, *, until: float, most_turns: int) -> None:
+    guard = nullcontext()
+
+    def __init__(self, world: World, entropy: Callable[[int], bytes], *, until: float, most_turns: int) -> None:
         """``until``: seconds, and ``most_turns``: how many turns, after which it ends with StuckError."""
         super().__init__()
         _Task.numbers = count()
         self.world = world
+        self.entropy = entropy
         self.turns = 0
         self.at_turn: Callable[[int], None] = lambda turn: None
         self._until = until
@@ -222,7 +208,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if options.get("ssl") or options.get("sock"):
             raise NotSimulatedError("TLS and sockets have no simulation")
         await asyncio.sleep(2 * self.world.network.conditions.latency)
-        dialing = _host.get()
+        dialing = current_host.get()
         link = self.world.dial("" if dialing is None else dialing.name)
         self.touched()
         if link is None:
@@ -241,7 +227,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def start_host(self, host: Host, run: Callable[[], Any]) -> asyncio.Task[Any]:
         """Start a task that belongs to ``host``, with all that it starts."""
         context = copy_context()
-        context.run(_host.set, host)
+        context.run(current_host.set, host)
         return self.create_task(run(), context=context)
 
     def kill(self, host: Host) -> None:
@@ -253,7 +239,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if _is_dead(handle._context):  # type: ignore[attr-defined]
                 handle.cancel()
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Let ``seconds`` pass."""
+        return asyncio.sleep(seconds)
+
+    # -- the beginning and the end -------------------------------------------------------------------------------------
+
+    def run(self, main: Program, at_end: Callable[[], None], grace: float) -> Any:
+        """As in ``Engine``."""
+        try:
+            return self.run_until_complete(_awaited(main))
+        finally:
+            at_end()
+            self.finish(grace)
 
     def finish(self, grace: float) -> None:
         """Cancel the tasks that are left and wait for them, at most ``grace`` seconds, then close the loop."""
@@ -389,6 +387,10 @@ class SimulatedTransport(asyncio.Transport):
         self._protocol = protocol
 
 
+async def _awaited(main: Program) -> Any:
+    return await main()
+
+
 async def _all(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks)
 
@@ -398,7 +400,7 @@ def _or_never(when: float | None) -> float:
 
 
 def _host_of(context: Context | None) -> Host | None:
-    return _host.get() if context is None else context.get(_host)
+    return current_host.get() if context is None else context.get(current_host)
 
 
 def _is_dead(context: Context | None) -> bool:

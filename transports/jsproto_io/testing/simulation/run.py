@@ -12,25 +12,29 @@ Not here: many seeds (``search``), the loop (``loop``), what surrounds it (``san
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import Any, Final, TypeAlias, Unpack
 
 from jsproto._version import __version__
+from jsproto.errors import LocalProtocolError
 from jsproto.server.server import Server
 from jsproto.testing.faults import IN_CLUSTER, Fault, random_faults
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.world import Entry, World
 from jsproto_io.dialer import use_dialer
 from jsproto_io.testing.host import RoleKeywords
-from jsproto_io.testing.simulation.loop import Host, SimulatedLoop
-from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, sandbox
+from jsproto_io.testing.simulation.engine import Clients, Engine, Host, Program
+from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, refuse_sleep, sandbox
 
-Program: TypeAlias = Callable[[], Awaitable[Any]]
 Check: TypeAlias = Callable[["Report"], object]
 FaultSource: TypeAlias = Sequence[Fault] | Callable[[int], Sequence[Fault]]
 
@@ -48,7 +52,7 @@ _SHOWN: Final = 50  # lines of the log in the text of a report
 class Report:
     """What became of a simulation.
 
-    * ``seed``, ``conditions``, ``faults``: what it is made from. ``replay`` is the call that does it again.
+    * ``clients``, ``seed``, ``conditions``, ``faults``: what it is made from. ``replay``: the call that does it again.
     * ``result``: what ``main`` returned. None if it failed.
     * ``error``: why it failed: of ``main``, of the check, or StuckError. None: it did not.
     * ``now``: its end in simulated seconds. ``turns``: of the loop.
@@ -61,6 +65,7 @@ class Report:
     conditions: NetworkConditions
     faults: tuple[Fault, ...]
     world: World = field(repr=False)
+    clients: Clients = "asyncio"
     result: Any = None
     error: BaseException | None = None
     now: float = 0.0
@@ -78,7 +83,8 @@ class Report:
     @property
     def replay(self) -> str:
         """The arguments of ``simulate`` that do it again."""
-        return f"seed={self.seed}, conditions={self.conditions!r}, faults={list(self.faults)!r}"
+        clients = f"clients={self.clients!r}, " if self.clients in ("trio", "threads") else ""
+        return f"{clients}seed={self.seed}, conditions={self.conditions!r}, faults={list(self.faults)!r}"
 
     def _timeline(self) -> list[str]:
         """What happened around the last fault, or at the end if there was none."""
@@ -104,11 +110,13 @@ class Simulation:
     Attributes: ``world``, ``seed``, ``failures`` (of hosts: their names and errors).
     """
 
-    def __init__(self, world: World, seed: int, loop: SimulatedLoop) -> None:
+    def __init__(self, world: World, seed: int, engine: Engine, *, blocks: bool) -> None:
+        """``blocks``: the programs are no asynchronous functions."""
         self.world = world
         self.seed = seed
         self.failures: list[tuple[str, Exception]] = []
-        self._loop = loop
+        self._engine = engine
+        self._blocks = blocks
         self._programs: dict[str, Program] = {}
         self._hosts: dict[str, Host] = {}
         world.on_host = self._changed
@@ -116,7 +124,7 @@ class Simulation:
     @property
     def server(self) -> Server:
         """The role. It may be looked at, and changed."""
-        self._loop.touched()
+        self._engine.touched()
         return self.world.server
 
     def start(self, name: str, run: Program) -> None:
@@ -124,39 +132,64 @@ class Simulation:
         self._programs[name] = run
         self._begin(name)
 
-    async def healed(self) -> None:
+    def healed(self) -> Any:
         """Wait until the faults have ended, and ``BYTES_WITHIN`` seconds for those that wait for a byte. Then end all.
 
         What comes afterwards has to succeed.
+
+        It is to be awaited, other than in a blocking program.
         """
-        await asyncio.sleep(max(self.world.healed_at - self.world.now, BYTES_WITHIN))
-        self.world.heal()
-        self._loop.touched()
+        waiting = self._engine.sleep(max(self.world.healed_at - self.world.now, BYTES_WITHIN))
+        return self._heal() if waiting is None else self._heal_after(waiting)
+
+    async def _heal_after(self, waiting: Awaitable[None]) -> None:
+        await waiting
+        self._heal()
+
+    def _heal(self) -> None:
+        with self._engine.guard:
+            self.world.heal()
+            self._engine.touched()
 
     def _begin(self, name: str) -> None:
         if name in self._hosts:
-            self._loop.kill(self._hosts[name])
+            self._engine.kill(self._hosts[name])
         host = self._hosts[name] = Host(name)
-        self._loop.start_host(host, lambda: self._supervise(name))
+        supervise = self._supervise_thread if self._blocks else self._supervise_task
+        self._engine.start_host(host, partial(supervise, name, host))
 
-    async def _supervise(self, name: str) -> None:
+    async def _supervise_task(self, name: str, host: Host) -> None:
         while True:
             try:
                 await self._programs[name]()
             except Exception as error:
-                self.world.note(f"host {name} fails: {type(error).__name__}: {error}")
-                self.failures.append((name, error))
-                await asyncio.sleep(RESTART)
+                self._failed(name, error)
+                await self._engine.sleep(RESTART)
             else:
                 return
+
+    def _supervise_thread(self, name: str, host: Host) -> None:
+        while host.is_alive:
+            try:
+                self._programs[name]()
+            except Exception as error:
+                if host.is_alive:
+                    self._failed(name, error)
+                    self._engine.sleep(RESTART)
+            else:
+                return
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self.world.note(f"host {name} fails: {type(error).__name__}: {error}")
+        self.failures.append((name, error))
 
     def _changed(self, name: str, is_up: bool) -> None:
         if name not in self._programs:
             return
         if is_up:
-            self._loop.call_soon(self._begin, name)
+            self._begin(name)
         else:
-            self._loop.kill(self._hosts[name])
+            self._engine.kill(self._hosts[name])
 
 
 _current: Final[ContextVar[Simulation | None]] = ContextVar("jsproto_simulation", default=None)
@@ -174,20 +207,27 @@ def current() -> Simulation:
     return found
 
 
-class _Dialer:
-    """The loop itself, and entropy from the seed."""
+_ENGINES: Final[dict[Clients, tuple[str, str]]] = {
+    "asyncio": ("loop", "SimulatedLoop"),
+    "trio": ("trio", "SimulatedRun"),
+    "blocking": ("blocking", "SimulatedThread"),
+    "threads": ("realtime", "RealTime"),
+}
+"""Where each way to run a program is. They are imported when they are used: trio may not be installed."""
 
-    def __init__(self, entropy: Entropy, loop: SimulatedLoop) -> None:
-        self.entropy = entropy
-        self._loop = loop
 
-    async def create_connection(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-        return await self._loop.create_connection(factory, host, port)
+def _engine(clients: Clients) -> Callable[..., Engine]:
+    if clients not in _ENGINES:
+        raise LocalProtocolError(f"clients is one of {', '.join(_ENGINES)}, not {clients!r}")
+    module, name = _ENGINES[clients]
+    engine: Callable[..., Engine] = getattr(import_module(f"jsproto_io.testing.simulation.{module}"), name)
+    return engine
 
 
 def simulate(
     main: Program,
     *,
+    clients: Clients | None = None,
     seed: int = 0,
     conditions: NetworkConditions = CONDITIONS,
     faults: FaultSource | None = None,
@@ -200,17 +240,22 @@ def simulate(
     """Run a program in simulated time. What it raises is in the report.
 
     Args:
-        main: the program: an asynchronous function without arguments. ``connect()`` to any URL reaches the server.
+        main: the program: a function without arguments. ``connect()`` to any URL reaches the server.
+        clients: how it runs: on ``asyncio`` or ``trio``, ``blocking`` in one thread, or with ``threads``, which is in
+            real time and not reproducible. None: ``asyncio`` for an asynchronous function, else ``blocking``.
         seed: makes all random choices.
         conditions: of the network.
         faults: a list, or a function that makes one from the seed. None: ``random_faults``.
-        hosts: programs beside ``main``, by their names.
+        hosts: programs beside ``main``, by their names. A ``blocking`` program can have none.
         check: called with the report after the end. What it raises is the report's error.
         until: seconds after which a program that has not ended is stuck.
         most_turns: turns of the loop after which it is stuck.
         options: of the server, see ``jsproto_io.testing.host.RoleKeywords``.
     """
     hosts = hosts or {}
+    if clients is None:
+        clients = "asyncio" if iscoroutinefunction(main) else "blocking"
+    make, is_real = _engine(clients), clients == "threads"
     if faults is None:
         faults = random_faults(seed, hosts=list(hosts))
     elif callable(faults):
@@ -221,24 +266,30 @@ def simulate(
     bus = None if calm and not any(fault.kind in IN_CLUSTER for fault in faults) else network.cluster
     server = Server(token=entropy(16), epoch=EPOCH * 1_000_000_000, bus=bus, **options)
     world = World(faults=faults, network=network, server=server)
-    report = Report(seed, conditions, tuple(faults), world)
-    with sandbox(entropy, lambda: world.now):
-        loop = SimulatedLoop(world, until=until, most_turns=most_turns)
-        loop.at_turn = collect_at
-        simulation = Simulation(world, seed, loop)
+    report = Report(seed, conditions, tuple(faults), world, clients)
+    engine = make(world, entropy, until=until, most_turns=most_turns)
+    if is_real:
+        surrounded: AbstractContextManager[None] = nullcontext()
+    else:
+        engine.at_turn = collect_at
+        surrounded = sandbox(entropy, lambda: world.now, engine.sleep if clients == "blocking" else refuse_sleep)
+    with surrounded:
+        simulation = Simulation(world, seed, engine, blocks=clients in ("blocking", "threads"))
+
+        def at_end() -> None:
+            world.on_host = None
+            report.now, report.digest, report.turns = world.now, world.digest, engine.turns
+            report.log, report.failures = tuple(world.log), tuple(simulation.failures)
+
         token = _current.set(simulation)
         try:
-            with use_dialer(_Dialer(entropy, loop)):
+            with use_dialer(engine, threads=is_real):
                 for name, run in hosts.items():
                     simulation.start(name, run)
-                report.result = loop.run_until_complete(_awaited(main))
+                report.result = engine.run(main, at_end, GRACE)
         except Exception as error:
             report.error = error
         finally:
-            world.on_host = None
-            report.now, report.digest, report.turns = world.now, world.digest, loop.turns
-            report.log, report.failures = tuple(world.log), tuple(simulation.failures)
-            loop.finish(GRACE)
             _current.reset(token)
     if report.error is None and check is not None:
         try:
@@ -248,11 +299,9 @@ def simulate(
     return report
 
 
-async def _awaited(main: Program) -> Any:
-    return await main()
-
-
 def surroundings() -> str:
     """What a digest depends on besides the seed."""
     hash_seed = os.environ.get("PYTHONHASHSEED", "random")
-    return f"Python {platform.python_version()}, jsproto {__version__}, PYTHONHASHSEED={hash_seed}"
+    trio = getattr(sys.modules.get("trio"), "__version__", None)  # whose releases order tasks in other ways
+    ours = f"jsproto {__version__}" if trio is None else f"jsproto {__version__}, trio {trio}"
+    return f"Python {platform.python_version()}, {ours}, PYTHONHASHSEED={hash_seed}"

@@ -22,10 +22,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 from jsproto.testing.network import SplitMix64
-from jsproto_io.testing.simulation.loop import NotSimulatedError
+from jsproto_io.testing.simulation.engine import NotSimulatedError
 
 COLLECT_EVERY: Final = 20_000  # turns of the loop
 EPOCH: Final = 1_795_608_000  # seconds since 1970 at which a simulation begins
@@ -34,6 +35,13 @@ _REFUSED: Final = frozenset(
         "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
         "socket.gethostbyname", "subprocess.Popen", "os.system", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec",
         "os.spawn", "_thread.start_new_thread", "_thread.start_joinable_thread",
+    }
+)  # fmt: skip
+
+_NOT_THE_PROGRAM: Final = frozenset(
+    {
+        "_pytest", "anyio", "asyncio", "jsproto", "jsproto_io", "os", "pluggy", "posix", "pytest", "random", "time",
+        "trio", "xdist",
     }
 )  # fmt: skip
 
@@ -53,16 +61,34 @@ class Entropy:
         return b"".join(self._random.number().to_bytes(8, "big") for _ in range(words))[:size]
 
 
+def refuse_sleep(seconds: float) -> None:
+    """What ``time.sleep`` does in an event loop.
+
+    Raises:
+        NotSimulatedError: always.
+    """
+    raise NotSimulatedError("time.sleep() blocks the loop: await the sleep of asyncio or trio")
+
+
 @contextmanager
-def sandbox(entropy: Entropy, now: Callable[[], float]) -> Iterator[None]:
-    """Surround a simulation in the present thread. ``now``: its clock, in seconds."""
+def sandbox(
+    entropy: Entropy, now: Callable[[], float], sleep: Callable[[float], None] = refuse_sleep
+) -> Iterator[None]:
+    """Surround a simulation in this thread. ``now``: its clock, in seconds. ``sleep``: of the module ``time``."""
     _install()
     here = threading.get_ident()
     state, was_enabled = random.getstate(), gc.isenabled()
     undo: list[tuple[Any, str, Any]] = []
-    for module, name, simulated in _replacements(entropy, now):
-        undo.append((module, name, getattr(module, name)))
-        setattr(module, name, _only_in(here, simulated, getattr(module, name)))
+    replaced: dict[int, Any] = {}  # by the id of the real function
+    for module, name, simulated in _replacements(entropy, now, sleep):
+        real = getattr(module, name)
+        undo.append((module, name, real))
+        replaced[id(real)] = _only_in(here, simulated, real)
+        setattr(module, name, replaced[id(real)])
+    for module, name, real in _taken(tuple(replaced), len(sys.modules)):
+        if getattr(module, name, None) is real:
+            undo.append((module, name, real))
+            setattr(module, name, replaced[id(real)])
     random.seed(int.from_bytes(entropy(8), "big"))
     gc.disable()
     _simulating.add(here)
@@ -83,12 +109,27 @@ def collect_at(turn: int) -> None:
         gc.collect()
 
 
-def _replacements(entropy: Entropy, now: Callable[[], float]) -> list[tuple[Any, str, Callable[..., Any]]]:
+@lru_cache(maxsize=1)
+def _taken(reals: tuple[int, ...], modules: int) -> list[tuple[Any, str, Any]]:
+    """Where modules of the program have taken real functions by name: ``from time import sleep``.
+
+    ``reals``: their ids. ``modules``: how many there are, so that new ones are looked into.
+    """
+    wanted = frozenset(reals)
+    return [
+        (module, name, value)
+        for title, module in list(sys.modules.items())
+        if title.partition(".")[0] not in _NOT_THE_PROGRAM
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if id(value) in wanted
+    ]
+
+
+def _replacements(
+    entropy: Entropy, now: Callable[[], float], sleep: Callable[[float], None]
+) -> list[tuple[Any, str, Callable[..., Any]]]:
     def nanoseconds() -> int:
         return round(now() * 1_000_000_000)
-
-    def sleep(seconds: float) -> None:
-        raise NotSimulatedError("time.sleep() blocks the loop: await asyncio.sleep()")
 
     return [
         (os, "urandom", entropy),

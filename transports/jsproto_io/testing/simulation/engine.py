@@ -1,0 +1,80 @@
+"""What each way to run a program gives to a simulation: its time, its hosts, and the dialer of its connections.
+
+There are four: asyncio (``loop``), trio (``trio``), one blocking thread (``blocking``), and threads in real time
+(``realtime``).
+
+Not here: what a simulation is (``run``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from jsproto.errors import Error
+from jsproto.testing.world import World
+
+Clients: TypeAlias = Literal["asyncio", "trio", "blocking", "threads"]
+Program: TypeAlias = Callable[[], Any]
+"""An asynchronous function without arguments. For blocking programs, a function that blocks."""
+
+TURN: Final = 1e-6  # seconds that pass while something can run
+
+
+class NotSimulatedError(Error):
+    """The program uses something that has no simulation, such as a thread or a socket of its own."""
+
+
+class Host:
+    """One run of one host of the application. Attributes: ``name``, ``is_alive``."""
+
+    __slots__ = ("is_alive", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_alive = True
+
+
+current_host: Final[ContextVar[Host | None]] = ContextVar("jsproto_host", default=None)
+
+
+class Engine(Protocol):
+    """One way to run a program. It is the dialer of its connections, too: see ``jsproto_io.dialer``.
+
+    Attributes:
+        world: what its connections reach.
+        turns: how many there were.
+        at_turn: called before each turn, with its number.
+        guard: held while the world is used from outside.
+        entropy: gives as many bytes as it is asked for.
+    """
+
+    world: World
+    turns: int
+    at_turn: Callable[[int], object]
+    guard: AbstractContextManager[Any]
+    entropy: Callable[[int], bytes]
+
+    def run(self, main: Program, at_end: Callable[[], None], grace: float) -> Any:
+        """Run ``main``, and return what it returns. ``at_end`` is called then, and all that is left is cancelled.
+
+        ``grace``: the seconds that it has to end.
+
+        Raises:
+            Exception: that of ``main``, or of the server.
+            StuckError: there is no end.
+        """
+
+    def sleep(self, seconds: float) -> Any:
+        """Let ``seconds`` pass. What is returned is to be awaited. None: they have passed."""
+
+    def touched(self) -> None:
+        """Something was put into the world, which may be due earlier now."""
+
+    def start_host(self, host: Host, run: Program) -> object:
+        """Start a program that belongs to ``host``, with all that it starts."""
+
+    def kill(self, host: Host) -> None:
+        """End a host at once, as far as it can be done."""
