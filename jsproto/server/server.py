@@ -311,6 +311,14 @@ class Server:
         self._in_stream = False
         self._run_queue()
 
+    def shut_down(self, now: float) -> None:
+        """End the pull requests that wait, with the status 409, before a driver ends the links (FACTS.md F0.15)."""
+        self._now = now
+        for inlet in self.api.streams.values():
+            for consumer in inlet.consumers.values():
+                consumer.shut_down()
+        self._run_queue()
+
     def restart(self, now: float, *, unsynced_since: float | None = None) -> None:
         """End, and come again at ``now`` with what was on the disk and another server id (FACTS.md F6.12).
 

@@ -567,6 +567,15 @@ def test_a_new_leader_knows_what_was_delivered_and_no_requests() -> None:
     assert shop.advance(1.0) == ["1:2:2:0"]
 
 
+def test_waiting_requests_end_with_the_server() -> None:
+    shop = Shop()
+    shop.pull(b"3")
+    shop.consumer.shut_down()
+    assert shop.heard() == ["409 Server Shutdown 3 0"]
+    shop.consumer.shut_down()
+    assert shop.heard() == []
+
+
 def test_a_new_leader_asks_for_flow_control_again() -> None:
     shop = Shop(messages=2, ack_policy="flow_control", deliver_subject="dlv", max_ack_pending=1)
     shop.post.listening.add(("dlv", None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -45,7 +46,8 @@ def started(*arguments: str, number: int = signal.SIGTERM) -> Iterator[Running]:
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Running(process)
-            process.send_signal(number)
+            if process.poll() is None:
+                process.send_signal(number)
             assert process.wait() == 0
         finally:
             process.kill()
@@ -211,6 +213,33 @@ def test_what_is_stored_survives(command: list[str], number: int, tmp_path: Path
         with js.pull_subscribe("files.a", durable="READER") as subscription:
             (message,) = subscription.fetch(1, timeout=10)
             assert message.data == b"four"
+
+
+def test_who_waits_is_told_of_the_end() -> None:
+    """A pull that waits ends with a status, and then its link does."""
+    with started(*MODULE, "-p", "0") as server, connect(server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream("S")
+        nc.request(
+            "$JS.API.CONSUMER.CREATE.S.C", b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"none"}}'
+        )
+        address = nc.server_info
+        assert address is not None
+        host, port = server.url.removeprefix("nats://").rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as link:
+            link.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB p 1\r\n')
+            pull = b'{"batch":3,"expires":60000000000}'
+            link.sendall(b"PUB $JS.API.CONSUMER.MSG.NEXT.S.C p %d\r\n%b\r\nPING\r\n" % (len(pull), pull))
+            heard = b""
+            while b"PONG" not in heard:
+                heard += link.recv(4096)
+            server.process.terminate()
+            heard = b""
+            while data := link.recv(4096):
+                heard += data
+        status = b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 3\r\nNats-Pending-Bytes: 0\r\n\r\n\r\n"
+        assert heard.endswith(status)
+        assert server.process.wait() == 0
 
 
 def test_what_a_crash_leaves(tmp_path: Path) -> None:

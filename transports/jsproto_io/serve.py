@@ -216,7 +216,11 @@ def run(
         try:
             say("INF", f"Listening for client connections on {server.host}:{server.port}")
             say("INF", "Server is ready")
-            server.wait()
+            try:
+                server.wait()
+            except KeyboardInterrupt:
+                server.call(lambda role, now: role.shut_down(now))
+                raise
         finally:
             server.close()
     except KeyboardInterrupt:

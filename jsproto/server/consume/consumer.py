@@ -321,6 +321,10 @@ class Consumer(Conversation):
         self._is_scheduled = False  # what was due without a leader was dropped
         self._schedule()
 
+    def shut_down(self) -> None:
+        """Tell the clients whose requests wait that the server ends."""
+        self._requests.shut_down()
+
     def saved(self) -> dict[str, Any]:
         """What it keeps over a restart, as JSON: requests, pins and flow control are forgotten."""
         return {

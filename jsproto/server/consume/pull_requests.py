@@ -29,7 +29,14 @@ from jsproto.grammar.durations import format_duration
 from jsproto.grammar.times import nanoseconds
 from jsproto.rules.status import MAX_BATCH, MAX_BYTES, MAX_EXPIRES
 from jsproto.server.consume.priority import Priorities, Turn
-from jsproto.server.consume.statuses import NO_MESSAGES, exceeded, message_too_large, request_timeout, wrong_pin
+from jsproto.server.consume.statuses import (
+    NO_MESSAGES,
+    exceeded,
+    message_too_large,
+    request_timeout,
+    server_shutdown,
+    wrong_pin,
+)
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _FIELDS: Final = {
@@ -226,6 +233,12 @@ class PullRequests:
         """End all requests with ``status``."""
         for request in self._waiting:
             self._send(request.reply, status)
+        self._waiting.clear()
+
+    def shut_down(self) -> None:
+        """End all requests, because the server ends."""
+        for request in self._waiting:
+            self._send(request.reply, server_shutdown(request.batch, request.max_bytes))
         self._waiting.clear()
 
     def deadline(self) -> float | None:

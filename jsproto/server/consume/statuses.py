@@ -34,6 +34,7 @@ API_LEVEL: Final = _block(status.API_LEVEL, status.WORDS[status.API_LEVEL])
 PIN_MISMATCH: Final = _block(status.PIN_MISMATCH, status.WORDS[status.PIN_MISMATCH])
 
 _TIMEOUT: Final = _line(status.REQUEST_TIMEOUT, status.WORDS[status.REQUEST_TIMEOUT])
+_SHUTDOWN: Final = _line(status.CONFLICT, status.SERVER_SHUTDOWN)
 _TOO_LARGE: Final = _line(status.CONFLICT, status.MESSAGE_SIZE)
 _WRONG_PIN: Final = _line(status.PIN_MISMATCH, status.WRONG_PIN)
 _COMPLETED: Final = _line(status.CONFLICT, status.BATCH_COMPLETED)
@@ -45,6 +46,11 @@ _HEARTBEAT: Final = (
 def request_timeout(messages: int, size: int) -> bytes:
     """408: a request expired. ``messages`` and ``size`` (bytes) are what is left of it."""
     return _TIMEOUT + _left(messages, size)
+
+
+def server_shutdown(messages: int, size: int) -> bytes:
+    """409: the server ends. Arguments as in ``request_timeout``."""
+    return _SHUTDOWN + _left(messages, size)
 
 
 def message_too_large(messages: int, size: int) -> bytes:
