@@ -400,7 +400,9 @@ class Server:
 
     def is_heard(self, subject: str) -> bool:
         """Whether a client, a conversation or a stream takes what is published to ``subject``."""
-        return self.has_interest(subject) or any(inlet.stream.listens(subject) for inlet in self.api.streams.values())
+        if any(inlet.stream.listens(subject) for inlet in self.api.streams.values()):
+            return True
+        return next(self._subscribers(subject, None), None) is not None
 
     def client_info(self) -> dict[str, Any]:
         """What an audit says of the client whose request is being handled. Empty: it is none's."""

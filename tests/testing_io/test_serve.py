@@ -11,7 +11,7 @@ import struct
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ import jsproto_io.testing.asyncio
 import jsproto_io.testing.trio
 import jsproto_io.trio
 from jsproto import StreamConfig
+from jsproto.api_errors import StreamInvalidConfigError
 from jsproto.errors import AuthorizationError, ConnectionLostError, TimeoutError
 from jsproto.server import Access, BatchLimits, Permissions, User
 from jsproto_io.nats_server import NatsServer
@@ -333,6 +334,15 @@ async def test_a_defect_ends_the_server_and_the_block_raises_it(
     with pytest.raises(ZeroDivisionError):
         await run()
     assert "the server in memory failed: ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+async def test_what_is_not_done_is_refused_or_not(serving: Serving, connect: Any, lenient: bool) -> None:
+    own = {"name": "A", "external": {"api": "$JS.API"}}
+    async with serving(lenient=lenient) as server, connect(server.url) as nc:
+        refused = nullcontext() if lenient else pytest.raises(StreamInvalidConfigError, match="lenient=True")
+        with refused:
+            await nc.jetstream().create_stream("B", sources=[own])
 
 
 async def test_users_have_permissions(serving: Serving, connect: Any) -> None:

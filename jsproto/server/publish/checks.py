@@ -94,6 +94,10 @@ def check(stream: Stream, message: Publication, now: float) -> Checked:
     """
     check_open(stream)
     check_size(stream, message)
+    if message.header is None and not stream.config.allow_msg_counter:  # it asks for nothing
+        if stream.is_wanted(message.subject):
+            check_account(stream, stream.size(message))
+        return Checked(message)
     check_increment(stream, message)
     _check_stream_name(stream, message)
     _check_ttl(stream, message)
@@ -157,6 +161,8 @@ class Staged:
         Raises: APIError: the stream does not take it.
         """
         stream = self._stream
+        if message.header is None and not stream.config.allow_msg_counter:
+            return self._stage(message)  # it asks for nothing
         _check_header_size(message)
         check_increment(stream, message)
         _check_stream_name(stream, message)
@@ -179,9 +185,13 @@ class Staged:
             raise refusal(10111, "batch rollup sub invalid")
         if rollup == "all" and self._subjects:
             raise refusal(10111, "batch rollup all invalid")
+        return self._stage(message)
+
+    def _stage(self, message: Publication) -> Checked:
+        """Count a member that passed its checks, if there is room for it."""
         self._subjects[message.subject] = self._subjects.get(message.subject, 0) + 1
         self._schedules[message.subject] = bool(message.value(SCHEDULE))
-        self._bytes += stream.size(message)
+        self._bytes += self._stream.size(message)
         self._check_room(message)
         self._sequence += 1
         return Checked(message)

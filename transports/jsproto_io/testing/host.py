@@ -48,6 +48,7 @@ class RoleKeywords(TypedDict, total=False):
         max_payload: the bytes that a message may have.
         max_pending: the bytes that a client may leave unread before it is cut off.
         ping_interval: the seconds between PINGs to a client. One that leaves two unanswered is cut off.
+        lenient: accept a configuration that asks for what the role does not do, and do not do it.
         account_limits: what all streams may have together, and each of them.
         access: who may connect, and do what. None: anybody, and anything. Users with an nkey need the extra ``nkeys``.
     """
@@ -62,6 +63,7 @@ class RoleKeywords(TypedDict, total=False):
     ping_interval: float
     access: Access | None
     account_limits: AccountLimits | None
+    lenient: bool
 
 
 class Peer:
