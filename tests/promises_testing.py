@@ -65,6 +65,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVE + "a_client_that_does_not_read_is_cut_off_and_memory_is_bounded",
         ),
         promise(
+            "accept a configuration that asks for what is not done",
+            SERVE + "what_is_not_done_is_refused_or_not",
+        ),
+        promise(
             "What their permissions do not allow is refused with the words of nats-server, and the link stays",
             SERVE + "users_have_permissions",
             "server/test_access.py::test_both_say_the_same",

@@ -15,7 +15,7 @@ from jsproto.grammar.headers import LINE_END
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Outbox
 from jsproto.server.store.stream import Stored, Stream
-from jsproto.server.store.transform import Transform
+from jsproto.server.store.transform import transform
 
 _VERSION: Final = b"NATS/1.0\r\n"
 _HEADERS: Final = (
@@ -37,7 +37,7 @@ class Republisher:
         config = self._stream.config
         if config.republish is None:
             return
-        subject = Transform(config.republish.get("src") or ">", config.republish.get("dest") or "", 10156).renamed(
+        subject = transform(config.republish.get("src") or ">", config.republish.get("dest") or "").renamed(
             message.subject
         )
         if subject is None:

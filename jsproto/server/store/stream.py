@@ -30,7 +30,7 @@ from jsproto.server.store.context import ServerContext
 from jsproto.server.store.lifetime import Lifetimes, is_marker, lengthened, marker
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.settings import accept, change
-from jsproto.server.store.transform import Transform
+from jsproto.server.store.transform import transform
 
 STREAM_SOURCE: Final = "Nats-Stream-Source"
 """The header in which a copy of a source says which stream and message it is of."""
@@ -179,10 +179,10 @@ class Stream:
 
     def renamed(self, subject: bytes) -> bytes:
         """The subject under which a message to ``subject`` is stored, by the transform of the configuration."""
-        transform = self.config.subject_transform
-        if not transform:
+        wanted = self.config.subject_transform
+        if not wanted:
             return subject
-        return Transform(transform.get("src") or ">", transform.get("dest") or "", 10156).renamed(subject) or subject
+        return transform(wanted.get("src") or ">", wanted.get("dest") or "").renamed(subject) or subject
 
     def count_of(self, subject: bytes) -> int:
         """How many messages a subject without wildcards has."""
