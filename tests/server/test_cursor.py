@@ -72,6 +72,9 @@ def test_what_is_stored_and_removed_later() -> None:
 
         floor = 0
 
+        def takes(self, subject: bytes) -> bool:
+            return True
+
         def wants(self, seq: int) -> bool:
             return True
 

@@ -201,6 +201,10 @@ class Consumer(Conversation):
         left = (self.config.pause_until or 0) - self._context.timestamp(now)
         return Seconds.from_nanoseconds(left) if self._is_paused_at(now) else None
 
+    def takes(self, subject: bytes) -> bool:
+        """Whether its filters take messages under ``subject``."""
+        return self._cursor.takes(subject)
+
     @property
     def floor(self) -> int:
         """The stream sequence up to which everything is acknowledged."""

@@ -48,7 +48,7 @@ class Cursor:
         """Whether a message is still to be delivered for the first time."""
         if self._skip and message.seq < self._resume:
             return message.seq in self._skip
-        return message.seq >= self.next_seq and self._matches(message)
+        return message.seq >= self.next_seq and self.takes(message.subject)
 
     def saved(self) -> dict[str, Any]:
         """The place, as JSON."""
@@ -70,7 +70,7 @@ class Cursor:
         self.next_seq = max(self.next_seq, self._stream.first_seq)
         while self.next_seq <= self._stream.last_seq:
             stored = self._stream.get(self.next_seq)
-            if stored is not None and self._matches(stored):
+            if stored is not None and self.takes(stored.subject):
                 return stored
             self.next_seq = self._stream.used(self.next_seq + 1)
         return None
@@ -109,9 +109,9 @@ class Cursor:
             case "new":
                 return stream.last_seq + 1
             case "last":
-                return max((stored.seq for stored in stream if self._matches(stored)), default=stream.last_seq + 1)
+                return max((stored.seq for stored in stream if self.takes(stored.subject)), default=stream.last_seq + 1)
             case "last_per_subject":
-                newest = {stored.subject: stored.seq for stored in stream if self._matches(stored)}
+                newest = {stored.subject: stored.seq for stored in stream if self.takes(stored.subject)}
                 self._skip.extend(sorted(newest.values()))
                 self._resume = stream.last_seq + 1
                 return self._skip[0] if self._skip else self._resume
@@ -126,8 +126,9 @@ class Cursor:
     def _count(self) -> int:
         return sum(stored in self for stored in self._stream)
 
-    def _matches(self, stored: Stored) -> bool:
+    def takes(self, subject: bytes) -> bool:
+        """Whether the filters take messages under ``subject``."""
         if not self._filters:
             return True
-        subject = stored.subject.decode("utf-8", "surrogateescape")
-        return any(matches(pattern, subject) for pattern in self._filters)
+        text = subject.decode("utf-8", "surrogateescape")
+        return any(matches(pattern, text) for pattern in self._filters)

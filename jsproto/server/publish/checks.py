@@ -120,8 +120,9 @@ def check(stream: Stream, message: Publication, now: float) -> Checked:
         message, counter = counted(counter_of(stream, message.subject), message)
         value = str(counter.value)
         check_size(stream, message)
-    check_account(stream, stream.size(message))
-    check_lifetime(message)
+    if stream.is_wanted(message.subject):
+        check_account(stream, stream.size(message))
+        check_lifetime(message)
     return Checked(message, None, value)
 
 

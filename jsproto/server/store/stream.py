@@ -86,6 +86,9 @@ class StreamFollower(Protocol):
 class Watcher(StreamFollower, Protocol):
     """A follower that has a say in what is kept: a consumer."""
 
+    def takes(self, subject: bytes) -> bool:
+        """Whether its filters take messages under ``subject``."""
+
     @property
     def floor(self) -> int:
         """The sequence up to which it has acknowledged everything."""
@@ -114,6 +117,7 @@ class Stream:
         "_context",
         "_ids",
         "_ids_in_order",
+        "_is_fresh",
         "_last_timestamp",
         "_lifetimes",
         "_messages",
@@ -150,6 +154,7 @@ class Stream:
         self._now = now
         self._messages: dict[int, Stored] = {}
         self._unused: list[range] = []
+        self._is_fresh = not config.first_seq  # so that it has no first sequence
         self._by_subject: dict[bytes, deque[int]] = {}
         self._bytes = 0
         self._last_timestamp: int | None = None
@@ -251,7 +256,7 @@ class Stream:
     def state(self) -> StreamState:
         """The stream's state, as STREAM.INFO reports it."""
         first = self._messages.get(self.first_seq)
-        fresh = not self._messages and self.last_seq == 0
+        fresh = not self._messages and self.last_seq == 0 and self._is_fresh
         deleted = self.last_seq - self.first_seq + 1 - len(self._messages)
         return StreamState(
             messages=len(self._messages),
@@ -300,13 +305,18 @@ class Stream:
         Raises:
             APIError: ``no_room`` says that there is none (10077). Nothing is stored.
         """
-        full = self.no_room(message)
+        is_wanted = self.is_wanted(message.subject)
+        full = self.no_room(message) if is_wanted else None
         if full is not None:
             raise full
-        seq = self.last_seq + 1
+        seq, timestamp = self.last_seq + 1, self._context.timestamp(now)
         self._now = now
-        header = lengthened(message.header, self.config)
-        self._put(Stored(seq, message.subject, header, message.payload, self._context.timestamp(now), now))
+        if is_wanted:
+            header = lengthened(message.header, self.config)
+            self._put(Stored(seq, message.subject, header, message.payload, timestamp, now))
+        else:
+            self.skip(seq)
+            self._last_timestamp = timestamp
         self.last_msg_id = message.value(MSG_ID) or b""
         if self.last_msg_id:
             self._ids[self.last_msg_id] = seq, now
@@ -315,14 +325,19 @@ class Stream:
         self._limit()
         if self.config.allow_rollup_hdrs:  # else it is a copy, which keeps the header
             if message.rollup == "sub":
-                self.purge(_text(message.subject), keep=1)
+                self.purge(_text(message.subject), keep=int(is_wanted))
             elif message.rollup == "all":
-                self.purge(keep=1)
+                self.purge(keep=int(is_wanted))
             if message.value(SCHEDULE_NEXT) == PURGE and (scheduler := message.value(SCHEDULER)):
                 self.purge(_text(scheduler))
-        if self.config.retention == "interest":
-            self.settled(seq)
         return seq
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Whether a message under ``subject`` is stored. With retention ``interest`` a consumer has to take it.
+
+        Else it only uses a sequence.
+        """
+        return self.config.retention != "interest" or any(watcher.takes(subject) for watcher in self.watchers)
 
     def copy(self, stored: Stored, now: float) -> None:
         """Store a message of another stream under its own sequence, which is higher than the last."""
@@ -336,7 +351,12 @@ class Stream:
         if not self._messages:
             self.first_seq = max(self.first_seq, seq + 1)
         elif seq > self.last_seq:
-            self._unused.append(range(self.last_seq + 1, seq + 1))
+            start = (
+                self._unused.pop().start
+                if self._unused and self._unused[-1].stop > self.last_seq
+                else self.last_seq + 1
+            )
+            self._unused.append(range(start, seq + 1))
         self.last_seq = max(self.last_seq, seq)
 
     def _put(self, stored: Stored) -> None:
@@ -395,6 +415,10 @@ class Stream:
         ``keep``: that many of the newest stay. ``before``: those from that sequence on stay. If that sequence is after
         the end of the stream, and there is no ``subject``, it becomes the sequence of the next message.
         """
+        if subject == ">":
+            subject = None
+        if subject is None and not keep and not before:
+            self._is_fresh = False
         seqs = [
             stored.seq
             for stored in self._messages.values()
