@@ -46,3 +46,8 @@ def check(report: Report) -> None:
 def check_progress(report: Report) -> None:
     check(report)
     assert len(report.server.stream("ORDERS")) == 0, "the worker is stuck"
+
+
+def wrong() -> None:
+    """The shop with the bug."""
+    shop(acks_first=True)

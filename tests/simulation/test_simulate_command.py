@@ -113,3 +113,13 @@ def test_robust(simulation):
     assert "faults:" in printed
     assert "again: simulate(main, seed=" in printed
     assert "0 seeds" not in pytest_run(tmp_path, program, PYTEST_ADDOPTS="--simulation-seeds 7:8")
+
+
+def test_programs_on_trio_and_in_one_thread() -> None:
+    done = command("tests.simulation.shop_trio:shop", "--clients", "trio", "--seeds", "0:10")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = command("tests.simulation.shop_blocking:wrong", "--seeds", "20:21")
+    assert found.returncode == 1
+    assert "an order was acknowledged, and has no bill" in found.stdout
+    target, *flags = shlex.split(found.stdout.rsplit("jsproto_io.testing.simulate ", 1)[1])
+    assert _digest(command(target, *flags).stdout) == _digest(found.stdout)

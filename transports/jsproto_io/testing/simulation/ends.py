@@ -69,6 +69,11 @@ class WorldEnd(ClientEnd):
             self._touched()
         self.on_ready()
 
+    def cut(self) -> None:
+        """Let the client see the end of the stream: it has been cut off."""
+        self._has_ended = True
+        self.on_ready()
+
 
 def dial(world: World, host: str) -> Link:
     """A new link from ``host``.

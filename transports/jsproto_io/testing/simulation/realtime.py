@@ -8,6 +8,7 @@ Rules
  * Nothing but the connections is simulated. Who runs when is the operating system's choice.
  * The same seed gives the same faults at the same times, but not the same bytes: ``digest`` proves nothing here.
  * A thread cannot be killed. Of a host that is killed all links are cut, and none can be dialled until the fault ends.
+ * At the end all hosts are killed. Threads of the program that never give up are left behind.
  * After ``until`` seconds the server is gone for good: a program that waits for it gets an error.
 
 Not here: programs that can be simulated (``loop``, ``trio``, ``blocking``).
@@ -24,6 +25,7 @@ from math import inf
 from os import strerror
 from time import monotonic, sleep
 from typing import Any
+from weakref import ref
 
 from jsproto.testing.world import StuckError, World
 from jsproto_io._state.common import clamp_sleep
@@ -53,6 +55,8 @@ class RealTime:
         self._alarm = threading.Lock()  # the thread acquires it to sleep, and it is released to wake it up
         self._alarm.acquire()
         self._is_over = False
+        self._hosts: list[Host] = []
+        self._ends: dict[Host, list[ref[WorldEnd]]] = {}
 
     # -- for ``simulate`` ----------------------------------------------------------------------------------------------
 
@@ -75,6 +79,8 @@ class RealTime:
             with self.guard:
                 at_end()
                 self._is_over = True
+                for host in self._hosts:
+                    self.kill(host)
                 self._shut()
             self.touched()
             thread.join()
@@ -94,6 +100,7 @@ class RealTime:
 
     def start_host(self, host: Host, run: Callable[[], Any]) -> None:
         """Start a thread that belongs to ``host``. Threads that it starts do not."""
+        self._hosts.append(host)
         context = copy_context()
         context.run(current_host.set, host)
         threading.Thread(target=context.run, args=(run,), name=f"jsproto-{host.name}", daemon=True).start()
@@ -101,6 +108,9 @@ class RealTime:
     def kill(self, host: Host) -> None:
         """Its links are cut, and it can dial no more."""
         host.is_alive = False
+        for found in self._ends.pop(host, []):
+            if (end := found()) is not None:
+                end.cut()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -137,6 +147,8 @@ class RealTime:
             raise ConnectionRefusedError(ECONNREFUSED, strerror(ECONNREFUSED))
         with self.guard:
             end = WorldEnd(dial(self.world, "" if dialing is None else dialing.name), self.touched, self.guard)
+            if dialing is not None:
+                self._ends.setdefault(dialing, []).append(ref(end))
             self.touched()
         return end
 
