@@ -371,7 +371,9 @@ class Server:
         Raises:
             BadSubjectError: ``subject`` is none.
         """
-        self._send(subject, Msg(check_subject(subject), b"", reply, headers, bytes(memoryview(payload))))
+        self._send(
+            subject, Msg(check_subject(subject, wildcards=True), b"", reply, headers, bytes(memoryview(payload)))
+        )
 
     def deliver(self, inbox: str, message: Msg) -> None:
         """Send a message under its own subject to the subscribers of ``inbox``.
@@ -379,11 +381,13 @@ class Server:
         Raises:
             BadSubjectError: ``inbox`` is no subject.
         """
-        check_subject(inbox)
+        check_subject(inbox, wildcards=True)
         self._send(inbox, message)
 
     def has_interest(self, subject: str) -> bool:
-        """Whether ``subject`` has a subscriber."""
+        """Whether a client, a stream or a conversation gets what is sent to ``subject``."""
+        if any(inlet.stream.listens(subject) for inlet in self.api.streams.values()):
+            return True
         return any(matches(one.pattern, subject) for one in self._subscriptions())
 
     def is_subscribed(self, subject: str, queue: str | None = None) -> bool:
@@ -499,14 +503,14 @@ class Server:
                 else:
                     self._bus.carry(RoutedMessage(name, message), self._now)
         chosen: list[_LocalSubscription | Interest] = []
-        groups: dict[tuple[str, bytes], list[_LocalSubscription | Interest]] = {}
+        groups: dict[bytes, list[_LocalSubscription | Interest]] = {}
         for one in self._subscribers(subject, sender):
             if isinstance(one, Interest) and not one.session.may_get(one, message.subject):
                 continue
             if one.queue is None:
                 chosen.append(one)
             else:
-                groups.setdefault((one.pattern, one.queue), []).append(one)
+                groups.setdefault(one.queue, []).append(one)
         chosen += [members[self.choose(len(members))] for members in groups.values()]
         for one in chosen:
             if isinstance(one, Interest):
@@ -597,7 +601,7 @@ class Server:
 
 def _has_all_tokens(subject: bytes) -> bool:
     """Whether no token of a published subject is empty. One that has such a token matches nothing."""
-    return b".." not in subject and not subject.startswith(b".") and not subject.endswith(b".")
+    return bool(subject) and b".." not in subject and not subject.startswith(b".") and not subject.endswith(b".")
 
 
 def _public_key(kind: str, token: bytes) -> str:

@@ -12,42 +12,31 @@ Rules:
 * Everything that a client can make grow is bounded: messages, lines, subscriptions, and bytes that it does not read.
 * The driver writes ``data_to_send()`` after every input, then looks at ``wants_close``.
 
-Not here: routing (``SessionHost``), who is who (``access``), TLS, routes between servers. The decoder is stricter than
-nats-server about words after PING, numbers in UNSUB, and INFO or +OK from a client.
+Not here: routing (``SessionHost``), reading bytes (``client_reader``), who is who (``access``), TLS, routes between
+servers.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.bodies import dumps, loads
 from jsproto.grammar.config import ServerInfo
-from jsproto.grammar.subjects import check_subject, matches
+from jsproto.grammar.subjects import matches
 from jsproto.rules.link import LINK, LinkPhase, LinkStep
 from jsproto.server.access import Access, Grants, User, quoted
+from jsproto.server.client_reader import ClientReader
 from jsproto.timers import Timer, Timers
-from jsproto.wire.decoder import Decoder
 from jsproto.wire.encoder import OK, PING, PONG, encode_err, encode_info, encode_msg
 from jsproto.wire.frames import Connect, Frame, Ping, Pong, Pub, Sub, Unsub
-from jsproto.wire.limits import MAX_CONNECT_LINE, MAX_CONTROL_LINE, Limits
 
 MAX_SUBSCRIPTIONS: Final = 10_000
 MAX_PENDING: Final = 64 * 1024 * 1024  # bytes that a client has not read: nats-server's max_pending
 PING_INTERVAL: Final = 120.0  # seconds
 MAX_OUTSTANDING_PINGS: Final = 2
 
-_UNKNOWN: Final = b"Unknown Protocol Operation"
-# How errors of the decoder begin, and what servers say then. At any other they close without a word.
-_WORDS: Final = (
-    ("an unknown verb", _UNKNOWN),
-    ("a message that does not end", _UNKNOWN),
-    ("a control line that is too long", b"maximum control line exceeded"),
-    ("a message of", b"Maximum Payload Violation"),
-)
-_BARE_VERB: Final = re.compile(rb"[A-Za-z]+\r?\n")
 _PROTOCOLS: Final = (0, 1)
 _OPTIONS: Final = ("verbose", "pedantic", "echo", "headers", "no_responders", "tls_required", "new_account")
 _TEXTS: Final = (
@@ -143,7 +132,7 @@ class ServerSession:
         self._max_pending = max_pending
         self._ping_interval = ping_interval
         self._unanswered = 0
-        self._decoder = Decoder("server", Limits(MAX_CONTROL_LINE, MAX_CONNECT_LINE, info.max_payload))
+        self._reader = ClientReader(self, info.max_payload)
         self._writes: list[bytes] = [encode_info(dumps(info.to_json()))]
         self._pending = len(self._writes[0])
         self._timers = Timers()
@@ -157,12 +146,13 @@ class ServerSession:
         """Take bytes from the client, cut anywhere. ``now``: seconds."""
         if self.wants_close:
             return
-        for frame in self._decoder.feed(data):
+        for frame in self._reader.feed(data):
             self._receive(frame, now)
             if self.phase is LinkPhase.CLOSED:
                 return
-        if self._decoder.error is not None:
-            self._break(str(self._decoder.error), self._decoder.error.data)
+        if self._reader.error is not None:
+            is_stranger = self._is_unknown and self._reader.start not in (b"C", b"c") and not self._identify()
+            self._refuse(_VIOLATION if is_stranger else self._reader.error)
 
     def receive_eof(self) -> None:
         """The client, or the network, ended the connection."""
@@ -209,6 +199,13 @@ class ServerSession:
     def may_get(self, interest: Interest, subject: bytes) -> bool:
         """Whether a message to ``subject`` may be delivered to one of the client's subscriptions."""
         return self._grants is None or self._grants.may_get(_text(subject), interest.queue)
+
+    def begins(self, subject: bytes) -> None:
+        """Called by the reader: the client begins to publish to ``subject``."""
+        if self._pedantic and not self._is_unknown:
+            tokens = subject.split(b".")
+            if not all(tokens) or b"*" in tokens or b">" in tokens:
+                self._send_err(b"Invalid Publish Subject")
 
     def deliver(
         self, interest: Interest, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes, now: float
@@ -277,7 +274,7 @@ class ServerSession:
 
     def _connect(self, frame: Connect, now: float) -> None:
         try:
-            wanted = loads(frame.raw)
+            wanted = {} if frame.raw.strip() == b"null" else loads(frame.raw)
         except RemoteProtocolError as error:
             self._close(str(error))
             return
@@ -317,14 +314,6 @@ class ServerSession:
         return self.user is not None
 
     def _publish(self, frame: Pub, now: float) -> None:
-        if frame.header is not None and not self.headers:
-            self._close("headers from a client that has not asked for them")
-            return
-        if self._pedantic:
-            try:
-                check_subject(_text(frame.subject))
-            except LocalProtocolError:
-                self._send_err(b"Invalid Publish Subject")
         is_denied = self._grants is not None and not self._grants.may_publish(_text(frame.subject), now)
         if is_denied or frame.subject.startswith(_RESERVED):
             self._send_err(b"Permissions Violation for Publish to " + quoted(frame.subject))
@@ -342,14 +331,13 @@ class ServerSession:
             group = b"" if frame.queue is None else b" using queue " + quoted(frame.queue)
             self._send_err(b"Permissions Violation for Subscription to " + quoted(frame.subject) + group)
             return
-        try:
-            check_subject(pattern, wildcards=True)
-        except LocalProtocolError:
-            self._send_err(b"Invalid Subject")
-            return
         if frame.sid in self.interests:
             self._confirm()
             return  # as in nats-server, the first one stays
+        tokens = pattern.split(".")
+        if not all(tokens) or ">" in tokens[:-1]:
+            self._send_err(b"Invalid Subject")
+            return
         if len(self.interests) >= self._max_subscriptions:
             self._send_err(b"maximum subscriptions exceeded")
             return
@@ -377,22 +365,11 @@ class ServerSession:
     def _send_err(self, words: bytes) -> None:
         self._send(encode_err(b"'%b'" % words))
 
-    def _break(self, complaint: str, data: bytes) -> None:
-        """End the connection, because the client sent ``data`` that cannot be read."""
-        words = next((words for start, words in _WORDS if complaint.startswith(start)), b"")
-        if self._is_unknown and data[:1] not in (b"C", b"c") and not self._identify():
-            words = _VIOLATION
-        elif _BARE_VERB.match(data):
-            words = _UNKNOWN
-        if words:
-            self._refuse(words)
-        else:
-            self._close(complaint)
-
     def _refuse(self, words: bytes) -> None:
-        """Send ``-ERR`` with ``words``, and end the connection."""
-        self._writes.append(encode_err(b"'%b'" % words))
-        self._close(words.decode())
+        """End the connection, after ``-ERR`` with ``words`` if there are any."""
+        if words:
+            self._writes.append(encode_err(b"'%b'" % words))
+        self._close(words.decode() or "bytes that cannot be read")
 
     def _close(self, why: str) -> None:
         """End the connection without a word."""

@@ -313,7 +313,6 @@ def test_whatever_is_said_is_answered(word: bytes) -> None:
     [
         (b"$JS.ACK.S.C.x.1.1.0.1", ["ok"]),
         (b"$JS.ACK.S.C.1.x.1.0.1", []),
-        (b"$JS.ACK.S.C.1.0.1.0.1", []),
         (b"$JS.ACK._.szMpdrwD.S.C.1.1.1.0.1", ["ok"]),
         (b"$JS.ACK._.szMpdrwD.S.C.1.1.1.0.1.more.still", ["ok"]),
         (b"$JS.ACK._.szMpdrwD.S.C", []),
@@ -343,6 +342,7 @@ def test_flow_control_of_version_two() -> None:
         context=ServerContext(b"t", domain="hub", ack_version=2),
     )  # fmt: skip
     shop.post.listening.add(("dlv", None))
+    shop.consumer.interest_changed()
     shop.consumer.handle_timeout(shop.now)
     replies = [message.reply or b"" for _, message in shop.post.sent]
     assert replies[0].startswith(b"$JS.ACK.hub.szMpdrwD.S.C.1.")
@@ -358,12 +358,19 @@ def test_the_next_message_by_an_acknowledgement() -> None:
     assert shop.floor() == (3, 3)
 
 
+def test_an_acknowledgement_of_no_message_is_answered() -> None:
+    shop = Shop(messages=1)
+    shop.pull()
+    assert [shop.ack(0, 1, word) for word in (b"+ACK", b"-NAK", b"x")] == [["ok"], [], []]
+    assert (shop.outstanding, shop.floor()) == (1, (0, 0))
+
+
 def test_termination() -> None:
     shop = Shop(messages=2)
     shop.pull(b"2")
     assert shop.ack(1, 1, b"+TERM") == ["ok", "MSG_TERMINATED 1 1"]
     assert shop.ack(2, 2, b"+TERM bad record") == ["ok", "MSG_TERMINATED 2 1 bad record"]
-    assert shop.ack(3, 3, b"+TERM") == []
+    assert shop.ack(3, 3, b"+TERM") == ["MSG_TERMINATED 3 1"]
 
 
 # -- redelivery --------------------------------------------------------------------------------------------------------
@@ -424,7 +431,7 @@ def test_backoff_and_the_last_delivery() -> None:
     assert shop.advance(0.1) == ["MAX_DELIVERIES 1 3"]
     assert (shop.outstanding, shop.floor()) == (0, (0, 0))
     assert shop.ack(1, 3) == ["ok"]
-    assert shop.floor() == (3, 1)
+    assert shop.floor() == (0, 0)
 
 
 def test_a_nak_after_the_last_delivery() -> None:
@@ -555,7 +562,7 @@ def test_a_request_that_would_not_wait_during_a_pause() -> None:
     shop = Shop(messages=1, pause_until=200 * SECOND)
     assert shop.pull({"no_wait": True}) == ["404 No Messages"]
     assert shop.pull({"no_wait": True, "expires": SECOND}) == []
-    assert shop.advance(1.0) == ["408 Request Timeout 1 0"]
+    assert shop.advance(1.0) == ["408 Request Timeout 0 0"]
 
 
 def test_a_new_leader_knows_what_was_delivered_and_no_requests() -> None:
@@ -611,7 +618,7 @@ def test_nobody_uses_it() -> None:
     assert shop.advance(1.9) == []
     assert shop.ack(1, 1) == ["ok"]
     assert shop.pull({"expires": 3 * SECOND}) == []
-    assert shop.advance(4.9) == ["408 Request Timeout 1 0"]
+    assert shop.advance(4.9) == ["408 Request Timeout 0 0"]
     assert shop.gone == []
     assert shop.advance(0.1) == ["DELETED"]
     assert shop.gone == [shop.consumer]

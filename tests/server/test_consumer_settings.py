@@ -40,7 +40,7 @@ ACK = {"ack_policy": "explicit", "ack_wait": 30_000_000_000, "max_ack_pending": 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, PULL | {"ack_policy": "none", "inactive_threshold": 5_000_000_000}),
+        ({}, PULL | {"ack_policy": "none"}),
         ({"durable_name": "A", "ack_policy": "explicit"}, PULL | ACK | {"durable_name": "A", "name": "A"}),
         ({"name": "A", "ack_policy": "all", "inactive_threshold": 7, "metadata": {"a": "b"}},
          PULL | ACK | {"ack_policy": "all", "name": "A", "inactive_threshold": 7}),

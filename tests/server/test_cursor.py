@@ -78,6 +78,9 @@ def test_what_is_stored_and_removed_later() -> None:
         def wants(self, seq: int) -> bool:
             return True
 
+        def purged(self, subject: str | None) -> None:
+            """Not here."""
+
     source.watchers.append(Tell())
     source.append(Publication(b"s.a", None, b"x"), 6.0)
     assert cursor.pending == 4

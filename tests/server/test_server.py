@@ -110,7 +110,7 @@ def test_subscriptions_of_conversations_end() -> None:
     with pytest.raises(BadSubjectError):
         server.subscribe("a..b", ear)
     with pytest.raises(BadSubjectError):
-        server.publish("a.*", b"")
+        server.publish("a..b", b"")
 
 
 def test_conversations_get_what_matches_in_the_order_in_which_they_subscribed() -> None:
@@ -290,7 +290,7 @@ def test_the_life_of_a_stream() -> None:
     listed = desk.ask("STREAM.INFO.A", {"subjects_filter": "a.*"})
     assert listed["state"]["subjects"] == {"a.b": 1}
     assert (listed["total"], listed["offset"], listed["limit"]) == (1, 0, 100_000)
-    assert desk.ask("STREAM.INFO.A", {"subjects_filter": ">", "offset": 1})["state"]["subjects"] == {}
+    assert "subjects" not in desk.ask("STREAM.INFO.A", {"subjects_filter": ">", "offset": 1})["state"]
     assert desk.code("STREAM.INFO.A", {"subjects_filter": 1}) == 10025
     assert desk.ask("STREAM.CREATE.B", {"name": "B"})["config"]["subjects"] == ["B"]
     names = desk.ask("STREAM.NAMES")

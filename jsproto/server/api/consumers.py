@@ -29,11 +29,11 @@ from jsproto.outbox import Conversation
 from jsproto.server.api.advisories import ApiAdvisories, ApiOutbox
 from jsproto.server.api.requests import (
     Body,
+    Word,
     as_body,
     as_offset,
     decoded,
     is_empty,
-    one_of,
     optional,
     page,
     record,
@@ -45,7 +45,7 @@ from jsproto.server.api.requests import (
 )
 from jsproto.server.consume.advisories import Advisories
 from jsproto.server.consume.consumer import Consumer
-from jsproto.server.consume.settings import accept, check_change, check_group, upgraded
+from jsproto.server.consume.settings import INACTIVE_THRESHOLD, accept, check_change, check_group, upgraded
 from jsproto.server.inlet import StreamInlet
 from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ServerContext
@@ -72,13 +72,13 @@ _START: Final = ("deliver_policy", "opt_start_seq", "opt_start_time")
 _NAME_LENGTH: Final = 8
 _CONFIG: Final[dict[str, Reader]] = {
     **{field.name: as_anything for field in fields(ConsumerConfig) if field.name != "extra"},
-    **{name: one_of(words) for name, words in POLICIES.items()},
-    "priority_policy": one_of(POLICIES["priority_policy"], 'unknown priority policy: "{}"'),
+    **{name: Word(words) for name, words in POLICIES.items()},
+    "priority_policy": Word(POLICIES["priority_policy"], 'unknown priority policy: "{}"'),
 }
 _CREATE: Final[dict[str, Reader]] = {
     "stream_name": as_text,
     "config": record(_CONFIG),
-    "action": one_of(("", "create", "update"), 'unknown consumer action: "{}"'),
+    "action": Word(("", "create", "update"), 'unknown consumer action: "{}"'),
     "pedantic": as_flag,
 }
 _PAUSE: Final[dict[str, Reader]] = {"pause_until": as_moment}
@@ -123,10 +123,10 @@ class ConsumerApi(Conversation):
                 outbox.subscribe(prefix + subject, self)
 
     def receive(self, message: Msg, now: float) -> None:
-        """Do what a request asks for, and answer it. One with an unknown verb is ignored."""
+        """Do what a request asks for, and answer it. Unknown verbs are ignored, and resets without a reply subject."""
         subject = message.subject.decode("utf-8", "surrogateescape")
         verb, *names = without_prefix(subject, self._prefixes).split(".")
-        if verb not in self._verbs or (verb == "RESET" and not self._can_reset(*names)):
+        if verb not in self._verbs or (verb == "RESET" and not (message.reply and self._can_reset(*names))):
             return
         kind = _KINDS.get(verb) or f"consumer_{verb.lower()}"
         self.requests += 1
@@ -159,6 +159,8 @@ class ConsumerApi(Conversation):
         found = inlet.consumers.get(name)
         if found is not None and config.sourcing and config.durable_name:
             config = replace(config, **{field: getattr(found.config, field) for field in _START})
+        if found is not None:
+            config = replace(config, pause_until=found.config.pause_until)
         accepted = accept(config, inlet.stream.config, self._context, is_pedantic=is_pedantic)
         if found is not None:
             self._change(inlet, found, accepted, action, now)
@@ -169,7 +171,9 @@ class ConsumerApi(Conversation):
             raise refusal(10149)
         self._check_room(inlet, accepted)
         _check_name(name)
-        accepted.name = config.consumer_name and name
+        accepted.name = config.consumer_name
+        if not accepted.durable_name and not accepted.inactive_threshold:
+            accepted.inactive_threshold = INACTIVE_THRESHOLD
         consumer = self.take_up(stream, name, accepted, now)
         advisories = self._advisories(consumer)
         advisories.created(now)
@@ -226,15 +230,16 @@ class ConsumerApi(Conversation):
 
     @staticmethod
     def _change(inlet: StreamInlet, found: Consumer, accepted: ConsumerConfig, action: str, now: float) -> None:
-        wanted = replace(accepted, pause_until=found.config.pause_until)
-        is_same = wanted == replace(found.config, metadata=wanted.metadata)
+        wanted, is_same = accepted, accepted == found.config
         if action == "create" and not is_same:
             raise refusal(10148)
         if inlet.stream.config.retention == "workqueue" and not _is_alone(inlet, found, wanted.filters):
             raise refusal(10100)
         if is_same:
             return
-        check_change(found.config, wanted, is_bound=found.is_bound())
+        check_change(found.config, wanted, is_bound=found.is_push and found.is_heard())
+        if wanted.inactive_threshold != found.config.inactive_threshold and not found.config.durable_name:
+            wanted = replace(wanted, inactive_threshold=wanted.inactive_threshold or INACTIVE_THRESHOLD)
         found.update(wanted, now)
 
     def _check_room(self, inlet: StreamInlet, config: ConsumerConfig) -> None:

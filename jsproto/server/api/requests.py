@@ -64,18 +64,6 @@ def decoded(payload: bytes, fields: Mapping[str, Reader], *, is_strict: bool = T
     return body
 
 
-def one_of(allowed: Sequence[str], complaint: str = 'can not unmarshal "\\"{}\\""') -> Reader:
-    """A field whose values are ``allowed``. ``complaint``: what servers say of another one, which takes its place."""
-
-    def read(value: object, path: str) -> str:
-        word = as_text(value, path)
-        if word not in allowed:
-            raise ValueError(complaint.format(word))
-        return word
-
-    return read
-
-
 def optional(payload: bytes, fields: Mapping[str, Reader]) -> Body:
     """The body of a request that may have none: what does not begin as an object or a list counts as none.
 
@@ -109,11 +97,31 @@ def record(fields: Mapping[str, Reader], *, is_strict: bool = True) -> Reader:
             name = said if said in fields else names.get(said.lower())
             if name is None and is_strict:
                 raise ValueError(f'json: unknown field "{_text(said)}"')
-            if name is not None and each is not None:
+            if name is not None and (each is not None or isinstance(fields[name], Word)):
                 found[name] = fields[name](_cleaned(each), name)
         return found
 
     return read
+
+
+class Word:
+    """Reads one of some words. Null is none of them."""
+
+    def __init__(self, allowed: Sequence[str], complaint: str = 'can not unmarshal "\\"{}\\""') -> None:
+        """``complaint``: what servers say of another word, which takes its place."""
+        self._allowed = allowed
+        self._complaint = complaint
+
+    def __call__(self, value: object, path: str) -> str:
+        """The word.
+
+        Raises:
+            ValueError: it is another one.
+        """
+        word = as_text(value, path)
+        if word not in self._allowed:
+            raise ValueError(self._complaint.format(word))
+        return word
 
 
 def _values(text: str) -> list[Any]:

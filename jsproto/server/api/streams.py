@@ -42,11 +42,11 @@ from jsproto.server.api.advisories import ApiAdvisories, ApiOutbox
 from jsproto.server.api.consumers import ConsumerApi
 from jsproto.server.api.requests import (
     Body,
+    Word,
     as_body,
     as_offset,
     decoded,
     is_empty,
-    one_of,
     optional,
     page,
     record,
@@ -77,11 +77,11 @@ _HEARD_BY_OTHERS: Final = ("DIRECT.GET", "CONSUMER.MSG.NEXT.")
 # What requests may have.
 _CONFIG: Final[dict[str, Reader]] = {
     **{field.name: as_anything for field in fields(StreamConfig) if field.name != "extra"},
-    "retention": one_of(get_args(Retention)),
-    "discard": one_of(get_args(Discard)),
-    "storage": one_of(get_args(Storage)),
-    "compression": one_of(get_args(Compression)),
-    "persist_mode": one_of(("", *get_args(PersistMode))),
+    "retention": Word(get_args(Retention)),
+    "discard": Word(get_args(Discard)),
+    "storage": Word(get_args(Storage)),
+    "compression": Word(get_args(Compression)),
+    "persist_mode": Word(("", *get_args(PersistMode))),
     "subject_transform": record({"src": as_text, "dest": as_text}),
     "republish": record({"src": as_text, "dest": as_text, "headers_only": as_flag}),
     "placement": record({"cluster": as_text, "tags": as_anything, "preferred": as_text}),
@@ -97,12 +97,13 @@ _SNAPSHOT: Final[dict[str, Reader]] = {
     "deliver_subject": as_text, "no_consumers": as_flag, "chunk_size": as_anything, "window_size": as_anything,
     "jsck": as_flag,
 }  # fmt: skip
+_RESTORE: Final[dict[str, Reader]] = {"config": as_anything, "state": as_anything}
 
 # What an answer has besides its error.
 _SECOND: Final = 1_000_000_000
 _NO_PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _WITH_AN_ERROR: Final[dict[str, dict[str, Any]]] = {
-    "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": None},
+    "stream_info": _NO_PAGE, "stream_names": _NO_PAGE | {"streams": None}, "stream_list": _NO_PAGE | {"streams": []},
     "stream_purge": {"purged": 0}, "stream_restore": {"deliver_subject": ""},
 }  # fmt: skip
 
@@ -415,7 +416,8 @@ class JetStreamApi(Conversation):
         counts = stream.counts(pattern) if pattern else []
         if not counts:
             return body
-        body["state"]["subjects"] = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
+        named = dict(counts[offset : offset + SUBJECTS_AT_ONCE])
+        body["state"] |= {"subjects": named} if named else {}
         return body | {"total": len(counts), "offset": offset, "limit": SUBJECTS_AT_ONCE}
 
     def _delete(self, name: str, payload: bytes, now: float) -> Body:
@@ -483,6 +485,7 @@ class JetStreamApi(Conversation):
     def _restore(self, name: str, payload: bytes, now: float) -> Body:
         if is_empty(payload):
             raise refusal(10003)
+        decoded(payload, _RESTORE)
         raise refusal(10062, _NOT_MODELLED)
 
     def _names(self, name: str, payload: bytes, now: float) -> Body:

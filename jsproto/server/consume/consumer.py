@@ -19,6 +19,7 @@ Not here: reading acknowledgements (``acks``), the ack floor (``delivery_state``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from jsproto.errors import APIError, LocalProtocolError
@@ -43,6 +44,7 @@ from jsproto.server.consume.pull_requests import (
     read_request,
 )
 from jsproto.server.consume.rate_limit import RateLimit
+from jsproto.server.consume.settings import labelled
 from jsproto.server.publish.checks import check_level
 from jsproto.server.store.context import ACCOUNT_HASH, NO_DOMAIN, ServerContext
 from jsproto.server.store.refusals import refusal
@@ -90,9 +92,12 @@ class Consumer(Conversation):
         "_deliver_at",
         "_flow",
         "_forget",
+        "_group",
         "_has_more",
         "_heartbeat_at",
+        "_interest_changed",
         "_is_active",
+        "_is_deaf",
         "_is_paused",
         "_is_scheduled",
         "_outbox",
@@ -148,6 +153,9 @@ class Consumer(Conversation):
         self._rate_limit = self._new_rate_limit(now)
         self._used_at = now
         self._heartbeat_at = self._after_heartbeat(now)
+        self._group = config.deliver_group  # of the interest: an update does not change it
+        self._interest_changed = False
+        self._is_deaf = False
         self._is_active = self._has_interest()
         self._is_paused = self._is_paused_at(now)
         self._is_scheduled = False
@@ -181,7 +189,11 @@ class Consumer(Conversation):
 
     def is_bound(self) -> bool:
         """Whether its deliver subject has a subscriber."""
-        return self.is_push and self._has_interest()
+        return self.is_push and self._is_active
+
+    def is_heard(self) -> bool:
+        """Whether anybody gets what is sent to its deliver subject, by a wildcard or in a group, too."""
+        return self._outbox.has_interest(self.config.deliver_subject or "")
 
     def info(self, now: float) -> ConsumerInfo:
         """Its configuration and state, as CONSUMER.INFO reports them."""
@@ -190,7 +202,7 @@ class Consumer(Conversation):
         floor = SequencePair(state.floor_consumer, state.floor_stream, self._timestamp(state.acked_at))
         return ConsumerInfo(
             self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(state.pending),
-            state.pending.redelivered, len(self._requests), self._cursor.pending,
+            0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests), self._cursor.pending,
             push_bound=self.is_bound() or None, paused=self._is_paused_at(now) or None,
             pause_remaining=self.pause_remaining(now), ts=self._context.timestamp(now),
             priority_groups=self._priorities.states(),
@@ -203,7 +215,7 @@ class Consumer(Conversation):
 
     def takes(self, subject: bytes) -> bool:
         """Whether its filters take messages under ``subject``."""
-        return self._cursor.takes(subject)
+        return not self._is_deaf and self._cursor.takes(subject)
 
     @property
     def floor(self) -> int:
@@ -212,8 +224,7 @@ class Consumer(Conversation):
 
     def wants(self, seq: int) -> bool:
         """Whether the message with the stream sequence ``seq`` is still to be delivered or acknowledged."""
-        stored = self._stream.get(seq)
-        return seq in self._state.pending or (stored is not None and stored in self._cursor)
+        return self._state.wants(seq)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -246,7 +257,7 @@ class Consumer(Conversation):
 
     def stored(self, message: Stored, now: float) -> None:
         """The stream stored ``message``."""
-        if self._cursor.stored(message):
+        if not self._is_deaf and self._cursor.stored(message):
             self._schedule()
 
     def removed(self, message: Stored, now: float) -> None:
@@ -256,15 +267,28 @@ class Consumer(Conversation):
             self._removed.append(message.seq)
             self._schedule()
 
+    def purged(self, subject: str | None) -> None:
+        """The stream was purged: messages of ``subject``, or all of them."""
+        self._state.purged(subject)
+        self._removed.clear()
+        self._schedule()
+
     def interest_changed(self) -> None:
         """Subscriptions have changed, perhaps those of the deliver subject."""
         if self.is_push:
+            self._interest_changed = True
             self._schedule()
 
     def update(self, config: ConsumerConfig, now: float) -> None:
-        """Go on with another ``config``, which ``settings.check_change`` allows."""
+        """Go on with another ``config``, which ``settings.check_change`` allows.
+
+        Without the filters that it had a consumer hears no more of new messages (FACTS.md F5.23).
+        """
+        if config.filters != self.config.filters:
+            self._is_deaf = not config.filters
+        self._interest_changed = config.deliver_subject != self.config.deliver_subject
         self.config = self._priorities.config = config
-        self._cursor.filter(config.filters)
+        self._state.filter(config.filters)
         self._rate_limit = self._new_rate_limit(now)
         self._state.pending.change(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
         self._used_at = now
@@ -275,7 +299,7 @@ class Consumer(Conversation):
 
         None resumes. As in nats-server the next message, heartbeat or request then starts the delivery.
         """
-        self.config.pause_until = until
+        self.config = labelled(replace(self.config, pause_until=until), self.config, self._context)
         self._is_paused = self._is_paused_at(now)
         self._outbox.rearm(self)
 
@@ -362,7 +386,7 @@ class Consumer(Conversation):
         return None if when is None else self._context.timestamp(when)
 
     def _has_interest(self) -> bool:
-        return self.is_push and self._outbox.is_subscribed(self.config.deliver_subject or "", self.config.deliver_group)
+        return self.is_push and self._outbox.is_subscribed(self.config.deliver_subject or "", self._group)
 
     def _resumes_at(self) -> float:
         return ((self.config.pause_until or 0) - self._context.epoch) / _SECOND
@@ -411,7 +435,8 @@ class Consumer(Conversation):
             self._advisories.paused(self.config.pause_until, is_paused=False, now=now)
         self._is_paused = self._is_paused_at(now)
         self._priorities.expire(now)
-        is_active = self._has_interest()
+        is_active = self._has_interest() if self._interest_changed else self._is_active
+        self._interest_changed = False
         if is_active or self._is_active or len(self._requests):
             self._used_at = now
         if is_active and not self._is_active:
@@ -422,7 +447,7 @@ class Consumer(Conversation):
             outstanding = state.pending.get(seq)
             if outstanding is not None:
                 deliveries = state.pending.deliveries(seq)
-                state.settle(seq, outstanding.consumer_seq, now)
+                state.settle(seq, now)
                 self._advisories.terminated(outstanding.consumer_seq, seq, deliveries, _DELETED, now)
         self._removed.clear()
 
@@ -457,8 +482,8 @@ class Consumer(Conversation):
             if request is None:
                 self._heartbeat_at = self._after_heartbeat(now)
                 self._count_for_flow_control(size)
-            elif not request.batch and request.max_bytes:
-                self._send_status(request.reply, statuses.batch_completed(request.max_bytes))
+            elif request.batch <= 0 < request.max_bytes:
+                self._send_status(request.reply, statuses.batch_completed(request.batch, request.max_bytes))
 
     def _has_taker(self) -> bool:
         if self.is_push:
@@ -558,7 +583,7 @@ class Consumer(Conversation):
     def _receive_pull_request(self, reply: str, message: Msg, now: float) -> None:
         """Refuse a pull request, or let it wait. A reply that is no subject can have no subscriber."""
         try:
-            check_subject(reply)
+            check_subject(reply, wildcards=True)
         except LocalProtocolError:
             return
         try:
@@ -579,7 +604,7 @@ class Consumer(Conversation):
         why = why or self._waiting_refusal(request, now)
         if why is None:
             self._requests.add(request)
-        else:
+        elif why:
             self._send_status(reply, why)
 
     def _group_refusal(self, request: PullRequest, now: float) -> bytes | None:
@@ -590,9 +615,7 @@ class Consumer(Conversation):
         return statuses.PIN_MISMATCH if self._priorities.is_stranger(request, now) else None
 
     def _waiting_refusal(self, request: PullRequest, now: float) -> bytes | None:
-        """The status that refuses to let the request wait. None: it can wait."""
-        if self._requests.is_full and not self._requests.tidy(now, self._heartbeat_status, at_end=False):
-            return statuses.MAX_WAITING
+        """The status that refuses to let the request wait, empty for none that is sent. None: it can wait."""
         if request.no_wait:
             available = self._cursor.pending + self._state.pending.queued
             if not available and request.expires is None:
@@ -600,6 +623,8 @@ class Consumer(Conversation):
             self._requests.tidy(now, self._heartbeat_status, at_end=False)
             if 0 < available < self._requests.messages:
                 return statuses.REQUESTS_PENDING
+        if self._requests.is_full and not self._requests.tidy(now, self._heartbeat_status, at_end=False):
+            return b"" if request.heartbeat else statuses.MAX_WAITING
         return None
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------
@@ -628,7 +653,7 @@ class Consumer(Conversation):
                 state.pending.in_progress(ack.stream_seq, now)
         elif ack.kind is AckKind.TERM:
             is_answered = state.acknowledge(ack.stream_seq, ack.consumer_seq, now)
-            reason = ack.argument.decode("utf-8", "replace") if is_answered else None
+            reason = ack.argument.decode("utf-8", "replace")
         if reply and is_answered:
             self._send_status(reply, None)
         if reason is not None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.subjects import contains
 from jsproto.server.consume.acks import Acknowledgement, nak_delay
 from jsproto.server.consume.cursor import Cursor
 from jsproto.server.consume.redelivery import PendingAcks
@@ -22,6 +23,8 @@ from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Stored, Stream
 
 _SECOND: Final = 1_000_000_000
+_NO_NUMBER: Final = 2**64 - 1
+"""What servers read where an ack subject has no number."""
 
 
 class DeliveryState:
@@ -33,7 +36,9 @@ class DeliveryState:
     """
 
     __slots__ = (
+        "_controls_flow",
         "_cursor",
+        "_filters",
         "_policy",
         "_stream",
         "acked_at",
@@ -53,7 +58,14 @@ class DeliveryState:
         self.pending = PendingAcks(config.ack_wait or 0, config.backoff or (), config.max_deliver or 0)
         self._stream = stream
         self._policy = config.ack_policy
+        self._filters = config.filters
+        self._controls_flow = bool(config.flow_control)
         self._cursor = cursor
+
+    def filter(self, filters: list[str]) -> None:
+        """Take messages of other subjects from now on."""
+        self._filters = filters
+        self._cursor.filter(filters)
 
     @property
     def stream_seq(self) -> int:
@@ -110,28 +122,84 @@ class DeliveryState:
         else:
             self.pending.delivered(stored, self.consumer_seq, now)
 
+    def purged(self, subject: str | None) -> None:
+        """The stream was purged: of all messages, or of those of the pattern ``subject``.
+
+        What went counts as acknowledged, without a word. What waits in the queue for redelivery leaves it (FACTS.md
+        F5.21). A purge of other subjects changes nothing.
+        """
+        first, is_wider = self._after_purge(subject)
+        if first < 0:
+            return
+        self._cursor.next_seq = max(self._cursor.next_seq, first)
+        if self.floor_stream < first:
+            self.floor_stream = first - 1
+            for seq, outstanding in self.pending.all():
+                if seq < first or (is_wider and self._stream.get(seq) is None):
+                    self.floor_consumer = max(self.floor_consumer, outstanding.consumer_seq)
+                    self.pending.remove(seq)
+        if not len(self.pending):
+            self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
+        self.pending.leave_queue()
+
+    def _after_purge(self, subject: str | None) -> tuple[int, bool]:
+        """The first sequence that is left, and whether the filters take more than was purged. -1: they take less."""
+        stream = self._stream
+        if subject is not None and not any(contains(subject, pattern) for pattern in self._filters):
+            takes_more = not self._filters or any(contains(pattern, subject) for pattern in self._filters)
+            return (stream.state().first_seq, True) if takes_more else (-1, False)
+        if subject is None:
+            return stream.state().first_seq, False
+        left = next((stored.seq for stored in stream.matching(subject.encode(), 0)), 0)
+        return left or stream.last_seq + 1, False
+
     def acknowledge(self, stream_seq: int, consumer_seq: int, now: float) -> bool:
-        """A client is done with a message. Returns False, with nothing changed, when it was not delivered yet."""
-        if not 0 < stream_seq < self._cursor.next_seq:
+        """A client is done with a message. Returns whether it gets an answer.
+
+        A message that was not delivered yet changes nothing. Where bytes are controlled it counts (FACTS.md F5.22).
+        """
+        stream_seq, consumer_seq = (_NO_NUMBER if seq < 0 else seq for seq in (stream_seq, consumer_seq))
+        if stream_seq >= self._cursor.next_seq and not self._controls_flow:
             return False
-        if self._policy == "all":
-            self.settle_up_to(stream_seq, consumer_seq, now)
+        if self._policy != "all":
+            outstanding = self.pending.remove(stream_seq)
+            if outstanding is not None:
+                self._move_floor(outstanding.consumer_seq, stream_seq)
+        elif stream_seq <= self.floor_stream or consumer_seq <= self.floor_consumer:
+            return stream_seq > 0
         else:
-            self.settle(stream_seq, consumer_seq, now)
+            self.settle_up_to(stream_seq, consumer_seq, now)
+        self.acked_at = now
+        self._stream.settled(stream_seq)
         return True
 
-    def settle(self, stream_seq: int, consumer_seq: int, now: float) -> None:
-        """One message is done with. ``consumer_seq`` counts only when the message is not pending."""
+    def settle(self, stream_seq: int, now: float) -> None:
+        """One outstanding message is done with, because it is gone from the stream."""
         outstanding = self.pending.remove(stream_seq)
         if outstanding is not None:
-            consumer_seq = outstanding.consumer_seq
             self.acked_at = now
-            self._stream.settled(stream_seq)
+            self._move_floor(outstanding.consumer_seq, stream_seq)
+
+    def _move_floor(self, consumer_seq: int, stream_seq: int) -> None:
+        """The message of this pair is no longer outstanding."""
         if not len(self.pending):
             self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
         elif consumer_seq == self.floor_consumer + 1:
-            oldest = self.pending.oldest()
-            self.floor_consumer, self.floor_stream = oldest.consumer_seq - 1, oldest.stored.seq - 1
+            self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
+            following = self.pending.after(stream_seq)
+            if following is not None and following.consumer_seq > 0:
+                self.floor_consumer, self.floor_stream = following.consumer_seq - 1, following.stored.seq - 1
+
+    def wants(self, seq: int) -> bool:
+        """Whether the message with the stream sequence ``seq`` is still to be delivered or acknowledged."""
+        if self._filters:
+            stored = self._stream.get(seq)
+            if stored is None or not self._cursor.takes(stored.subject):
+                return False
+        is_open = seq > self.floor_stream
+        if self._policy == "explicit":
+            is_open = is_open and (seq >= self._cursor.next_seq or seq in self.pending)
+        return is_open or self.pending.was_repeated(seq)
 
     def settle_up_to(self, stream_seq: int, consumer_seq: int, now: float) -> None:
         """All messages up to this pair of sequences are done with. A pair below the ack floor changes nothing."""
@@ -156,7 +224,7 @@ class DeliveryState:
         Returns False, with nothing changed, when that message is not pending.
         """
         seq = nak.stream_seq
-        if seq not in self.pending or not self.floor_consumer < nak.consumer_seq <= self.consumer_seq:
+        if seq not in self.pending or not self.floor_consumer < nak.consumer_seq <= self.consumer_seq + 1:
             return False
         delay = nak_delay(nak.argument)
         if delay is None:

@@ -61,7 +61,8 @@ class BadRequestError(ValueError):
 class PullRequest:
     """One request.
 
-    ``batch`` and ``max_bytes`` are what is left of it. ``expires`` and ``heartbeat_at`` are moments, ``heartbeat`` is
+    ``batch`` and ``max_bytes`` are what is left of it. One for less than one message gets one.
+    ``expires`` and ``heartbeat_at`` are moments, ``heartbeat`` is
     an interval, all in seconds. ``group`` is None when the request was no JSON object. ``id`` is a pinned client's.
     """
 
@@ -92,9 +93,9 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
     """
     text = payload.strip()
     if not text.startswith(b"{"):
-        return PullRequest(reply, max(1, int(text)) if _NUMBER.fullmatch(text) else 1)
+        return PullRequest(reply, int(text) if _NUMBER.fullmatch(text) else 1)
     try:
-        body = loads(text)
+        body = {name.lower(): value for name, value in loads(text).items()}
     except RemoteProtocolError as error:
         raise BadRequestError(str(error)) from None
     values = {name: _value(name, body[name]) for name in _FIELDS if body.get(name) is not None}
@@ -104,7 +105,7 @@ def read_request(reply: str, payload: bytes, now: float) -> PullRequest:
     pause = max(heartbeat, SHORTEST_HEARTBEAT) / _SECOND if heartbeat > 0 else 0.0
     return PullRequest(
         reply,
-        max(1, values.get("batch", 1)),
+        values.get("batch", 0),
         max(0, values.get("max_bytes", 0)),
         values.get("no_wait", False),
         now + expires / _SECOND if expires else None,
@@ -203,7 +204,7 @@ class PullRequests:
                 request.delivered += 1
                 if request.heartbeat_at is not None:
                     request.heartbeat_at = now + request.heartbeat
-                if request.batch:
+                if request.batch > 0:
                     self.add(request)
                 return request
         return None

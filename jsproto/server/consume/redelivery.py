@@ -77,6 +77,23 @@ class PendingAcks:
         """The outstanding message that was delivered first. The caller knows that there is one."""
         return next(iter(self._pending.values()))
 
+    def all(self) -> list[tuple[int, Outstanding]]:
+        """The outstanding messages, the one that was delivered first comes first."""
+        return list(self._pending.items())
+
+    def after(self, seq: int) -> Outstanding | None:
+        """The outstanding message with the lowest stream sequence above ``seq``. None: there is none."""
+        later = min((other for other in self._pending if other > seq), default=None)
+        return None if later is None else self._pending[later]
+
+    def was_repeated(self, seq: int) -> bool:
+        """Whether a message was delivered more than once, or given up."""
+        return seq in self._deliveries
+
+    def leave_queue(self) -> None:
+        """Let nothing wait in the queue for redelivery. It comes again after its time."""
+        self._redeliver.clear()
+
     @property
     def redelivered(self) -> int:
         """How many messages were delivered more than once, those that were given up included."""

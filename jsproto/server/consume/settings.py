@@ -114,9 +114,14 @@ def accept(
     _check_start(accepted)
     _check_texts(accepted)
     _check_priorities(accepted)
-    needed = _level(accepted, config)
-    accepted.metadata = (config.metadata or {}) | {
-        "_nats.level": str(context.api_level), "_nats.req.level": str(needed), "_nats.ver": context.version,
+    return labelled(accepted, config, context)
+
+
+def labelled(accepted: ConsumerConfig, asked: ConsumerConfig, context: ServerContext) -> ConsumerConfig:
+    """``accepted`` with the metadata that servers add, of which the level depends on what was ``asked`` for."""
+    accepted.metadata = (asked.metadata or {}) | {
+        "_nats.level": str(context.api_level), "_nats.req.level": str(_level(accepted, asked)),
+        "_nats.ver": context.version,
     }  # fmt: skip
     return accepted
 
@@ -124,7 +129,7 @@ def accept(
 def check_change(old: ConsumerConfig, new: ConsumerConfig, *, is_bound: bool) -> None:
     """Check that a consumer of the configuration ``old`` can become ``new``, both as ``accept`` returns them.
 
-    ``is_bound``: its deliver subject has a subscriber.
+    ``is_bound``: somebody gets what is sent to its deliver subject.
 
     Raises:
         APIError: an update cannot change that field.
@@ -179,8 +184,6 @@ def _defaults(
         changes["max_waiting"] = _positive(config.max_waiting) or MAX_WAITING
     if changes["inactive_threshold"] is None:
         changes["inactive_threshold"] = _positive(limits.get("inactive_threshold"))
-    if not changes["durable_name"] and changes["inactive_threshold"] is None:
-        changes["inactive_threshold"] = INACTIVE_THRESHOLD
     policy = changes["ack_policy"]
     changes["ack_wait"] = config.ack_wait or (ACK_WAIT if policy in ("explicit", "all") else None)
     if config.backoff:

@@ -63,9 +63,12 @@ def wrong_pin(messages: int, size: int) -> bytes:
     return _WRONG_PIN + _left(messages, size)
 
 
-def batch_completed(size: int) -> bytes:
-    """409: all messages of a request were delivered, and ``size`` bytes are left."""
-    return _COMPLETED + _left(0, size)
+def batch_completed(messages: int, size: int) -> bytes:
+    """409: all messages of a request were delivered, and ``size`` bytes are left.
+
+    ``messages``: 0, or less where the request asked for less than one.
+    """
+    return _COMPLETED + _left(messages, size)
 
 
 def exceeded(what: str, limit: str) -> bytes:

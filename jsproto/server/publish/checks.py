@@ -167,8 +167,9 @@ class Staged:
         _check_header_size(message)
         check_increment(stream, message)
         _check_stream_name(stream, message)
+        if time_to_live(message.value(TTL)) != 0 and not stream.config.allow_msg_ttl:
+            raise refusal(10166)
         check_lifetime(message)
-        _check_ttl(stream, message)
         msg_id = message.value(MSG_ID)
         if msg_id:
             if msg_id in self._ids:
@@ -277,7 +278,10 @@ def _check_subject_sequence(stream: Stream, message: Publication) -> None:
         if subject:
             raise refusal(10193)
         return
-    last = stream.last_of(subject or message.subject)
+    last = stream.last_of(message.subject)
+    if subject:
+        found = stream.last_seq if subject == b">" else stream.last_matching(subject)
+        last = 0 if stream.get(found) is None else found
     if expected != last:
         raise refusal(10071, last)
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from jsproto.errors import APIError
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encode_flow
+from jsproto.grammar.batch import EXPECTED_LAST_MSG_ID
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.window import AckPace
@@ -186,6 +187,10 @@ class FastBatches(Conversation):
             return
         if checked.original is not None:
             self._duplicate(to, reply, batch, checked.original)
+            return
+        last_id = publication.value(EXPECTED_LAST_MSG_ID)
+        if last_id and last_id != self._stream.last_msg_id:  # what a message alone is checked for, comes later here
+            self._answers.error(to, refusal(10070, self._stream.last_msg_id.decode("utf-8", "replace")))
             return
         batch.stream_seq = self._stream.append(checked.message, now)
         batch.stored = batch.last

@@ -12,6 +12,7 @@ from typing import Final
 
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import LINE_END
+from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Outbox
 from jsproto.server.store.stream import Stored, Stream
@@ -52,6 +53,7 @@ class Republisher:
             header += b"Nats-Msg-Size: %d\r\n" % len(payload)
             payload = b""
         try:
+            check_subject(subject.decode("utf-8", "surrogateescape"))
             self._outbox.publish(subject.decode("utf-8", "surrogateescape"), payload, headers=header + LINE_END)
         except LocalProtocolError:
             return  # a message to a subject with wildcards is not published again

@@ -96,6 +96,9 @@ class Watcher(StreamFollower, Protocol):
     def wants(self, seq: int) -> bool:
         """Whether it still needs the message with the sequence ``seq``."""
 
+    def purged(self, subject: str | None) -> None:
+        """The stream was purged: messages of ``subject``, or all of them."""
+
 
 class Stream:
     """One stream. Iterating gives its messages, oldest first, and ``len`` their number.
@@ -256,12 +259,11 @@ class Stream:
     def state(self) -> StreamState:
         """The stream's state, as STREAM.INFO reports it."""
         first = self._messages.get(self.first_seq)
-        fresh = not self._messages and self.last_seq == 0 and self._is_fresh
         deleted = self.last_seq - self.first_seq + 1 - len(self._messages)
         return StreamState(
             messages=len(self._messages),
             bytes=self._bytes,
-            first_seq=0 if fresh else self.first_seq,
+            first_seq=0 if self._is_untouched else self.first_seq,
             first_ts=None if first is None else first.timestamp,
             last_seq=self.last_seq,
             last_ts=self._last_timestamp,
@@ -270,8 +272,18 @@ class Stream:
             consumer_count=len(self.watchers),
         )
 
+    @property
+    def _is_untouched(self) -> bool:
+        """Whether nothing was ever written to it or purged, so that it has no first sequence."""
+        return not self._messages and self.last_seq == 0 and self._is_fresh
+
     def deleted(self) -> list[int]:
-        """The sequences between the first and the last one that have no message."""
+        """The sequences between the first and the last one that have no message.
+
+        A stream on disk that was never written to has the sequence 0, as in nats-server.
+        """
+        if self._is_untouched:
+            return [0] if self.config.storage == "file" else []
         return [seq for seq in range(self.first_seq, self.last_seq + 1) if seq not in self._messages]
 
     def check(self, config: StreamConfig) -> None:
@@ -415,21 +427,24 @@ class Stream:
         ``keep``: that many of the newest stay. ``before``: those from that sequence on stay. If that sequence is after
         the end of the stream, and there is no ``subject``, it becomes the sequence of the next message.
         """
-        if subject == ">":
-            subject = None
-        if subject is None and not keep and not before:
+        if before == 1:
+            return 0
+        pattern = None if subject == ">" else subject
+        if pattern is None and not keep:
             self._is_fresh = False
         seqs = [
             stored.seq
             for stored in self._messages.values()
-            if (subject is None or matches(subject, _text(stored.subject))) and not 0 < before <= stored.seq
+            if (pattern is None or matches(pattern, _text(stored.subject))) and not 0 < before <= stored.seq
         ]
         if keep:
             del seqs[-keep:]
         for seq in seqs:
             self.remove(seq)
-        if subject is None and before > self.last_seq:
+        if pattern is None and not keep and before > self.last_seq:
             self.first_seq, self.last_seq = before, before - 1
+        for watcher in self.watchers:
+            watcher.purged(subject)
         return len(seqs)
 
     def truncate(self, since: float, now: float) -> None:

@@ -21,11 +21,11 @@ from tests.integration.differential.links import API, Step
 Chance: TypeAlias = random.Random
 Choices: TypeAlias = dict[str, tuple[Any, ...]]
 
-STREAMS: Final = ("S", "T")
-CONSUMERS: Final = ("C", "D")
-SUBJECTS: Final = ("s.a", "s.b", "s.c.d", "t.a", "t.b")
-FILTERS: Final = ("s.a", "s.>", "s.*", "t.*", "t.a", ">", "*.a", "x")
-DELIVER: Final = ("d.one", "d.two")
+STREAMS: Final = ("S", "S", "S", "S", "S", "S", "T")
+CONSUMERS: Final = ("C", "C", "C", "C", "C", "D", "D", "E")
+SUBJECTS: Final = ("s.a", "s.a", "s.a", "s.b", "s.b", "s.c.d", "t.a")
+FILTERS: Final = ("s.a", "s.a", "s.b", "s.>", "s.*", "t.*", "t.a", ">", "*.a", "x")
+DELIVER: Final = ("d.one", "d.one", "d.two")
 PAST, FUTURE = "2020-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
 HOUR: Final = 3600 * 10**9
 SOON: Final = 20_000_000  # nanoseconds
@@ -43,7 +43,6 @@ STREAM: Final[Choices] = {
     "republish": ({"src": "s.>", "dest": "r.>"},), "num_replicas": (0, 1),
     "subject_delete_marker_ttl": (HOUR,), "persist_mode": ("default", "async"),
 }  # fmt: skip
-BATCHES: Final[Choices] = {"allow_atomic": (True,), "allow_batched": (True,)}
 CONSUMER: Final[Choices] = {
     "ack_policy": ("explicit", "none", "all", "flow_control"),
     "deliver_policy": ("all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
@@ -56,6 +55,11 @@ CONSUMER: Final[Choices] = {
     "priority_policy": ("none", "overflow", "pinned_client", "prioritized"), "priority_groups": (["g"], ["g", "h"]),
     "priority_timeout": (HOUR,), "description": ("words",), "rate_limit_bps": (0, 1000),
     "flow_control": (True, False), "idle_heartbeat": (0, HOUR), "direct": (True,), "sourcing": (True,),
+}  # fmt: skip
+LIKELY: Final[Choices] = {
+    "deliver_policy": ("all", "last", "new"), "max_deliver": (1, 2, -1), "filter_subject": FILTERS,
+    "filter_subjects": (["s.a", "s.b"], ["s.a", "s.c.>"]), "max_ack_pending": (1, 2, 3), "headers_only": (True,),
+    "max_waiting": (1, 2), "mem_storage": (True,), "max_batch": (2,), "max_bytes": (60,), "inactive_threshold": (HOUR,),
 }  # fmt: skip
 PUSH: Final[Choices] = {
     "deliver_subject": DELIVER, "deliver_group": ("q",), "flow_control": (True,), "idle_heartbeat": (HOUR,),
@@ -93,12 +97,11 @@ def api(verb: str, body: Any = b"") -> Step:
 # -- what a step may be ------------------------------------------------------------------------------------------------
 
 
-def _stream(chance: Chance, verb: str = "CREATE", least: Choices | None = None) -> Step:
-    name = chance.choice(STREAMS)
-    body = {"name": name, "subjects": [f"{name.lower()}.>"], "storage": chance.choice(("memory", "file"))}
-    if least is not None:
-        body |= some(chance, least, 3)
-    return api(f"STREAM.{verb}.{name}", body | some(chance, STREAM, chance.choice((1, 3, 6))))
+def _stream(chance: Chance, verb: str = "CREATE", has: dict[str, Any] | None = None) -> Step:
+    """Create or change a stream, with the fields ``has``, and some others."""
+    name = chance.choice(STREAMS) if has is None else "S"
+    body = {"name": name, "subjects": [f"{name.lower()}.>"], "storage": "memory" if chance.random() < 0.7 else "file"}
+    return api(f"STREAM.{verb}.{name}", body | some(chance, STREAM, chance.choice((0, 0, 1, 2, 4))) | (has or {}))
 
 
 def _publish(chance: Chance) -> list[Step]:
@@ -108,20 +111,27 @@ def _publish(chance: Chance) -> list[Step]:
     return [Step("pub", chance.choice(SUBJECTS), payload, headers or None, reply)]
 
 
+def _store(chance: Chance) -> list[Step]:
+    payload = chance.choice((b"", b"x", b"long payload"))
+    headers = chance.choice((None, None, None, {"Nats-Msg-Id": "m"}, {"Any": "thing"}, {"Nats-Rollup": "sub"}))
+    return [Step("pub", chance.choice(SUBJECTS), payload, headers)]
+
+
 def _counter(chance: Chance) -> list[Step]:
     headers = {"Nats-Incr": chance.choice(("1", "-2", "+3", "0", "1e3", " 1", str(10**30)))}
-    return [Step("pub", chance.choice(SUBJECTS), b"", headers | some(chance, HEADERS, chance.choice((0, 0, 1))))]
+    headers |= some(chance, HEADERS, chance.choice((0, 0, 0, 1)))
+    return [Step("pub", chance.choice(SUBJECTS), b"" if chance.random() < 0.9 else b"x", headers)]
 
 
 def _atomic(chance: Chance) -> list[Step]:
-    batch, length, commit = chance.choice(("a", "b", "x" * 65)), chance.randint(1, 4), chance.random() < 0.8
+    batch, length, commit = chance.choice(("a", "a", "a", "b", "x" * 65)), chance.randint(1, 4), chance.random() < 0.8
     steps = []
     for sequence in range(1, length + 1):
         number = sequence if chance.random() < 0.93 else chance.choice((0, 1, 7, "x"))
         headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
         if sequence == length and commit:
             headers["Nats-Batch-Commit"] = chance.choice(("1", "1", "1", "eob", "x", ""))
-        if chance.random() < 0.3:
+        if chance.random() < 0.25:
             headers |= some(chance, HEADERS, 2)
         reply = "{}" if chance.random() < 0.9 else ""
         steps.append(Step("pub", chance.choice(SUBJECTS[:3]), chance.choice((b"x", b"long payload")), headers, reply))
@@ -129,8 +139,9 @@ def _atomic(chance: Chance) -> list[Step]:
 
 
 def _fast(chance: Chance) -> list[Step]:
-    batch, length = chance.choice(("a", "b", "x" * 65)), chance.randint(1, 5)
-    flow, gap = chance.choice(("1", "2", "10", "0", "x")), chance.choice(("ok", "fail", "x"))
+    batch, length = chance.choice(("a", "a", "a", "a", "b", "x" * 65)), chance.randint(1, 6)
+    flow = chance.choice(("1", "2", "10", "10", "0", "x"))
+    gap = chance.choice(("ok", "ok", "ok", "fail", "fail", "fail", "x"))
     steps = []
     for sequence in range(1, length + 1):
         operation = 0 if sequence == 1 else 1
@@ -139,42 +150,46 @@ def _fast(chance: Chance) -> list[Step]:
         elif chance.random() < 0.05:
             operation = chance.choice((0, 1, 2, 3, 4, 5))
         number = sequence if chance.random() < 0.9 else chance.choice((0, 1, 2, sequence + 2))
-        headers = some(chance, HEADERS, 2) if chance.random() < 0.2 else None
+        headers = some(chance, HEADERS, 2) if chance.random() < 0.2 else {}
         reply = f"{{}}.{batch}.{flow}.{gap}.{number}.{operation}.$FI"
-        steps.append(Step("pub", chance.choice(SUBJECTS[:3]), chance.choice((b"x", b"long payload")), headers, reply))
+        steps.append(
+            Step("pub", chance.choice(SUBJECTS[:3]), chance.choice((b"x", b"long payload")), headers or None, reply)
+        )
     return steps
 
 
-def _consumer(chance: Chance) -> list[Step]:
-    stream, name = chance.choice(STREAMS), chance.choice((*CONSUMERS, "E"))
+def _consumer(chance: Chance, has: dict[str, Any] | None = None) -> list[Step]:
+    """Create or change a consumer, of any configuration, or of C with the fields ``has`` and a few others."""
+    stream, name = ("S", "C") if has is not None else (chance.choice(STREAMS), chance.choice(CONSUMERS))
     config: dict[str, Any] = {"name": name} if name == "E" else {"durable_name": name}
-    if chance.random() < 0.1:
+    if has is None and chance.random() < 0.05:
         config = {"name": "C", "durable_name": chance.choice(CONSUMERS)}
-    if chance.random() < 0.9:
-        config["ack_policy"] = chance.choice(("explicit", "none", "all"))
-    if chance.random() < 0.4:
+    config["ack_policy"] = chance.choice(("explicit", "explicit", "explicit", "none", "all"))
+    if has is None and chance.random() < 0.3:
         config |= {"deliver_subject": chance.choice(DELIVER)} | some(chance, PUSH, 2)
-    config |= some(chance, CONSUMER, chance.choice((0, 1, 2, 4)))
-    body: dict[str, Any] = {"stream_name": stream, "config": config}
-    if chance.random() < 0.2:
+    config |= some(chance, LIKELY, chance.choice((0, 1, 2, 3)))
+    if has is None and chance.random() < 0.3:
+        config |= some(chance, CONSUMER, 2)
+    body: dict[str, Any] = {"stream_name": stream, "config": config | (has or {})}
+    if has is None and chance.random() < 0.15:
         body["action"] = chance.choice(("create", "update", ""))
-    if chance.random() < 0.1:
+    if has is None and chance.random() < 0.05:
         body["pedantic"] = True
     verb = f"CONSUMER.CREATE.{stream}.{name}"
     kind = chance.random()
-    if kind < 0.15:
+    if kind < 0.15 and "durable_name" in config:
         verb = f"CONSUMER.DURABLE.CREATE.{stream}.{name}"
-    elif kind < 0.25:
+    elif kind < 0.2 and has is None:
         verb = f"CONSUMER.CREATE.{stream}"
-    elif kind < 0.4:
-        verb += f".{config.get('filter_subject') or 's.a'}"
+    elif kind < 0.4 and "filter_subject" in config:
+        verb += f".{config['filter_subject']}"
     return [api(verb, body)]
 
 
 def _verb_of_consumer(chance: Chance) -> list[Step]:
-    stream, name = chance.choice(STREAMS), chance.choice((*CONSUMERS, "E"))
+    stream, name = chance.choice(STREAMS), chance.choice(CONSUMERS)
     verb, body = chance.choice((
-        ("INFO", b""), ("INFO", b""), ("INFO", b""), ("DELETE", b""),
+        *[("INFO", b"")] * 12, ("DELETE", b""),
         ("PAUSE", {"pause_until": chance.choice((PAST, FUTURE, None, "x"))}), ("PAUSE", b""), ("PAUSE", {}),
         ("UNPIN", {"group": chance.choice(("g", "h", "", "x", 1))}),
         ("RESET", b""), ("RESET", {"seq": chance.choice((0, 1, 2, 5, 9, -1))}), ("RESET", {}),
@@ -183,19 +198,19 @@ def _verb_of_consumer(chance: Chance) -> list[Step]:
 
 
 def _pull(chance: Chance) -> list[Step]:
-    subject = f"CONSUMER.MSG.NEXT.{chance.choice(STREAMS)}.{chance.choice((*CONSUMERS, 'E'))}"
+    subject = f"CONSUMER.MSG.NEXT.{chance.choice(STREAMS)}.{chance.choice(CONSUMERS)}"
     kind = chance.random()
     if kind < 0.1:
         return [api(subject, chance.choice((b"", b"1", b"3", b"x", b"{", b"0", b"-1")))]
     if kind < 0.2:
         soon = {"expires": SOON} | ({"idle_heartbeat": SOON // 2} if kind < 0.13 else {})
         return [api(subject, some(chance, PULL, 2) | soon)._replace(wait=SOON_ENOUGH)]
-    body = some(chance, PULL, chance.choice((1, 2, 3)))
+    body = some(chance, PULL, chance.choice((1, 2, 3))) | ({"group": "g"} if chance.random() < 0.4 else {})
     return [api(subject, body | {"no_wait": True} if kind < 0.7 else body)]
 
 
 def _acknowledge(chance: Chance) -> list[Step]:
-    stream, name, seq = chance.choice(STREAMS), chance.choice((*CONSUMERS, "E")), chance.randint(0, 6)
+    stream, name, seq = chance.choice(STREAMS), chance.choice(CONSUMERS), chance.choice((0, 1, 1, 1, 2, 2, 3, 3, 4, 5))
     numbers = f"{chance.choice((1, 1, 1, 2))}.{seq}.{seq if chance.random() < 0.7 else chance.randint(0, 6)}"
     subject = f"$JS.ACK.{stream}.{name}.{numbers}.1.0"
     kind = chance.random()
@@ -215,7 +230,8 @@ def _acknowledge(chance: Chance) -> list[Step]:
 def _subscribe(chance: Chance) -> list[Step]:
     if chance.random() < 0.25:
         return [Step("unsub", f"u{chance.randint(0, 30)}")]
-    return [Step("sub", chance.choice((*DELIVER, *DELIVER, "d.*", "r.>")), reply=chance.choice(("", "", "", "q")))]
+    subject = chance.choice((*DELIVER, *DELIVER, "d.*", "r.>"))
+    return [Step("sub", subject, reply=chance.choice(("", "", "", "q")) if subject in DELIVER else "")]
 
 
 def _read(chance: Chance) -> list[Step]:
@@ -263,27 +279,44 @@ Maker: TypeAlias = Callable[[Chance], list[Step]]
 
 THEMES: Final[dict[str, tuple[Maker, ...]]] = {
     "publish": (_publish, _publish, _publish, _manage, _change),
-    "counters": (_counter, _counter, _publish, _read),
+    "counters": (_counter, _counter, _counter, _publish, _read),
     "atomic": (_atomic, _atomic, _publish, _manage),
     "fast": (_fast, _fast, _publish, _manage),
-    "consumers": (_consumer, _consumer, _verb_of_consumer, _manage),
-    "pull": (_pull, _pull, _acknowledge, _verb_of_consumer, _publish, _consumer),
-    "push": (_subscribe, _acknowledge, _verb_of_consumer, _publish, _consumer),
-    "read": (_read, _read, _read, _publish, _manage),
-    "manage": (_manage, _manage, _change, _publish),
+    "consumers": (_consumer, _consumer, _verb_of_consumer, _store, _manage),
+    "pull": (_pull, _pull, _pull, _acknowledge, _acknowledge, _verb_of_consumer, _store, _consumer),
+    "push": (_subscribe, _acknowledge, _acknowledge, _verb_of_consumer, _store, _store, _consumer),
+    "priority": (_pull, _pull, _pull, _acknowledge, _verb_of_consumer, _store),
+    "read": (_read, _read, _read, _store, _manage),
+    "manage": (_manage, _manage, _change, _store),
     "hostile": (_hostile,),
     "bytes": (_bytes,),
 }
+_STREAMS_OF: Final[dict[str, dict[str, Any]]] = {
+    "counters": {"allow_msg_counter": True}, "atomic": {"allow_atomic": True}, "fast": {"allow_batched": True},
+    "read": {"allow_direct": True},
+}  # fmt: skip
+_CONSUMERS_OF: Final[dict[str, dict[str, Any]]] = {
+    "pull": {}, "consumers": {}, "hostile": {}, "push": {"deliver_subject": "d.one"},
+    "priority": {"priority_policy": "pinned_client", "priority_groups": ["g"]},
+}  # fmt: skip
 
 
 def program(seed: int, steps: int, themes: str = "") -> list[Step]:
     """The program of a seed. ``themes``: a word of those that it may have, all without one."""
     chance = random.Random(seed)
     names = [name for name in THEMES if themes in name]
-    makers = [THEMES[name] for name in chance.sample(names, min(len(names), chance.randint(1, 3)))]
-    made = [_stream(chance, least=BATCHES)]
-    if chance.random() < 0.5:
-        made += _consumer(chance)
+    chosen = chance.sample(names, min(len(names), chance.choice((1, 1, 2))))
+    made = [
+        _stream(chance, has={name: value for theme in chosen for name, value in _STREAMS_OF.get(theme, {}).items()})
+    ]
+    if "push" in chosen:
+        made.append(Step("sub", "d.one", reply=""))
+    for theme in chosen:
+        if theme in _CONSUMERS_OF:
+            has = dict(_CONSUMERS_OF[theme])
+            if theme == "priority":
+                has["priority_policy"] = chance.choice(("pinned_client", "overflow", "prioritized"))
+            made += _store(chance) * chance.randint(0, 3) + _consumer(chance, has)
     while len(made) < steps:
-        made += chance.choice(chance.choice(makers))(chance)
+        made += chance.choice(THEMES[chance.choice(chosen)])(chance)
     return made[:steps]

@@ -26,6 +26,9 @@ _CHOSEN_NAME: Final = re.compile(r"[A-Za-z0-9]{8}")
 _ACK_SUBJECT: Final = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)((?:\.[^.]+){3}\.)[^.]+(\.[^.]+)")
 _FLOW_SUBJECT: Final = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.).+")
 _HEADERS: Final = re.compile(r"(?m)^(Nats-Time-Stamp|Nats-Pin-Id|Nats-Stream-Identity): [^\r]+")
+_JSON_WORDS: Final = re.compile(
+    r"(400 Bad Request - )(?:json: |invalid character|unexpected end|not a JSON body)[^\r]*"
+)
 _INBOX: Final = re.compile(r"\bi[0-9]+(\.[0-9]+)")
 
 
@@ -57,8 +60,14 @@ def _hide_empty_replies(message: dict[str, Any]) -> None:
         message.pop("reply", None)
 
 
+def _hide_json_words_of_statuses(message: dict[str, Any]) -> None:
+    if "header" in message:
+        message["header"] = _JSON_WORDS.sub(r"\1<words>", message["header"])
+
+
 EXPLAINED: Final = (
     Explained("What Go's libraries say of JSON and numbers is for people, and changes with Go.", _hide_json_words),
+    Explained("The same, in the status of a pull request.", _hide_json_words_of_statuses),
     Explained("A real server counts the requests of all programs that it ran.", _hide_totals),
     Explained("A real server writes an empty reply, which is none, into some answers.", _hide_empty_replies),
 )
@@ -67,7 +76,18 @@ EXPLAINED: Final = (
 
 def said(answers: list[Answer]) -> dict[str, Any]:
     """The comparable form: by step or subscription."""
-    return {answer.of: [_frame(frame) for frame in answer.frames] + ["closed"] * answer.is_closed for answer in answers}
+    return {answer.of: _answer(answer) for answer in answers}
+
+
+def _answer(answer: Answer) -> list[Any]:
+    frames = [_frame(frame) for frame in answer.frames]
+    if not answer.of.isdigit():  # what several consumers send to one subscription comes in any order
+        frames.sort(key=_consumer)
+    return frames + ["closed"] * answer.is_closed
+
+
+def _consumer(frame: Any) -> list[str]:
+    return str(frame.get("reply", "")).split(".")[:4] if isinstance(frame, dict) else []
 
 
 def _frame(frame: Frame) -> Any:
