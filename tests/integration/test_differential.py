@@ -7,7 +7,7 @@ import pytest
 from tests.integration.differential.__main__ import try_seeds
 from tests.integration.differential.programs import THEMES, program
 
-SEEDS = range(0)
+SEEDS = range(100)
 
 
 @pytest.mark.slow

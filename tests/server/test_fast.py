@@ -110,11 +110,21 @@ def test_a_start_again_ends_the_batch() -> None:
     assert batch.send(1) == [("gap", 4, 1), done(3, 3)]
 
 
-def test_the_end_after_a_refused_message_is_always_told() -> None:
+def test_after_a_refused_message_a_step_back_ends_the_batch_without_an_answer() -> None:
     batch = Publisher()
     batch.send(1)
     assert batch.send(2, headers=WRONG) == [("err", 2, 10071)]
-    assert batch.send(2) == [("gap", 3, 2), done(1, 2)]
+    assert batch.send(2) == [("gap", 3, 2)]
+    assert batch.send(3) == []
+    assert batch.send(2, PING) == [("ack", 0, 10)]
+
+
+def test_the_id_of_the_last_message_is_checked_when_a_message_is_stored() -> None:
+    batch = Publisher()
+    batch.send(1)
+    assert batch.send(2, headers={"Nats-Expected-Last-Msg-Id": "x"}) == [10070]
+    assert batch.send(3, EOB) == []
+    assert batch.inlet.stream.last_seq == 1
 
 
 # -- pings -------------------------------------------------------------------------------------------------------------

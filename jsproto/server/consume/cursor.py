@@ -75,11 +75,12 @@ class Cursor:
             self.next_seq = self._stream.used(self.next_seq + 1)
         return None
 
-    def reset(self, seq: int) -> None:
-        """Go on at the stream sequence ``seq``."""
+    def reset(self, seq: int, *, is_new: bool) -> None:
+        """Go on at the stream sequence ``seq``. ``is_new``: what is left has to be counted again."""
         self._skip.clear()
         self.next_seq = seq
-        self.pending = self._count()
+        if is_new:
+            self.pending = self._count()
 
     def delivered(self, message: Stored) -> None:
         """``message``, which ``next`` returned, was delivered."""

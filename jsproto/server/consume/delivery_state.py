@@ -77,7 +77,8 @@ class DeliveryState:
 
         Under the retention ``interest`` what is passed over is released, under ``workqueue`` it stays.
         """
-        self._cursor.reset(self.floor_stream + 1 if seq is None else seq)
+        seq = self.floor_stream + 1 if seq is None else seq
+        self._cursor.reset(seq, is_new=seq != self._cursor.next_seq or len(self.pending) > 0)
         self.pending.clear()
         self.consumer_seq = self.floor_consumer = 0
         self.floor_stream = self.stream_seq

@@ -45,10 +45,11 @@ from jsproto.wire.frames import Msg
 class _Batch:
     """One open batch. ``last`` is the highest sequence that arrived, ``stored`` the highest that is in the stream.
 
-    ``stream_seq`` is where the latter is; ``reply`` is the reply subject it came with.
+    ``stream_seq`` is where the latter is; ``reply`` is the reply subject it came with. ``lost`` counts messages that
+    were refused when they were stored. ``ends``: it takes no more messages.
     """
 
-    __slots__ = ("gap_ok", "last", "pace", "reply", "stored", "stream_seq")
+    __slots__ = ("ends", "gap_ok", "last", "lost", "pace", "reply", "stored", "stream_seq")
 
     def __init__(self, gap_ok: bool, pace: AckPace) -> None:
         self.gap_ok = gap_ok
@@ -56,6 +57,8 @@ class _Batch:
         self.last = 0
         self.stored = 0
         self.stream_seq = 0
+        self.lost = 0
+        self.ends = False
         self.reply: bytes | None = None
 
 
@@ -95,7 +98,7 @@ class FastBatches(Conversation):
         self._deadlines.set(reply.batch_id, now + self._context.limits.idle)
         if reply.operation is FastOp.PING:
             self._ping(message.reply, reply, batch)
-        elif self._in_order(message.reply, reply, batch):
+        elif not batch.ends and self._in_order(message.reply, reply, batch):
             self._take(message.reply, reply, batch, publication, now)
 
     def handle_timeout(self, now: float) -> None:
@@ -152,10 +155,11 @@ class FastBatches(Conversation):
         if reply.sequence > batch.last:
             self._say(to, FlowGap(batch.last + 1, reply.sequence + 1))
             if not batch.gap_ok:
-                self._finish(to, reply.batch_id, batch)
-                return
-            batch.last = batch.stored = reply.sequence
-            batch.pace.due(batch.last, len(self._open))
+                if self._end(to, reply.batch_id, batch):
+                    return
+            else:
+                batch.last = batch.stored = reply.sequence
+                batch.pace.due(batch.last, len(self._open))
         self._acknowledge(to, batch)
 
     def _in_order(self, to: bytes | None, reply: FastReply, batch: _Batch) -> bool:
@@ -164,7 +168,7 @@ class FastBatches(Conversation):
         if reply.sequence > expected or (reply.sequence < expected and self._reports_steps_back()):
             self._say(to, FlowGap(expected, reply.sequence))
         if reply.sequence < expected or (reply.sequence > expected and not batch.gap_ok):
-            self._finish(to, reply.batch_id, batch)
+            self._end(to, reply.batch_id, batch)
             return False
         batch.last = reply.sequence
         return True
@@ -176,8 +180,10 @@ class FastBatches(Conversation):
         commits = reply.operation is FastOp.COMMIT
         if reply.operation is FastOp.COMMIT_EOB:
             batch.last -= 1
-            self._finish(to, reply.batch_id, batch)
+            self._skip(batch)
+            self._end(to, reply.batch_id, batch)
             return
+        batch.ends = commits
         if reply.sequence == 1 and not commits and self._answers.acknowledges:
             self._acknowledge(to, batch)
         try:
@@ -191,6 +197,7 @@ class FastBatches(Conversation):
         last_id = publication.value(EXPECTED_LAST_MSG_ID)
         if last_id and last_id != self._stream.last_msg_id:  # what a message alone is checked for, comes later here
             self._answers.error(to, refusal(10070, self._stream.last_msg_id.decode("utf-8", "replace")))
+            batch.lost += 1
             return
         batch.stream_seq = self._stream.append(checked.message, now)
         batch.stored = batch.last
@@ -234,6 +241,22 @@ class FastBatches(Conversation):
 
     def _answers_failed_commits(self) -> bool:
         return self._context.release >= (2, 14, 3)
+
+    def _skip(self, batch: _Batch) -> None:
+        """What came last is not stored, and counts as if it were. It does not after a message that was lost."""
+        if not batch.lost:
+            batch.stored = batch.last
+
+    def _end(self, to: bytes | None, batch_id: str, batch: _Batch) -> bool:
+        """End a batch with what is stored. One whose last message was refused takes no more, and gets no answer.
+
+        Returns whether it has ended (FACTS.md F2.30).
+        """
+        batch.ends = True
+        if batch.last != batch.stored:
+            return False
+        self._finish(to, batch_id, batch)
+        return True
 
     def _finish(self, to: bytes | None, batch_id: str, batch: _Batch, error: APIError | None = None) -> None:
         """The batch ends with what is stored."""

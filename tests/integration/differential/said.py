@@ -65,10 +65,24 @@ def _hide_json_words_of_statuses(message: dict[str, Any]) -> None:
         message["header"] = _JSON_WORDS.sub(r"\1<words>", message["header"])
 
 
+def _hide_what_is_passed_over(message: dict[str, Any]) -> None:
+    body = message.get("payload")
+    infos = [body, *(body.get("consumers") or ())] if isinstance(body, dict) else []
+    for info in infos:
+        config = info.get("config") if isinstance(info, dict) else None
+        if isinstance(config, dict) and (config.get("filter_subject") or config.get("filter_subjects")):
+            for place in ("delivered", "ack_floor"):
+                info.get(place, {}).pop("stream_seq", None)
+
+
 EXPLAINED: Final = (
     Explained("What Go's libraries say of JSON and numbers is for people, and changes with Go.", _hide_json_words),
     Explained("The same, in the status of a pull request.", _hide_json_words_of_statuses),
     Explained("A real server counts the requests of all programs that it ran.", _hide_totals),
+    Explained(
+        "When a consumer passes over messages that its filters do not take depends on when its server looks for more.",
+        _hide_what_is_passed_over,
+    ),
     Explained("A real server writes an empty reply, which is none, into some answers.", _hide_empty_replies),
 )
 """What may differ, and why."""
