@@ -85,7 +85,7 @@ def test_transforms(source: str, destination: str, subject: str, found: str | No
         ({"subject_transforms": [{"src": "s.*", "dest": "t.>"}]}, 10154),
         ({"subject_transforms": [{"src": "s.>", "dest": "t"}]}, 10154),
         ({"subject_transforms": [{"src": "s.*", "dest": "t.$2"}]}, 10154),
-        ({"subject_transforms": [{"src": "s.*", "dest": "t.{{partition(3,1)}}"}]}, 10154),
+        ({"subject_transforms": [{"src": "s.*", "dest": "t.{{foo(3,1)}}"}]}, 10154),
         ({"opt_start_time": "yesterday"}, 10025),
     ],
 )

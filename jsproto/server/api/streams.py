@@ -384,8 +384,6 @@ class JetStreamApi(Conversation):
         config, is_pedantic = self._config(payload)
         if config.name != name:
             raise stream_differs()
-        if config.sealed:
-            raise refusal(10052, "stream configuration for create can not be sealed")
         stream, _ = self.create(config, now, is_pedantic=is_pedantic)
         return self._describe(stream, now) | {"did_create": True}  # of one that was there as well
 
