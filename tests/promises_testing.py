@@ -177,7 +177,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "server/test_saved.py::test_nothing_is_taken_up_by_halves",
         ),
         promise(
-            "Nothing is served on `--http_port`: the log says so.",
+            "by which test suites find out that a server runs, and no other page.",
             COMMAND + "the_flags_and_the_lines_of_nats_server",
         ),
         promise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import signal
@@ -53,12 +54,22 @@ def started(*arguments: str, number: int = signal.SIGTERM) -> Iterator[Running]:
             process.kill()
 
 
+def asked(place: str, path: str) -> tuple[int, str | None]:
+    """The status, and the field ``version`` of a page of the monitoring."""
+    connection = http.client.HTTPConnection(place)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = json.loads(answer.read())
+    connection.close()
+    return answer.status, body.get("version")
+
+
 @pytest.mark.parametrize(
     "flags",
     [
-        ["-p", "-1", "-a", "127.0.0.1", "-js", "-sd", "DIR", "-m", "8222", "-DV", "-P", "DIR/pid"],
-        ["--port=0", "--addr=127.0.0.1", "--jetstream", "--store_dir=DIR", "--http_port", "8222", "--pid=DIR/pid"],
-        ["-p=0", "--net", "127.0.0.1", "--js", "-sd=DIR", "-m=8222", "-D", "-V", "-T", "-P=DIR/pid"],
+        ["-p", "-1", "-a", "127.0.0.1", "-js", "-sd", "DIR", "-m", "-1", "-DV", "-P", "DIR/pid"],
+        ["--port=0", "--addr=127.0.0.1", "--jetstream", "--store_dir=DIR", "--http_port", "0", "--pid=DIR/pid"],
+        ["-p=0", "--net", "127.0.0.1", "--js", "-sd=DIR", "-m=0", "-D", "-V", "-T", "-P=DIR/pid"],
     ],
 )
 def test_the_flags_and_the_lines_of_nats_server(flags: list[str], tmp_path: Path) -> None:
@@ -69,7 +80,12 @@ def test_the_flags_and_the_lines_of_nats_server(flags: list[str], tmp_path: Path
         assert heads[1].startswith(
             "[WRN] In memory, for tests: this is no database, and a crash loses all. At the end "
         )
-        assert heads[2:4] == ["[WRN] There is no monitoring on port 8222", "[INF] Streams that were found: 0"]
+        assert heads[2] == "[INF] Streams that were found: 0"
+        monitor = re.fullmatch(r"\[INF\] Starting http monitor on (127.0.0.1:\d+)", heads[3])
+        assert monitor is not None
+        assert asked(monitor[1], "/varz") == (200, "2.15.1")
+        assert asked(monitor[1], "/healthz?js-enabled-only=true") == (200, None)
+        assert asked(monitor[1], "/connz") == (404, None)
         assert heads[4].startswith("[INF] Listening for client connections on 127.0.0.1:")
         assert heads[5] == "[INF] Server is ready"
         with connect(server.url) as nc:

@@ -9,7 +9,7 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``-a``, ``--addr``, ``--net`` HOST | the address, 127.0.0.1 by default |
 | ``-js``, ``--jetstream`` | nothing: JetStream is always there |
 | ``-sd``, ``--store_dir`` DIR | what has file storage is left there at the end, and found at the next start |
-| ``-m``, ``--http_port`` N | nothing is served there, and a line of the log says so |
+| ``-m``, ``--http_port`` N | ``/varz`` and ``/healthz`` are served there. 0 and -1: a free port |
 | ``-D``, ``-V``, ``-DV``, ``-T`` | nothing: there is no more to log |
 | ``--user`` NAME, ``--pass`` WORD | the one user that may connect |
 | ``--auth`` TOKEN | the token with which anybody may connect |
@@ -34,6 +34,7 @@ import signal
 import ssl
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
@@ -46,6 +47,7 @@ from jsproto.server.session import MAX_PENDING
 from jsproto.server.store.context import REFERENCE, AccountLimits, BatchLimits, Release
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 from jsproto_io.testing.host import HOST
+from jsproto_io.testing.monitoring import Monitoring
 from jsproto_io.testing.store import Store
 from jsproto_io.testing.threads import MemoryServer, serve
 
@@ -65,17 +67,17 @@ def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Serve until a signal comes. Returns the exit code: 0, or 1 when the port cannot be had."""
     try:
         asked = asked_for(arguments, program)
-        return run(asked.server, asked.notes, store=asked.store, log=asked.log)
+        return run(asked.server, asked.http_port, store=asked.store, log=asked.log)
     except (LocalProtocolError, OSError) as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
 
 
 class Asked(NamedTuple):
-    """What the flags ask for: a server, warnings for its log, where its streams are left, and where it logs."""
+    """What the flags ask for: a server, the port of its monitoring, where its streams are left, and where it logs."""
 
     server: MemoryServer
-    notes: list[str]
+    http_port: int | None
     store: Store | None
     log: TextIO | None
 
@@ -89,9 +91,6 @@ def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) ->
         SystemExit: a flag is unknown. The complaint is printed.
     """
     options = _parser(program).parse_args(arguments)
-    notes = []
-    if options.http_port is not None:
-        notes.append(f"There is no monitoring on port {options.http_port}")
     if options.tls and options.tlscert is None:
         raise LocalProtocolError("TLS needs a certificate: --tlscert")
     server = server_of(
@@ -104,7 +103,9 @@ def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) ->
     if options.pid is not None:
         Path(options.pid).write_text(f"{os.getpid()}", encoding="ascii")
     store = None if options.store_dir is None else Store(options.store_dir)
-    return Asked(server, notes, store, None if options.log is None else Path(options.log).open("a", encoding="utf-8"))
+    return Asked(
+        server, options.http_port, store, None if options.log is None else Path(options.log).open("a", encoding="utf-8")
+    )
 
 
 def server_of(
@@ -181,13 +182,13 @@ def release(text: str) -> Release:
 
 
 def run(
-    server: MemoryServer, notes: Sequence[str] = (), *, store: Store | None = None, log: TextIO | None = None
+    server: MemoryServer, http_port: int | None = None, *, store: Store | None = None, log: TextIO | None = None
 ) -> int:
-    """Serve until SIGINT or SIGTERM. Returns the exit code: 0, or 1 when the port or the store cannot be had.
+    """Serve until SIGINT or SIGTERM. Returns the exit code: 0, or 1 when a port or the store cannot be had.
 
     Args:
         server: does not run yet.
-        notes: lines of warning for the log.
+        http_port: of the monitoring. 0 and -1: a free one. None: there is no monitoring.
         store: where streams are found, and left at the end.
         log: where the log goes. None: to standard error.
     """
@@ -200,8 +201,7 @@ def run(
         say(
             "INF", f"Starting jsproto {jsproto.__version__}, which answers as nats-server {server.role.context.version}"
         )
-        for note in (MEMORY_ONLY if store is None else f"{UNTIL_THE_END} {store.path}", *notes):
-            say("WRN", note)
+        say("WRN", MEMORY_ONLY if store is None else f"{UNTIL_THE_END} {store.path}")
         if store is not None:
             try:
                 say("INF", f"Streams that were found: {server.call(store.load)}")
@@ -213,7 +213,15 @@ def run(
         except OSError as error:
             say("FTL", f"Error listening on {server.host}:{server.port}: {error}")
             return 1
-        try:
+        with ExitStack() as stack:
+            stack.callback(server.close)
+            if http_port is not None:
+                try:
+                    monitoring = stack.enter_context(Monitoring(server, server.host, max(http_port, 0)))
+                except OSError as error:
+                    say("FTL", f"Can't listen to the monitor port: {error}")
+                    return 1
+                say("INF", f"Starting http monitor on {server.host}:{monitoring.port}")
             say("INF", f"Listening for client connections on {server.host}:{server.port}")
             say("INF", "Server is ready")
             try:
@@ -221,8 +229,6 @@ def run(
             except KeyboardInterrupt:
                 server.call(lambda role, now: role.shut_down(now))
                 raise
-        finally:
-            server.close()
     except KeyboardInterrupt:
         for number in previous:
             signal.signal(number, signal.SIG_IGN)  # it ends already
@@ -246,7 +252,14 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("-a", "-addr", "--addr", "--net", default=HOST, metavar="HOST", help="the address to listen on")
     add("-js", "-jetstream", "--js", "--jetstream", action="store_true", help="nothing: JetStream is always there")
     add("-sd", "-store_dir", "--store_dir", metavar="DIR", help="what has file storage is left there at the end")
-    add("-m", "-http_port", "--http_port", metavar="N", help="nothing is served there")
+    add(
+        "-m",
+        "-http_port",
+        "--http_port",
+        metavar="N",
+        type=int,
+        help="the port of /varz and /healthz",
+    )
     add("-user", "--user", default="", metavar="NAME", help="the one user that may connect")
     add("-pass", "--pass", dest="password", default="", metavar="WORD", help="the password of the user")
     add("-auth", "--auth", default="", metavar="TOKEN", help="the token with which anybody may connect")
