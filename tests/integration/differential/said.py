@@ -67,7 +67,8 @@ def _hide_json_words_of_statuses(message: dict[str, Any]) -> None:
 
 def _hide_what_is_passed_over(message: dict[str, Any]) -> None:
     body = message.get("payload")
-    infos = [body, *(body.get("consumers") or ())] if isinstance(body, dict) else []
+    listed = body.get("consumers") if isinstance(body, dict) else None
+    infos = [body, *(listed if isinstance(listed, list) else ())] if isinstance(body, dict) else []
     for info in infos:
         config = info.get("config") if isinstance(info, dict) else None
         if isinstance(config, dict) and (config.get("filter_subject") or config.get("filter_subjects")):
