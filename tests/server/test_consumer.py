@@ -574,6 +574,15 @@ def test_a_new_leader_knows_what_was_delivered_and_no_requests() -> None:
     assert shop.advance(1.0) == ["1:2:2:0"]
 
 
+def test_a_heartbeat_ends_a_request_that_would_not_wait() -> None:
+    """FACTS.md F5.29"""
+    shop = Shop(messages=3, max_ack_pending=2)
+    asked = {"batch": 5, "no_wait": True, "expires": 3 * SECOND, "idle_heartbeat": SECOND}
+    assert len(shop.pull(asked)) == 2
+    assert shop.advance(0.9) == []
+    assert shop.advance(0.1) == ["404 No Messages"]
+
+
 def test_waiting_requests_end_with_the_server() -> None:
     shop = Shop()
     shop.pull(b"3")

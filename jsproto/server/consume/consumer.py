@@ -418,9 +418,12 @@ class Consumer(Conversation):
         self._refresh(now)
         for seq in self._state.pending.expire(now):
             self._give_up(seq, now)
+        waits_until = self._requests.deadline()
         self._deliver_all(now)
         if not self.is_push:
-            self._requests.tidy(now, self._heartbeat_status, at_end=not self._has_more)
+            # When a heartbeat is due, requests with no_wait end too, though unacknowledged messages hold others back.
+            is_time = waits_until is not None and waits_until <= now
+            self._requests.tidy(now, self._heartbeat_status, at_end=is_time or not self._has_more)
         elif self._heartbeat_at is not None and self._heartbeat_at <= now:
             self._send_heartbeat(now)
         gone_at = self._inactive_at()
