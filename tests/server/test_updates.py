@@ -12,6 +12,7 @@ from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 from tests.server.test_faithful_streams import make
+from tests.servers import STORE_NOT_CREATED
 
 SECOND: Final = 10**9
 BODY: Final[dict[str, Any]] = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
@@ -44,9 +45,11 @@ UNREAD: Final = frozenset({"mirror", "no_ack", "max_msg_size", "subjects"})  # t
 
 
 def asked(side: Side, verb: str, config: dict[str, Any]) -> Any:
-    """The answer to a configuration. None leaves a field out."""
-    answer = side.api(f"STREAM.{verb}.S", {name: value for name, value in config.items() if value is not None})
-    return without_times(answer)
+    """The answer to a configuration. None leaves a field out. Servers remove the files of a stream a moment later."""
+    while True:
+        answer = side.api(f"STREAM.{verb}.S", {name: value for name, value in config.items() if value is not None})
+        if answer.get("error", {}).get("err_code") != STORE_NOT_CREATED:
+            return without_times(answer)
 
 
 def one_field(side: Side) -> Iterator[Any]:
