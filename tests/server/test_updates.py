@@ -88,13 +88,15 @@ def some_fields(side: Side) -> Iterator[Any]:
 def consumers(side: Side) -> Iterator[Any]:
     """Consumers have to keep the limits that an update sets, and keep messages when it sets ``interest``."""
     for limits in ({"max_ack_pending": 50}, {"inactive_threshold": 60 * SECOND}, {"max_ack_pending": 500}, {}):
-        make(side)
+        side.api("STREAM.DELETE.S")
+        asked(side, "CREATE", BODY)
         for name, options in (("c1", {"max_ack_pending": 100}), ("c2", {"inactive_threshold": 90 * SECOND})):
             config = {"name": name, "ack_policy": "explicit", "max_ack_pending": 10, **options}
             side.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
         yield limits, asked(side, "UPDATE", BODY | {"consumer_limits": limits})
         yield limits, asked(side, "UPDATE", BODY | {"consumer_limits": limits, "description": "again"})
-    make(side)
+    side.api("STREAM.DELETE.S")
+    asked(side, "CREATE", BODY)
     config = {"name": "c", "ack_policy": "explicit", "filter_subject": "s.a"}
     side.api("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": config})
     for subject in ("s.a", "s.b"):
