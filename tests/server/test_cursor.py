@@ -78,7 +78,7 @@ def test_what_is_stored_and_removed_later() -> None:
         def wants(self, seq: int) -> bool:
             return True
 
-        def purged(self, subject: str | None) -> None:
+        def purged(self, subject: str | None, now: float) -> None:
             """Not here."""
 
     source.watchers.append(Tell())

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from jsproto.errors import APIError, LocalProtocolError, RemoteProtocolError
+from jsproto.errors import APIError, RemoteProtocolError
 from jsproto.grammar.consumer import POLICIES, ConsumerConfig, ConsumerPause
 from jsproto.grammar.fields import NEVER, Reader, as_anything, as_count, as_flag, as_moment, as_text
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers, first_value
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
-from jsproto.grammar.subjects import MAX_NAME, check_name, overlaps
+from jsproto.grammar.subjects import MAX_NAME, overlaps
 from jsproto.outbox import Conversation
 from jsproto.server.api.advisories import ApiAdvisories, ApiOutbox
 from jsproto.server.api.requests import (
@@ -170,7 +170,7 @@ class ConsumerApi(Conversation):
         if action == "update":
             raise refusal(10149)
         self._check_room(inlet, accepted)
-        _check_name(name)
+        _check_name(name, is_durable=bool(accepted.durable_name))
         accepted.name = config.consumer_name
         if not accepted.durable_name and not accepted.inactive_threshold:
             accepted.inactive_threshold = INACTIVE_THRESHOLD
@@ -403,13 +403,13 @@ def _check_path(name: str) -> None:
         raise refusal(10127)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, *, is_durable: bool) -> None:
     try:
-        check_name(name, "consumer").encode()  # a subject may have bytes that are no text
-    except (LocalProtocolError, UnicodeEncodeError):
-        if len(name.encode("utf-8", "replace")) > MAX_NAME:
-            raise refusal(10102, MAX_NAME) from None
+        size = len(name.encode())
+    except UnicodeEncodeError:  # a subject may have bytes that are no text
         raise refusal(10103) from None
+    if is_durable and size > MAX_NAME:
+        raise refusal(10102, MAX_NAME)
 
 
 def _is_alone(inlet: StreamInlet, found: Consumer | None, filters: Sequence[str]) -> bool:

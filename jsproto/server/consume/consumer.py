@@ -202,7 +202,7 @@ class Consumer(Conversation):
         floor = SequencePair(state.floor_consumer, state.floor_stream, self._timestamp(state.acked_at))
         return ConsumerInfo(
             self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(state.pending),
-            0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests), self._cursor.pending,
+            0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests), max(0, self._cursor.pending),
             push_bound=self.is_bound() or None, paused=self._is_paused_at(now) or None,
             pause_remaining=self.pause_remaining(now), ts=self._context.timestamp(now),
             priority_groups=self._priorities.states(),
@@ -267,9 +267,9 @@ class Consumer(Conversation):
             self._removed.append(message.seq)
             self._schedule()
 
-    def purged(self, subject: str | None) -> None:
+    def purged(self, subject: str | None, now: float) -> None:
         """The stream was purged: messages of ``subject``, or all of them."""
-        self._state.purged(subject)
+        self._state.purged(subject, now)
         self._removed.clear()
         self._schedule()
 
@@ -504,7 +504,7 @@ class Consumer(Conversation):
         if self.config.ack_policy != "none" and self._is_full():
             self._has_more = True
             return None
-        stored = self._cursor.next()
+        stored = None if self._is_deaf and self.is_push else self._cursor.next()
         return None if stored is None else (stored, 1)
 
     def _is_full(self) -> bool:
@@ -624,7 +624,7 @@ class Consumer(Conversation):
             if not available and request.expires is None:
                 return statuses.NO_MESSAGES
             self._requests.tidy(now, self._heartbeat_status, at_end=False)
-            if 0 < available < self._requests.messages:
+            if 0 < available < self._requests.messages % 2**64:  # servers take a negative sum for a large one
                 return statuses.REQUESTS_PENDING
         if self._requests.is_full and not self._requests.tidy(now, self._heartbeat_status, at_end=False):
             return b"" if request.heartbeat else statuses.MAX_WAITING

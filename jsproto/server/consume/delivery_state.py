@@ -123,8 +123,8 @@ class DeliveryState:
         else:
             self.pending.delivered(stored, self.consumer_seq, now)
 
-    def purged(self, subject: str | None) -> None:
-        """The stream was purged: of all messages, or of those of the pattern ``subject``.
+    def purged(self, subject: str | None, now: float) -> None:
+        """The stream was purged at ``now``: of all messages, or of those of the pattern ``subject``.
 
         What went counts as acknowledged, without a word. What waits in the queue for redelivery leaves it (FACTS.md
         F5.21). A purge of other subjects changes nothing.
@@ -138,6 +138,7 @@ class DeliveryState:
             for seq, outstanding in self.pending.all():
                 if seq < first or (is_wider and self._stream.get(seq) is None):
                     self.floor_consumer = max(self.floor_consumer, outstanding.consumer_seq)
+                    self.acked_at = now
                     self.pending.remove(seq)
         if not len(self.pending):
             self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
@@ -168,7 +169,7 @@ class DeliveryState:
                 self._move_floor(outstanding.consumer_seq, stream_seq)
         elif stream_seq <= self.floor_stream or consumer_seq <= self.floor_consumer:
             return stream_seq > 0
-        else:
+        elif stream_seq in self.pending:
             self.settle_up_to(stream_seq, consumer_seq, now)
         self.acked_at = now
         self._stream.settled(stream_seq)
@@ -177,9 +178,9 @@ class DeliveryState:
     def settle(self, stream_seq: int, now: float) -> None:
         """One outstanding message is done with, because it is gone from the stream."""
         outstanding = self.pending.remove(stream_seq)
-        if outstanding is not None:
-            self.acked_at = now
-            self._move_floor(outstanding.consumer_seq, stream_seq)
+        assert outstanding is not None
+        self.acked_at = now
+        self._move_floor(outstanding.consumer_seq, stream_seq)
 
     def _move_floor(self, consumer_seq: int, stream_seq: int) -> None:
         """The message of this pair is no longer outstanding."""
@@ -188,7 +189,7 @@ class DeliveryState:
         elif consumer_seq == self.floor_consumer + 1:
             self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
             following = self.pending.after(stream_seq)
-            if following is not None and following.consumer_seq > 0:
+            if following is not None:
                 self.floor_consumer, self.floor_stream = following.consumer_seq - 1, following.stored.seq - 1
 
     def wants(self, seq: int) -> bool:

@@ -73,10 +73,6 @@ class PendingAcks:
         """The outstanding message with that stream sequence. None: it is not outstanding."""
         return self._pending.get(seq)
 
-    def oldest(self) -> Outstanding:
-        """The outstanding message that was delivered first. The caller knows that there is one."""
-        return next(iter(self._pending.values()))
-
     def all(self) -> list[tuple[int, Outstanding]]:
         """The outstanding messages, the one that was delivered first comes first."""
         return list(self._pending.items())

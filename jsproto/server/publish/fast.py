@@ -234,10 +234,13 @@ class FastBatches(Conversation):
         if reply.gap == "ok" and not commits:
             return
         batch.last -= 1
+        self._skip(batch)
         if commits and not self._answers_failed_commits():
             self._drop(reply.batch_id)
+        elif draft:
+            self._finish(to, reply.batch_id, batch, error if reply.gap == "fail" else None)
         else:
-            self._finish(to, reply.batch_id, batch, error if draft and reply.gap == "fail" else None)
+            self._end(to, reply.batch_id, batch)
 
     def _answers_failed_commits(self) -> bool:
         return self._context.release >= (2, 14, 3)

@@ -96,8 +96,8 @@ class Watcher(StreamFollower, Protocol):
     def wants(self, seq: int) -> bool:
         """Whether it still needs the message with the sequence ``seq``."""
 
-    def purged(self, subject: str | None) -> None:
-        """The stream was purged: messages of ``subject``, or all of them."""
+    def purged(self, subject: str | None, now: float) -> None:
+        """The stream was purged: messages of ``subject``, or all of them. ``now``: seconds."""
 
 
 class Stream:
@@ -444,7 +444,7 @@ class Stream:
         if pattern is None and not keep and before > self.last_seq:
             self.first_seq, self.last_seq = before, before - 1
         for watcher in self.watchers:
-            watcher.purged(subject)
+            watcher.purged(subject, self._now)
         return len(seqs)
 
     def truncate(self, since: float, now: float) -> None:

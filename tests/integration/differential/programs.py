@@ -203,8 +203,9 @@ def _pull(chance: Chance) -> list[Step]:
     if kind < 0.1:
         return [api(subject, chance.choice((b"", b"1", b"3", b"x", b"{", b"0", b"-1")))]
     if kind < 0.2:
-        soon = {"expires": SOON} | ({"idle_heartbeat": SOON // 2} if kind < 0.13 else {})
-        return [api(subject, some(chance, PULL, 2) | soon)._replace(wait=SOON_ENOUGH)]
+        body = some(chance, PULL, 2) | {"expires": SOON}
+        body.pop("idle_heartbeat", None)  # how many come is a matter of time
+        return [api(subject, body)._replace(wait=SOON_ENOUGH)]
     body = some(chance, PULL, chance.choice((1, 2, 3))) | ({"group": "g"} if chance.random() < 0.4 else {})
     return [api(subject, body | {"no_wait": True} if kind < 0.7 else body)]
 

@@ -68,7 +68,7 @@ def _hide_json_words_of_statuses(message: dict[str, Any]) -> None:
 def _hide_what_is_passed_over(message: dict[str, Any]) -> None:
     body = message.get("payload")
     listed = body.get("consumers") if isinstance(body, dict) else None
-    infos = [body, *(listed if isinstance(listed, list) else ())] if isinstance(body, dict) else []
+    infos: list[Any] = [body, *listed] if isinstance(listed, list) else [body]
     for info in infos:
         config = info.get("config") if isinstance(info, dict) else None
         if isinstance(config, dict) and (config.get("filter_subject") or config.get("filter_subjects")):
@@ -95,7 +95,10 @@ def said(answers: list[Answer]) -> dict[str, Any]:
 
 
 def _answer(answer: Answer) -> list[Any]:
-    frames = [_frame(frame) for frame in answer.frames]
+    frames: list[Any] = []
+    for frame in map(_frame, answer.frames):
+        if not (frames and frame == frames[-1] and "Idle Heartbeat" in str(frame)):  # how many is a matter of time
+            frames.append(frame)
     if not answer.of.isdigit():  # what several consumers send to one subscription comes in any order
         frames.sort(key=_consumer)
     return frames + ["closed"] * answer.is_closed

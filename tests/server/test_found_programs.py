@@ -1,0 +1,217 @@
+"""Programs to which the role once answered differently: each is run on the role, and on a real server as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from jsproto_io.nats_server import NatsServer
+from tests.integration.differential.links import OnTheRole, Step
+from tests.integration.differential.programs import api
+from tests.integration.differential.said import said
+from tests.integration.differential.search import Search
+
+
+def stream(**fields: Any) -> Step:
+    return api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"} | fields)
+
+
+def consumer(**fields: Any) -> Step:
+    config = {"durable_name": "C", "ack_policy": "explicit"} | fields
+    return api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+
+
+def store(subject: str = "s.a", payload: bytes = b"x", reply: str = "{}", **headers: str) -> Step:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Step("pub", subject, payload, named or None, reply)
+
+
+def ack(seq: int, word: bytes = b"+ACK", consumer_seq: int = 0) -> Step:
+    return Step("pub", f"$JS.ACK.S.C.1.{seq}.{consumer_seq or seq}.1.0", word)
+
+
+def pull(**body: Any) -> Step:
+    return api("CONSUMER.MSG.NEXT.S.C", body)
+
+
+INFO = api("CONSUMER.INFO.S.C")
+FAST = "{}.a.10.ok.%d.%d.$FI"
+
+# A program, and what its last step gets in short: the code of an error, a status, or numbers.
+PROGRAMS: dict[str, tuple[list[Step], Any]] = {
+    "10025 before 10059": ([api("STREAM.INFO.S", {"unknown": 1})], 10025),
+    "a body where none may be": ([api("STREAM.DELETE.S", {"a": 1})], 10038),
+    "a body where none may be, of a consumer": ([api("CONSUMER.INFO.S.C", {"a": 1})], 10038),
+    "the same when it is deleted": ([api("CONSUMER.DELETE.S.C", b"x")], 10038),
+    "a word that is null": ([api("STREAM.UPDATE.S", {"name": "S", "storage": None})], 10025),
+    "the wrong name": ([api("STREAM.UPDATE.S", {"name": "T"})], 10056),
+    "a sealed stream": ([stream(sealed=True)], 10052),
+    "a name that is too long": ([api("STREAM.CREATE.S", {"name": "S"}), api("STREAM.UPDATE.S", {"name": "x" * 256})],
+    10052),
+    "all subjects with replicas": ([stream(subjects=[">"], no_ack=True, num_replicas=2)], 10052),
+    "a counter with lifetimes": ([stream(allow_msg_counter=True, allow_msg_ttl=True, discard_new_per_subject=True)],
+    10052),
+    "literally": (
+        [stream(pedantic=True, republish={"src": ">", "dest": ">"}, subject_transform={"src": "s.>", "dest": "t.>"})],
+        10157,
+    ),
+    "a bad restore": ([api("STREAM.RESTORE.S", {"x": 1})], 10025),
+    "replicas of a consumer": ([api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"num_replicas": 3}})],
+    10074),
+    "a long name": (
+        [stream(), api("CONSUMER.CREATE.S", {"stream_name": "S", "config": {"name": "a" * 256}})], {"name": "a" * 256},
+    ),
+    "a long name that lasts": (
+        [stream(), api("CONSUMER.CREATE.S." + "a" * 256, {"stream_name": "S", "config": {"durable_name": "a" * 256}})],
+        10102,
+    ),
+    "acks of a push consumer without acks": (
+        [stream(), consumer(deliver_subject="d", ack_policy="none", max_ack_pending=2)], 10082,
+    ),
+    "acks of a work queue": (
+        [stream(retention="workqueue"), consumer(deliver_subject="d", ack_policy="all")], 10098,
+    ),
+    "a filter of another in a work queue": (
+        [
+            stream(retention="workqueue"), consumer(filter_subject="s.a"),
+            api("CONSUMER.CREATE.S.D", {"stream_name": "S", "config": {
+                "durable_name": "D", "ack_policy": "explicit", "filter_subject": "s.b"}}),
+            consumer(filter_subject="s.b"),
+        ],
+        10100,
+    ),
+    "an answer to a subject with a wildcard": ([stream(), store(reply="{}.>")], {"seq": 1}),
+    "a request without a reply": ([stream(), consumer()._replace(reply=""), INFO], (0, 0, 0, 0)),
+    "a wildcard in an expectation": (
+        [stream(), store("s.c"), store(
+            Nats_Expected_Last_Subject_Sequence="1", Nats_Expected_Last_Subject_Sequence_Subject="s.>")],
+        {"seq": 2},
+    ),
+    "a lifetime in a batch": (
+        [stream(allow_batched=True), store(reply=FAST % (1, 0), Nats_TTL="0")], 10166,
+    ),
+    "the first sequence after a purge": ([stream(), api("STREAM.PURGE.S"), api("STREAM.INFO.S")], {"first_seq": 1}),
+    "a purge up to 1": ([stream(), store(), api("STREAM.PURGE.S", {"seq": 1}), api("STREAM.INFO.S")], {"first_seq": 1}),
+    "the deleted 0": ([stream(storage="file"), api("STREAM.INFO.S", {"deleted_details": True})], {"deleted": [0]}),
+    "nothing deleted": ([stream(), api("STREAM.INFO.S", {"deleted_details": True})], {"first_seq": 0}),
+    "what was deleted": (
+        [stream(), store(), store(), store(), api("STREAM.MSG.DELETE.S", {"seq": 2}),
+         api("STREAM.INFO.S", {"deleted_details": True})],
+        {"deleted": [2]},
+    ),
+    "an empty list": ([api("STREAM.LIST", b"[]")], 10025),
+    "a purge moves a consumer": (
+        [stream(), store(), store(), consumer(), pull(batch=2), ack(1, b"-NAK"), api("STREAM.PURGE.S"), INFO],
+        (2, 2, 0, 0),
+    ),
+    "a purge of some, for a consumer of more": (
+        [stream(), store(), store("s.b"), consumer(), pull(batch=2), api("STREAM.PURGE.S", {"filter": "s.b"}), INFO],
+        (2, 2, 1, 0),
+    ),
+    "a purge of others": (
+        [stream(), store(), store("s.b"), consumer(filter_subject="s.a"), api("STREAM.PURGE.S", {"filter": "s.b"}),
+        INFO],
+        (0, 0, 0, 1),
+    ),
+    "a purge of what the filters take": (
+        [stream(), store(), store("s.b"), consumer(filter_subject="s.a"), pull(),
+        api("STREAM.PURGE.S", {"filter": "s.*"}), INFO],
+        (1, 1, 0, 0),
+    ),
+    "an acknowledgement in the middle": (
+        [stream(), store(), store(), store(), consumer(), pull(batch=3), ack(2), ack(1), INFO], (3, 2, 1, 0),
+    ),
+    "an acknowledgement of no number": ([stream(), consumer(), Step("pub", "$JS.ACK.S.C.x.x.x.x.x", b"+ACK")], None),
+    "an acknowledgement by all of nothing": ([stream(), consumer(ack_policy="all"), ack(0, consumer_seq=1)], None),
+    "an acknowledgement by all of what is not outstanding": (
+        [stream(), store(), consumer(ack_policy="all", filter_subject="s.b"), store("s.c"), ack(1, b"+ACK"), INFO],
+        (0, 0, 0, 0),
+    ),
+    "a pull for 0": ([stream(), store(), consumer(), pull(max_bytes=500)], "409 Batch Completed -1"),
+    "a pull for -1": (
+        [stream(), store(), consumer(priority_policy="pinned_client", priority_groups=["g"]), pull(group="g"), store(),
+         api("CONSUMER.MSG.NEXT.S.C", b"-1"), pull(no_wait=True, group="g")],
+        "408 Requests Pending",
+    ),
+    "a full queue and a heartbeat": (
+        [stream(), consumer(max_waiting=1), pull(), pull(idle_heartbeat=10**9, expires=10**10)], None,
+    ),
+    "a full queue": ([stream(), consumer(max_waiting=1), pull(), pull()], "409 Exceeded MaxWaiting"),
+    "deaf": (
+        [stream(), consumer(filter_subject="s.a"), consumer(), pull(), store(), INFO], (0, 0, 0, 0),
+    ),
+    "an inbox that somebody hears": (
+        [stream(), Step("sub", "d.*", reply=""), consumer(deliver_subject="d.a"), consumer(deliver_subject="d.b")],
+        10013,
+    ),
+    "too low for a reset": (
+        [stream(), consumer(deliver_policy="by_start_sequence", opt_start_seq=3),
+        api("CONSUMER.RESET.S.C", {"seq": 2})],
+        10204,
+    ),
+    "no reset": ([stream(), consumer(deliver_policy="last"), api("CONSUMER.RESET.S.C", {"seq": 2})], 10204),
+    "an expectation in a batch": (
+        [stream(allow_atomic=True), store(Nats_Batch_Id="a", Nats_Batch_Sequence="1", Nats_Batch_Commit="1",
+                                          Nats_Expected_Last_Msg_Id="x")],
+        10177,
+    ),
+    "a ping after what was refused": (
+        [stream(allow_batched=True), store(reply="{}.a.10.fail.1.0.$FI"),
+         store(reply="{}.a.10.fail.2.1.$FI", Nats_Expected_Last_Msg_Id="x"), store(reply="{}.a.10.fail.9.4.$FI")],
+        {"type": "gap"},
+    ),
+    "a refusal after what was refused": (
+        [stream(allow_batched=True), store(reply="{}.a.10.fail.1.0.$FI"),
+         store(reply="{}.a.10.fail.2.1.$FI", Nats_Expected_Last_Msg_Id="x"),
+         store(reply="{}.a.10.fail.3.1.$FI", Nats_TTL="0")],
+        {"type": "err"},
+    ),
+    "a duplicate alone": (
+        [stream(allow_batched=True), store(Nats_Msg_Id="m"), store(reply="{}.a.10.fail.1.2.$FI", Nats_Msg_Id="m")],
+        {"duplicate": True},
+    ),
+}  # fmt: skip
+
+
+def brief(answers: list[Any] | None, expected: Any) -> Any:
+    """The last answer, as ``expected`` has it."""
+    if not answers:
+        return None
+    last = answers[0] if isinstance(expected, dict) and "type" in expected else answers[-1]
+    if "header" in last:
+        status, *rest = last["header"].removeprefix("NATS/1.0 ").split("\r\n")
+        return " ".join([status, *(line.split(": ")[1] for line in rest if line.startswith("Nats-Pending-Messages"))])
+    body = last.get("payload")
+    if body is None:
+        return None
+    if "error" in body and not isinstance(expected, dict):
+        return body["error"]["err_code"]
+    if isinstance(expected, tuple):
+        return (
+            body["delivered"]["consumer_seq"], body["ack_floor"]["consumer_seq"], body["num_ack_pending"],
+            body["num_pending"],
+        )  # fmt: skip
+    found = body | body.get("state", {})
+    return {name: found.get(name) for name in expected}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_on_the_role(name: str) -> None:
+    program, expected = PROGRAMS[name]
+    assert brief(said(OnTheRole().run(program)).get(str(len(program) - 1)), expected) == expected
+
+
+@pytest.fixture(scope="module")
+def search() -> Iterator[Search]:
+    with NatsServer() as running:
+        made = Search(running.port)
+        yield made
+        made.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_on_a_real_server(search: Search, name: str) -> None:
+    assert search.confirmed(PROGRAMS[name][0]) is None
