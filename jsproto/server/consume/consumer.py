@@ -202,7 +202,8 @@ class Consumer(Conversation):
         floor = SequencePair(state.floor_consumer, state.floor_stream, self._timestamp(state.acked_at))
         return ConsumerInfo(
             self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(state.pending),
-            0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests), max(0, self._cursor.pending),
+            0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests),
+            max(0, self._cursor.pending),
             push_bound=self.is_bound() or None, paused=self._is_paused_at(now) or None,
             pause_remaining=self.pause_remaining(now), ts=self._context.timestamp(now),
             priority_groups=self._priorities.states(),
