@@ -171,7 +171,13 @@ def never_redelivered(patch: pytest.MonkeyPatch) -> None:
 
 def ack_of_one_is_ack_of_all(patch: pytest.MonkeyPatch) -> None:
     """An acknowledgement settles all messages before it, under each policy."""
-    patch.setattr(DeliveryState, "settle", DeliveryState.settle_up_to)
+    acknowledge = DeliveryState.acknowledge
+
+    def up_to(self: DeliveryState, stream_seq: int, consumer_seq: int, now: float) -> bool:
+        self._policy = "all"
+        return acknowledge(self, stream_seq, consumer_seq, now)
+
+    patch.setattr(DeliveryState, "acknowledge", up_to)
 
 
 def wildcard_interest(patch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,8 @@ from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.workloads import Workload
 
 WORKLOADS = {name: value for name, value in vars(workloads).items() if isinstance(value, Workload)}
-SCHEDULES = 10_000
-"""Within which each planted bug has to be found."""
-CONTROLS = 300
-"""Seeds with which the library as it is has to pass. Each bug is found within these."""
+SEEDS = range(300)
+"""Within these each planted bug has to be found, and the library as it is has to pass."""
 
 
 @cache
@@ -33,15 +31,14 @@ def test_a_planted_bug_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPa
     name = next(name for name, value in WORKLOADS.items() if value is mutation.workload)
     options = options_of(name)
     mutation.plant(monkeypatch)
-    found = search(mutation.workload.main, seeds=range(SCHEDULES), **options)
+    found = search(mutation.workload.main, seeds=SEEDS, **options)
     assert found is not None
-    assert found.seed < CONTROLS  # the control has this seed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_library_passes_the_same_seeds(name: str) -> None:
-    found = search(WORKLOADS[name].main, seeds=range(CONTROLS), **options_of(name))
+    found = search(WORKLOADS[name].main, seeds=SEEDS, **options_of(name))
     assert found is None, found
 
 
