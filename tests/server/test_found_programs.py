@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from jsproto.errors import APIError
+from jsproto.grammar.config import StreamConfig
+from jsproto.grammar.consumer import ConsumerConfig
+from jsproto.grammar.subjects import contains
+from jsproto.server.consume.settings import accept
+from jsproto.server.store.context import ServerContext
 from jsproto_io.nats_server import NatsServer
 from tests.integration.differential.links import OnTheRole, Step
 from tests.integration.differential.programs import api
@@ -215,3 +221,26 @@ def search() -> Iterator[Search]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_a_real_server(search: Search, name: str) -> None:
     assert search.confirmed(PROGRAMS[name][0]) is None
+
+
+def test_a_stream_is_a_subscriber() -> None:
+    program = [stream(), store(), consumer(), pull()._replace(reply="s.a"), api("STREAM.INFO.S")]
+    assert brief(said(OnTheRole().run(program))["4"], {"messages": 0}) == {"messages": 2}
+
+
+def test_a_name_that_is_no_text() -> None:
+    create = api("CONSUMER.CREATE.S.\udcff", {"stream_name": "S", "config": {}})
+    assert brief(said(OnTheRole().run([stream(), create])).get("1"), 0) == 10103
+
+
+def test_two_names_are_one() -> None:
+    config = ConsumerConfig.from_options(name="A", durable_name="B")
+    with pytest.raises(APIError, match="have to be equal"):
+        accept(config, StreamConfig("S"), ServerContext(b"token"))
+
+
+def test_which_pattern_contains_another() -> None:
+    inside = [("a.>", "a.b.c"), (">", "a"), ("*", "a"), ("a.*", "a.*"), ("a.>", "a.>"), ("a", "a")]
+    outside = [("a.b.c", "a.b"), ("a.b", "a.b.c"), ("a.*", "a.>"), ("a", "b"), ("a.b", "a.*")]
+    assert all(contains(wide, narrow) for wide, narrow in inside)
+    assert not any(contains(wide, narrow) for wide, narrow in outside)
