@@ -41,7 +41,8 @@ BESIDE: Final[dict[str, dict[str, Any]]] = {
     "mirror": {"subjects": None}, "persist_mode": {"storage": "file"},
     "discard_new_per_subject": {"discard": "new", "max_msgs_per_subject": 3},
 }  # fmt: skip
-UNREAD: Final = frozenset({"mirror", "no_ack", "max_msg_size", "subjects"})  # those to which nothing is published here
+# Those to which nothing is published here. A server can find the files of the stream that had the name before.
+UNREAD: Final = frozenset({"mirror", "no_ack", "max_msg_size", "subjects", "storage", "persist_mode"})
 
 
 def asked(side: Side, verb: str, config: dict[str, Any]) -> Any:
