@@ -300,6 +300,17 @@ def test_one_acknowledgement_for_all_before_it() -> None:
     assert shop.floor() == (3, 3)
 
 
+def test_one_acknowledgement_by_a_message_that_is_gone() -> None:
+    """It is done with itself, and those before it wait on."""
+    shop = Shop(messages=4, ack_policy="all")
+    shop.pull(b"4")
+    assert shop.stream.remove(3)
+    shop.settle()
+    assert shop.heard() == ["MSG_TERMINATED 3 1 Message deleted by stream limits"]
+    assert shop.ack(3, 3) == ["ok"]
+    assert (shop.floor(), shop.outstanding) == ((0, 0), 3)
+
+
 @pytest.mark.parametrize("word", [b"junk", b"+ack", b"+ACK ", b"ack", b"+WPI"])
 def test_whatever_is_said_is_answered(word: bytes) -> None:
     shop = Shop(messages=1)

@@ -331,6 +331,7 @@ def test_the_account() -> None:
         ("STREAM.CREATE.A", {"name": "A", "pedantic": 1}, 10025),
         ("STREAM.SNAPSHOT.A", b"", 10003),
         ("STREAM.SNAPSHOT.NO", {"deliver_subject": "d"}, 10059),
+        ("STREAM.SNAPSHOT.S", {"deliver_subject": ""}, 10003),
         ("STREAM.RESTORE.A", b"", 10003),
         ("STREAM.RESTORE.A", {"config": {"name": "A"}}, 10062),
         ("STREAM.LEADER.STEPDOWN.A", b"", 10010),
@@ -362,6 +363,24 @@ def test_patterns_that_do_not_overlap() -> None:
     desk.server.add_stream(config(StreamOptions(subjects=["s.a.*", "s.b"])), 0.0)
     for name, subject in (("A", "s.a"), ("B", "s.b.>"), ("C", "s.a.b.c"), ("D", "t.>")):
         assert desk.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [subject]})["did_create"]
+
+
+def test_a_stream_of_all_subjects() -> None:
+    desk = Desk()
+    everything = {"name": "A", "subjects": [">"], "storage": "memory", "no_ack": True}
+    assert desk.ask("STREAM.CREATE.A", everything)["did_create"]
+
+
+def test_waiting_pulls_end_with_the_server() -> None:
+    """FACTS.md F0.15"""
+    reader = Reader()
+    reader.make()
+    assert reader.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {"name": "C", "ack_policy": "explicit"}})
+    assert reader.ask("CONSUMER.MSG.NEXT.S.C", {"batch": 3, "expires": 10**9}) == []
+    reader.server.shut_down(reader.now)
+    ((status, _),) = [(answer.header, answer.payload) for answer in reader.say(b"")]
+    assert status is not None
+    assert status.startswith(b"NATS/1.0 409 Server Shutdown")
 
 
 def test_an_api_level_that_there_is_not() -> None:

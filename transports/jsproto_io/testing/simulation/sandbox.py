@@ -14,6 +14,7 @@ Not here: what the loop itself refuses (``loop``). ``datetime.now()`` and the or
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import random
@@ -131,7 +132,11 @@ def _replacements(
     def nanoseconds() -> int:
         return round(now() * 1_000_000_000)
 
+    unheard: list[tuple[Any, str, Callable[..., Any]]] = []
+    if sys.version_info < (3, 12):  # it does not tell audit hooks of threads
+        unheard = [(_thread, "start_new_thread", _refuse_thread), (threading, "_start_new_thread", _refuse_thread)]
     return [
+        *unheard,
         (os, "urandom", entropy),
         (random, "_urandom", entropy),  # of SystemRandom, and so of secrets
         (time, "time", lambda: EPOCH + now()),
@@ -142,6 +147,10 @@ def _replacements(
         (time, "perf_counter_ns", nanoseconds),
         (time, "sleep", sleep),
     ]
+
+
+def _refuse_thread(*args: object) -> None:
+    raise NotSimulatedError("a thread has no simulation: the program may reach nothing real")
 
 
 def _only_in(here: int, simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
