@@ -178,6 +178,17 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
         [stream(allow_batched=True), store(Nats_Msg_Id="m"), store(reply="{}.a.10.fail.1.2.$FI", Nats_Msg_Id="m")],
         {"duplicate": True},
     ),
+    "a deletion from a consumer that acknowledges all": (
+        [stream(), consumer(ack_policy="all"), store(), store(), store(), pull(batch=3),
+         api("STREAM.MSG.DELETE.S", {"seq": 2}), INFO],
+        (3, 2, 1, 0),
+    ),
+    "a consumer without its filters": (
+        [stream(), consumer(filter_subject="s.b"), consumer(), store(), pull(), INFO], (1, 0, 1, 0),
+    ),
+    "a pause of a consumer with sourcing": (
+        [stream(), store(), consumer(sourcing=True), pull(), api("CONSUMER.PAUSE.S.C"), INFO], (0, 0, 0, 1),
+    ),
 }  # fmt: skip
 
 
@@ -226,6 +237,11 @@ def test_on_a_real_server(search: Search, name: str) -> None:
 def test_a_stream_is_a_subscriber() -> None:
     program = [stream(), store(), consumer(), pull()._replace(reply="s.a"), api("STREAM.INFO.S")]
     assert brief(said(OnTheRole().run(program))["4"], {"messages": 0}) == {"messages": 2}
+
+
+def test_fewer_than_none_are_left() -> None:
+    program = [stream(), consumer(filter_subject="s.b"), consumer(), store(), pull()]
+    assert said(OnTheRole().run(program))["4"][0]["reply"] == "$JS.ACK.S.C.1.1.1.<>.0"
 
 
 def test_a_name_that_is_no_text() -> None:

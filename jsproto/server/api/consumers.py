@@ -164,8 +164,7 @@ class ConsumerApi(Conversation):
         accepted = accept(config, inlet.stream.config, self._context, is_pedantic=is_pedantic)
         if found is not None:
             self._change(inlet, found, accepted, action, now)
-            if accepted.sourcing and self._context.api_level >= SOURCING_LEVEL:
-                found.reset(None, now)
+            self._reset_sourcing(found, now)
             return found
         if action == "update":
             raise refusal(10149)
@@ -180,6 +179,11 @@ class ConsumerApi(Conversation):
         if consumer.pause_remaining(now) is not None:
             advisories.paused(accepted.pause_until, is_paused=True, now=now)
         return consumer
+
+    def _reset_sourcing(self, consumer: Consumer, now: float) -> None:
+        """Set a consumer with ``sourcing`` back to its ack floor. Any change of it, a pause too, does that."""
+        if consumer.config.sourcing and self._context.api_level >= SOURCING_LEVEL:
+            consumer.reset(None, now)
 
     def take_up(self, stream: str, name: str, config: ConsumerConfig, now: float) -> Consumer:
         """A new consumer of an existing stream, with a ``config`` that is accepted already. ``now``: seconds."""
@@ -332,6 +336,7 @@ class ConsumerApi(Conversation):
         until = optional(message.payload, _PAUSE).get("pause_until")
         consumer = self.find(*names)
         consumer.pause(until, now)
+        self._reset_sourcing(consumer, now)
         remaining = consumer.pause_remaining(now)
         self._advisories(consumer).paused(until, is_paused=remaining is not None, now=now)
         return ConsumerPause(remaining is not None, until, remaining).to_json()

@@ -465,7 +465,7 @@ class Consumer(Conversation):
                 self._has_more = True
                 return
             pending = self._cursor.pending - (deliveries == 1)
-            reply = self._ack_subject(stored, deliveries, pending)
+            reply = self._ack_subject(stored, deliveries, max(0, pending))
             header, payload = stored.header, stored.payload
             if self.config.headers_only:
                 header, payload = appended(header, b"Nats-Msg-Size", b"%d" % len(payload)), b""

@@ -176,9 +176,16 @@ class DeliveryState:
         return True
 
     def settle(self, stream_seq: int, now: float) -> None:
-        """One outstanding message is done with, because it is gone from the stream."""
-        outstanding = self.pending.remove(stream_seq)
+        """One outstanding message is done with, because it is gone from the stream.
+
+        Under the ack policy ``all`` those before it are, too.
+        """
+        outstanding = self.pending.get(stream_seq)
         assert outstanding is not None
+        if self._policy == "all":
+            self.settle_up_to(stream_seq, outstanding.consumer_seq, now)
+            return
+        self.pending.remove(stream_seq)
         self.acked_at = now
         self._move_floor(outstanding.consumer_seq, stream_seq)
 

@@ -74,6 +74,7 @@ def _hide_what_is_passed_over(message: dict[str, Any]) -> None:
         if isinstance(config, dict) and (config.get("filter_subject") or config.get("filter_subjects")):
             for place in ("delivered", "ack_floor"):
                 info.get(place, {}).pop("stream_seq", None)
+            info.get("ack_floor", {}).pop("last_active", None)  # of an acknowledgement of what is passed over
 
 
 EXPLAINED: Final = (
