@@ -189,6 +189,8 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
     "a pause of a consumer with sourcing": (
         [stream(), store(), consumer(sourcing=True), pull(), api("CONSUMER.PAUSE.S.C"), INFO], (0, 0, 0, 1),
     ),
+    "an acknowledgement of nothing": ([stream(), consumer(), ack(0)], None),
+    "an acknowledgement of nothing in a queue": ([stream(retention="workqueue"), consumer(), ack(0)], None),
 }  # fmt: skip
 
 
@@ -232,6 +234,11 @@ def search() -> Iterator[Search]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_a_real_server(search: Search, name: str) -> None:
     assert search.confirmed(PROGRAMS[name][0]) is None
+
+
+@pytest.mark.parametrize(("retention", "answered"), [("limits", True), ("workqueue", False), ("interest", False)])
+def test_an_acknowledgement_of_nothing(retention: str, answered: bool) -> None:
+    assert ("2" in said(OnTheRole().run([stream(retention=retention), consumer(), ack(0)]))) is answered
 
 
 def test_a_stream_is_a_subscriber() -> None:

@@ -159,6 +159,7 @@ class DeliveryState:
         """A client is done with a message. Returns whether it gets an answer.
 
         A message that was not delivered yet changes nothing. Where bytes are controlled it counts (FACTS.md F5.22).
+        Nor is sequence 0 answered where acknowledged messages go.
         """
         stream_seq, consumer_seq = (_NO_NUMBER if seq < 0 else seq for seq in (stream_seq, consumer_seq))
         if stream_seq >= self._cursor.next_seq and not self._controls_flow:
@@ -173,7 +174,7 @@ class DeliveryState:
             self.settle_up_to(stream_seq, consumer_seq, now)
         self.acked_at = now
         self._stream.settled(stream_seq)
-        return True
+        return stream_seq > 0 or self._stream.config.retention == "limits"
 
     def settle(self, stream_seq: int, now: float) -> None:
         """One outstanding message is done with, because it is gone from the stream.
