@@ -107,7 +107,7 @@ SERVING: Final = {
     "jsproto_io.testing.host": {
         "jsproto.grammar", "jsproto.server", "jsproto_io._state.signatures", "jsproto_io._state.zones",
     },
-    "jsproto_io.testing.sockets": {"jsproto_io._threads.sockets", "jsproto_io.testing.host"},
+    "jsproto_io.testing.sockets": {"jsproto.errors", "jsproto_io._threads.sockets", "jsproto_io.testing.host"},
     "jsproto_io.testing.threads": {
         "jsproto.server", "jsproto_io._state.common", "jsproto_io._threads.sockets", "jsproto_io.testing.host",
         "jsproto_io.testing.sockets",

@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from jsproto.errors import ConnectionClosedError, NoServersError
+from jsproto.errors import ConnectionClosedError, LocalProtocolError, NoServersError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
@@ -408,3 +409,37 @@ def test_losses_inside_the_cluster() -> None:
 
     assert calm(main, conditions=NetworkConditions(loss=0.3)) < 100
     assert calm(main, faults=lambda seed: [Fault("duplication", 0.0, 9.0, amount=1.0)]) == 200
+
+
+def test_a_refusal_that_the_program_catches_is_the_error_all_the_same() -> None:
+    async def main() -> str:
+        with suppress(Exception):
+            time.sleep(1)
+        return "went on"
+
+    assert isinstance(failed(main), NotSimulatedError)
+
+
+def test_the_end_of_the_process_is_an_error() -> None:
+    async def main() -> None:
+        sys.exit(3)
+
+    async def fine() -> None:
+        pass
+
+    assert str(failed(main)) == "sys.exit(3) was called"
+    assert str(failed(fine, check=lambda report: sys.exit())) == "sys.exit(None) was called"
+
+
+def test_what_cannot_be_run_is_refused() -> None:
+    async def main() -> None:
+        pass
+
+    async def check(report: Report) -> None:
+        pass
+
+    wrong: Any = 5
+    with pytest.raises(LocalProtocolError, match="main is a function without arguments, not 5"):
+        simulate(wrong)
+    with pytest.raises(LocalProtocolError, match="cannot be asynchronous"):
+        simulate(main, check=check)

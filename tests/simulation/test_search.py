@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jsproto.errors import LocalProtocolError
 from jsproto.testing import Fault, NetworkConditions
 from jsproto_io import DurabilityWarning
 from jsproto_io.asyncio import connect
@@ -139,3 +140,11 @@ def test_random_faults_by_default() -> None:
 
     seen: set[Any] = {len(simulate(main, seed=seed).faults) for seed in range(30)}
     assert seen >= {0, 1, 2, 3}
+
+
+def test_no_seed_is_no_proof() -> None:
+    async def main() -> None:
+        pass
+
+    with pytest.raises(LocalProtocolError, match="no seeds"):
+        search(main, seeds=())

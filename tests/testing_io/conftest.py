@@ -59,7 +59,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return "trio" if "trio" in names else "asyncio"
 
 
-@pytest.fixture(params=["sockets", "pipes"])
+@pytest.fixture(params=[pytest.param("sockets", marks=pytest.mark.slow), "pipes"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A server in memory, for a test that was written for a real one."""
     with serve() if request.param == "sockets" else in_process() as running:

@@ -27,7 +27,7 @@ import jsproto_io.testing.trio
 import jsproto_io.trio
 from jsproto import StreamConfig
 from jsproto.api_errors import StreamInvalidConfigError
-from jsproto.errors import AuthorizationError, ConnectionLostError, TimeoutError
+from jsproto.errors import AuthorizationError, ConnectionLostError, LocalProtocolError, TimeoutError
 from jsproto.server import Access, BatchLimits, Permissions, User
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.testing import serve
@@ -392,3 +392,9 @@ def test_a_stopped_thread_is_waited_for() -> None:
         server.wait()
         closer.join()
     assert server.peers == {}
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+def test_a_port_that_there_is_not(port: int) -> None:
+    with pytest.raises(LocalProtocolError, match=f"port is 0 to 65535, not {port}"), serve(port=port):
+        pass

@@ -31,6 +31,7 @@ from multiprocessing import get_context
 from time import monotonic
 from typing import Any, Final, get_args
 
+from jsproto.errors import LocalProtocolError
 from jsproto.testing.faults import Fault
 from jsproto.testing.network import NetworkConditions
 from jsproto_io.testing.simulation.engine import Clients
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (AssertionError, NotDeterministicError) as error:
         print(error)
         return 1
-    except (AttributeError, ImportError) as error:
+    except (AttributeError, ImportError, LocalProtocolError) as error:
         print(f"jsproto_io.testing.simulate: {error}", file=sys.stderr)
         return 2
     print(f"{len(seeds)} seeds pass, in {monotonic() - began:.1f} s")

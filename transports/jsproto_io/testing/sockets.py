@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from typing import Final
 
+from jsproto.errors import LocalProtocolError
 from jsproto_io._threads.sockets import READ_SIZE
 from jsproto_io.testing.host import BACKLOG, Peer
+
+MAX_PORT: Final = 65_535
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket on ``host``. ``port`` 0: a free one.
 
     Raises:
+        LocalProtocolError: ``port`` is none.
         OSError: the address is in use, or is none of this machine.
     """
+    if not 0 <= port <= MAX_PORT:
+        raise LocalProtocolError(f"port is 0 to {MAX_PORT}, not {port}")
     family, kind, protocol, _, place = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]  # fmt: skip

@@ -30,7 +30,7 @@ from jsproto.testing.world import StuckError, World
 from jsproto_io._threads.poller import AddressInfo, Link, Poller
 from jsproto_io.testing.pipes.threads import PipePoller
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import TURN, Host, NotSimulatedError
+from jsproto_io.testing.simulation.engine import TURN, Host, refuse
 
 if TYPE_CHECKING:
     from jsproto_io._threads.leadership import Leadership
@@ -105,7 +105,7 @@ class SimulatedThread:
         Raises:
             NotSimulatedError: always.
         """
-        raise NotSimulatedError("a blocking program has one thread, so there are no hosts beside it")
+        refuse("a blocking program has one thread, so there are no hosts beside it")
 
     def kill(self, host: Host) -> None:
         """There is none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
 
 from jsproto.errors import Error
 from jsproto.testing.world import World
@@ -25,6 +25,23 @@ TURN: Final = 1e-6  # seconds that pass while something can run
 
 class NotSimulatedError(Error):
     """The program uses something that has no simulation, such as a thread or a socket of its own."""
+
+
+noted: Final[ContextVar[list[NotSimulatedError] | None]] = ContextVar("jsproto_refusals", default=None)
+"""Where refusals are kept, because the program may catch them. None: no simulation runs here."""
+
+
+def refuse(text: str) -> NoReturn:
+    """Keep a refusal, and raise it.
+
+    Raises:
+        NotSimulatedError: always.
+    """
+    error = NotSimulatedError(text)
+    refusals = noted.get()
+    if refusals is not None:
+        refusals.append(error)
+    raise error
 
 
 class Host:

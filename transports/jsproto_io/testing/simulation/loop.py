@@ -30,7 +30,7 @@ from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from jsproto.testing.world import Link, StuckError, World
-from jsproto_io.testing.simulation.engine import TURN, Host, NotSimulatedError, Program, current_host
+from jsproto_io.testing.simulation.engine import TURN, Host, Program, current_host, refuse
 
 T = TypeVar("T")
 H = TypeVar("H", bound=asyncio.Handle)
@@ -190,7 +190,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             NotSimulatedError: another thread calls.
         """
         if self._thread_id not in (None, threading.get_ident()):
-            raise NotSimulatedError("a thread calls the simulated loop: threads have no simulation")
+            refuse("a thread calls the simulated loop: threads have no simulation")
         return self.call_soon(callback, *args, context=context)
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
@@ -206,7 +206,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             ConnectionRefusedError: the server is down.
         """
         if options.get("ssl") or options.get("sock"):
-            raise NotSimulatedError("TLS and sockets have no simulation")
+            refuse("TLS and sockets have no simulation")
         await asyncio.sleep(2 * self.world.network.conditions.latency)
         dialing = current_host.get()
         link = self.world.dial("" if dialing is None else dialing.name)
@@ -294,7 +294,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_scheduled = False
         self._context = copy_context()  # of the host that dialed
         if isinstance(protocol, asyncio.BufferedProtocol):
-            raise NotSimulatedError("a BufferedProtocol has no simulation")
+            refuse("a BufferedProtocol has no simulation")
 
     def begin(self) -> None:
         """The protocol has been told of the connection: give it what arrives."""
@@ -430,7 +430,7 @@ def _close(task: asyncio.Task[Any]) -> None:
 
 def _refuse(name: str) -> Callable[..., NoReturn]:
     def refused(self: SimulatedLoop, *args: object, **options: object) -> NoReturn:
-        raise NotSimulatedError(f"{name}() has no simulation")
+        refuse(f"{name}() has no simulation")
 
     return refused
 

@@ -32,7 +32,7 @@ from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.world import Entry, World
 from jsproto_io.dialer import use_dialer
 from jsproto_io.testing.host import RoleKeywords
-from jsproto_io.testing.simulation.engine import Clients, Engine, Host, Program
+from jsproto_io.testing.simulation.engine import Clients, Engine, Host, NotSimulatedError, Program, noted
 from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, refuse_sleep, sandbox
 
 Check: TypeAlias = Callable[["Report"], object]
@@ -251,7 +251,14 @@ def simulate(
         until: seconds after which a program that has not ended is stuck.
         most_turns: turns of the loop after which it is stuck.
         options: of the server, see ``jsproto_io.testing.host.RoleKeywords``.
+
+    Raises:
+        LocalProtocolError: ``main`` is no function, ``check`` is an asynchronous one, or ``clients`` is unknown.
     """
+    if not callable(main):
+        raise LocalProtocolError(f"main is a function without arguments, not {main!r:.100}")
+    if iscoroutinefunction(check):
+        raise LocalProtocolError("check is called after the end, and cannot be asynchronous")
     hosts = hosts or {}
     if clients is None:
         clients = "asyncio" if iscoroutinefunction(main) else "blocking"
@@ -281,22 +288,30 @@ def simulate(
             report.now, report.digest, report.turns = world.now, world.digest, engine.turns
             report.log, report.failures = tuple(world.log), tuple(simulation.failures)
 
-        token = _current.set(simulation)
+        token, refusals = _current.set(simulation), list[NotSimulatedError]()
+        noting = noted.set(refusals)
         try:
             with use_dialer(engine, threads=is_real):
                 for name, run in hosts.items():
                     simulation.start(name, run)
                 report.result = engine.run(main, at_end, GRACE)
-        except Exception as error:
-            report.error = error
+        except (Exception, SystemExit) as error:
+            report.error = _as_failure(error)
         finally:
+            noted.reset(noting)
             _current.reset(token)
+    if report.error is None and refusals:  # the program has caught it, and went on with nothing
+        report.error = refusals[0]
     if report.error is None and check is not None:
         try:
             check(report)
-        except Exception as error:
-            report.error = error
+        except (Exception, SystemExit) as error:
+            report.error = _as_failure(error)
     return report
+
+
+def _as_failure(error: Exception | SystemExit) -> Exception:
+    return RuntimeError(f"sys.exit({error.code!r}) was called") if isinstance(error, SystemExit) else error
 
 
 def surroundings() -> str:

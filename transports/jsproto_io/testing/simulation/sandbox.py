@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from jsproto.testing.network import SplitMix64
-from jsproto_io.testing.simulation.engine import NotSimulatedError
+from jsproto_io.testing.simulation.engine import refuse
 
 COLLECT_EVERY: Final = 20_000  # turns of the loop
 EPOCH: Final = 1_795_608_000  # seconds since 1970 at which a simulation begins
@@ -68,7 +68,7 @@ def refuse_sleep(seconds: float) -> None:
     Raises:
         NotSimulatedError: always.
     """
-    raise NotSimulatedError("time.sleep() blocks the loop: await the sleep of asyncio or trio")
+    refuse("time.sleep() blocks the loop: await the sleep of asyncio or trio")
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _replacements(
 
 
 def _refuse_thread(*args: object) -> None:
-    raise NotSimulatedError("a thread has no simulation: the program may reach nothing real")
+    refuse("a thread has no simulation: the program may reach nothing real")
 
 
 def _only_in(here: int, simulated: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,4 +169,4 @@ def _install() -> None:
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     if _simulating and event in _REFUSED and threading.get_ident() in _simulating:
-        raise NotSimulatedError(f"{event} has no simulation: the program may reach nothing real")
+        refuse(f"{event} has no simulation: the program may reach nothing real")

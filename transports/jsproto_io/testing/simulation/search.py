@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.testing.faults import Fault, random_faults
 from jsproto.testing.network import NetworkConditions
 from jsproto_io.testing.simulation.engine import Program
@@ -96,17 +96,21 @@ def search(
         options: of ``simulate``. With ``faults=None`` they fit the program: see ``plan``.
 
     Raises:
+        LocalProtocolError: there is no seed, or as of ``simulate``.
         AssertionError: the program fails without any fault.
         NotDeterministicError: what was found does not repeat itself.
     """
     if options.get("faults") is None:
         options["faults"] = plan(main, **options)
+    report = None
     for seed in seeds:
         report = simulate(main, seed=seed, **options)
         if on_report is not None:
             on_report(report)
         if report.error is not None:
             return shrink(report, partial(simulate, main, seed=seed, **options))
+    if report is None:
+        raise LocalProtocolError("there are no seeds to try")
     return None
 
 

@@ -31,7 +31,7 @@ from jsproto.testing.world import StuckError, World
 from jsproto_io._aio.trio_link import Link
 from jsproto_io.testing.pipes.trio import PipeLink
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import TURN, Host, NotSimulatedError, Program, current_host
+from jsproto_io.testing.simulation.engine import TURN, Host, Program, current_host, refuse
 
 _SEED_SIZE: Final = 16  # bytes
 
@@ -207,17 +207,17 @@ class _Refusing(trio.abc.SocketFactory, trio.abc.HostnameResolver):
     """No sockets, and no names."""
 
     def socket(self, *args: object) -> NoReturn:
-        raise NotSimulatedError("a socket of the program's own has no simulation")
+        refuse("a socket of the program's own has no simulation")
 
     async def getaddrinfo(self, *args: object, **options: object) -> NoReturn:
-        raise NotSimulatedError("looking up a name has no simulation")
+        refuse("looking up a name has no simulation")
 
     async def getnameinfo(self, *args: object) -> NoReturn:
-        raise NotSimulatedError("looking up a name has no simulation")
+        refuse("looking up a name has no simulation")
 
 
 def _refuse_thread(*args: object, **options: object) -> NoReturn:
-    raise NotSimulatedError("a thread has no simulation")
+    refuse("a thread has no simulation")
 
 
 @contextmanager
