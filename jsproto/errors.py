@@ -393,6 +393,18 @@ class CopyTargetError(Error):
         return CopyTargetError, (self.target, self.reason)
 
 
+class DeadLetterError(Error):
+    """Dead letters cannot be kept as asked for. Attributes: ``stream`` (the one that does not fit), ``reason``."""
+
+    def __init__(self, stream: str, reason: str) -> None:
+        super().__init__(f"stream {stream} does not do for dead letters: {reason}")
+        self.stream = stream
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeadLetterError, (self.stream, self.reason)
+
+
 class CopyFencedError(Error):
     """Somebody else writes to the target of a copy, again and again. Attribute: ``target`` (its name)."""
 

@@ -131,6 +131,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     ),
     "Consuming": (
         promise(
+            "calls a function with each message, several at once, in order within a key.",
+            "drivers/test_consume.py::test_messages_of_a_key_follow_each_other_after_a_failure_too",
+            "drivers/test_consume.py::test_no_more_callbacks_run_than_wanted",
+        ),
+        promise(
             "during this block it is not delivered again",
             DRIVERS_PULLING + "work_in_progress_is_not_delivered_again",
             CLIENT_JSMSG + "work_is_reported_at_a_third_of_the_ack_wait",

@@ -11,16 +11,21 @@ FOLDERS: Final = (
     ".", "jsproto", "transports/jsproto_io", "transports/jsproto_io/testing", "transports/pyspark_jetstream", "tests",
     "fuzz",
 )  # fmt: skip
-READMES: Final = {folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS}
+PAGES: Final = ("transports/jsproto_io/WORKERS.md",)
+"""Pages beside a README, which belong to it."""
+READMES: Final = {
+    **{folder: (ROOT / folder / "README.md").read_text(encoding="utf-8") for folder in FOLDERS},
+    **{page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES},
+}
 _PROGRAM: Final = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def programs(folder: str) -> list[str]:
-    """The Python programs of the README in ``folder``, in their order."""
+    """The Python programs of the README in ``folder``, or of this page, in their order."""
     return _PROGRAM.findall(READMES[folder])
 
 
 def program_with(folder: str, words: str) -> str:
-    """The one program of the README in ``folder`` that has ``words``."""
+    """The one program of the README in ``folder``, or of this page, that has ``words``."""
     (found,) = [program for program in programs(folder) if words in program]
     return found

@@ -21,7 +21,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 import jsproto
-from tests.readmes import READMES
+from tests.readmes import FOLDERS, PAGES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 CORE: Final = sorted((ROOT / "jsproto").rglob("*.py"))
@@ -409,7 +409,7 @@ def test_the_sdist(tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert names >= {path.relative_to(ROOT).as_posix() for path in (*CORE, *DRIVERS, *PROGRAMS)}
-    assert names >= {f"{folder}/README.md".removeprefix("./") for folder in READMES}
+    assert names >= {f"{folder}/README.md".removeprefix("./") for folder in FOLDERS} | {*PAGES}
     assert {name.split("/")[0] for name in names} == TOP_LEVEL | {"PKG-INFO"}
 
 

@@ -12,7 +12,14 @@ import jsproto
 import jsproto_io
 import jsproto_io.nats_server
 import jsproto_io.sync
-from tests import promises, promises_consuming, promises_docstrings, promises_spark, promises_testing
+from tests import (
+    promises,
+    promises_consuming,
+    promises_docstrings,
+    promises_spark,
+    promises_testing,
+    promises_workers,
+)
 from tests.node_ids import check_exist
 from tests.promises import Promise
 from tests.readmes import READMES
@@ -20,7 +27,7 @@ from tests.sentences import STRONG_WORDS, docstrings, documented, fold, guarante
 
 SECTIONS: Final = {title: fold(text) for readme in READMES.values() for title, text in sections(readme).items()}
 SOUNDING: Final = [found for readme in READMES.values() for found in guarantees(readme)]
-PARTS: Final = (promises, promises_consuming, promises_spark, promises_testing)
+PARTS: Final = (promises, promises_consuming, promises_spark, promises_testing, promises_workers)
 PROMISED: Final = {section: rows for part in PARTS for section, rows in part.QUOTED.items()}
 DESCRIBED: Final = {section: rows for part in PARTS for section, rows in part.DESCRIBED.items()}
 QUOTED: Final = [(section, promise) for section, rows in PROMISED.items() for promise in rows]

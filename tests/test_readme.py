@@ -16,12 +16,14 @@ from typing import Any, Final
 import pytest
 
 from jsproto_io.nats_server import NatsServer
-from tests.readmes import READMES, ROOT, program_with, programs
+from jsproto_io.sync import connect
+from tests.readmes import PAGES, READMES, ROOT, program_with, programs
 from tests.sentences import sections
 
 CORE: Final = "jsproto"
 DRIVERS: Final = "transports/jsproto_io"
 TESTING: Final = "transports/jsproto_io/testing"
+WORKERS: Final = "transports/jsproto_io/WORKERS.md"
 RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
     CORE: (
@@ -35,6 +37,10 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
+    ),
+    WORKERS: (
+        "while work.finished < 100", "threading.Event", "add_signal_handler", "open_signal_receiver",
+        "js.dead_letters(",
     ),
     "transports/pyspark_jetstream": ("readStream",),
     "tests": (),
@@ -111,6 +117,39 @@ def test_the_programs_that_copy(fresh: NatsServer) -> None:
     assert run(program_with(DRIVERS, "js.source("), fresh) == "10 messages up to 10\n"
 
 
+def test_callbacks(fresh: NatsServer) -> None:
+    assert run(program_with(WORKERS, "while work.finished < 100"), fresh) == "100 printed, 0 failures\n"
+
+
+@pytest.mark.parametrize("words", ["threading.Event", "add_signal_handler", "open_signal_receiver"])
+def test_a_pool_of_workers_ends_gracefully(fresh: NatsServer, words: str) -> None:
+    program = program_with(WORKERS, words).replace("nats://localhost:4222", fresh.url)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+            with connect(fresh.url) as nc:
+                js = nc.jetstream()
+                for number in range(20):
+                    js.publish(f"pages.{number % 3}", b"%d" % number)
+                printed = [worker.stdout.readline() for _ in range(20)]
+                worker.terminate()
+                assert worker.stdout.read() == "stopped after 20\n"
+                info = js.consumer_info("PAGES", "printers")
+        finally:
+            worker.kill()
+    assert sorted(printed) == sorted(f"printed {number}\n" for number in range(20))
+    assert worker.returncode == 0
+    assert (info.num_ack_pending, info.num_pending) == (0, 0)
+
+
+def test_dead_letters(fresh: NatsServer) -> None:
+    assert run(program_with(WORKERS, "js.dead_letters("), fresh).splitlines() == [
+        "dead.ORDERS.billing.1 b'tea'",
+        "['Shop: Berlin', 'Dead-Letter-Subject: orders.anna', 'Dead-Letter-Reason: max_deliver']",
+    ]
+
+
 def test_a_server_for_tests() -> None:
     assert run(program_with(DRIVERS, "NatsServer()")) == "[b'before', True]\n"
 
@@ -166,7 +205,8 @@ def test_the_first_page_is_short() -> None:
 def test_links_lead_somewhere(folder: str) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", READMES[folder]):
         path, _, anchor = link.partition("#")
-        target = (ROOT / folder / path).resolve() if path else (ROOT / folder / "README.md").resolve()
+        page = ROOT / folder if folder in PAGES else ROOT / folder / "README.md"
+        target = (page.parent / path).resolve() if path else page.resolve()
         assert target.is_file(), link
         if anchor:
             titles = sections(target.read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jsproto.client.connection.api import succeeded
+from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, bury, open_dead_letters
 from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.copy.target import CopyTarget, find_target
 from jsproto.client.publish.advisories import BatchAdvisories
@@ -235,6 +236,30 @@ class JetStream(Reads, Subscriptions):
             APIError: the server refuses, for example with StreamNotFoundError.
         """
         return self.session.run(find_target(self, name, marker, source, now, timeout))
+
+    def dead_letters(self, spec: DeadLetterSpec, *, now: float, timeout: float | None = None) -> Ticket[DeadLetterPlan]:
+        """Prepare to keep dead letters: check the streams, find or create what is needed. See ``consume.dead_letters``.
+
+        Raises:
+            LocalProtocolError: ``spec`` cannot be.
+
+        The ticket fails with:
+            DeadLetterError: one of the streams does not fit.
+            APIError: the server refuses, for example with StreamNotFoundError.
+        """
+        spec.check()
+        return self.session.run(open_dead_letters(self, spec, now, timeout))
+
+    def bury(
+        self, plan: DeadLetterPlan, advisory: bytes, *, now: float, timeout: float | None = None
+    ) -> Ticket[PubAck | None]:
+        """Store the dead letter of an advisory, once. The ticket takes None when it is stored already.
+
+        The ticket fails with:
+            APIError: a server refuses, for example because the stream of the dead letters is full.
+            DeadLetterError: others write to the subject of the dead letter, again and again.
+        """
+        return self.session.run(bury(self, plan, advisory, now, timeout))
 
     def consistent_session(
         self,

@@ -1,4 +1,5 @@
-"""Advisories: what servers tell whoever listens. Here: that they gave up a batch (ADR-50, Abandonment Advisories).
+"""Advisories: what servers tell whoever listens. Here: that they gave up a batch (ADR-50, Abandonment Advisories), or a
+message of a consumer.
 
 Two spellings of one body are read, told apart by ``type``, and parse to the same value:
 
@@ -11,7 +12,11 @@ encodings are byte for byte what nats-server 2.15.1 sends.
 
 nats-server 2.15.1 sends one for atomic batches alone, and not for batches that fail a check at their commit.
 
-Not here: sending one (the server role), who wants to know (``jsproto.client.publish.advisories``).
+A consumer gives up a message when its ``max_deliver`` deliveries were not acknowledged, or when a client terminated it.
+The advisory has its stream sequence, and not the message.
+
+Not here: sending one (the server role), who wants to know (``jsproto.client.publish.advisories``,
+``jsproto.client.consume.dead_letters``).
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 from jsproto._event import event
 from jsproto.errors import RemoteProtocolError
 from jsproto.grammar.acks import Dialect
-from jsproto.grammar.bodies import escaped, loads, text
+from jsproto.grammar.bodies import escaped, loads, text, uint64
 from jsproto.grammar.subjects import check_name
 from jsproto.grammar.times import format_timestamp, parse_timestamp
 
@@ -88,3 +93,53 @@ def encode_batch_abandoned(advisory: BatchAbandoned, dialect: Dialect = "release
     pieces = [f'"{name}":{escaped(value)}' for name, value in fields.items() if value is not None]
     # Text that UTF-8 cannot encode can only be an echo of what a peer sent: it becomes question marks.
     return ("{" + ",".join(pieces) + "}").encode("utf-8", "replace")
+
+
+GiveUpReason: TypeAlias = Literal["max_deliver", "terminated"]
+"""Why a consumer gives up a message."""
+
+_GIVEN_UP: Final[dict[str, tuple[str, GiveUpReason]]] = {
+    "io.nats.jetstream.advisory.v1.max_deliver": ("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES", "max_deliver"),
+    "io.nats.jetstream.advisory.v1.terminated": ("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED", "terminated"),
+}
+
+
+@event
+class MessageGivenUp:
+    """A consumer does not deliver message ``seq`` of its stream any more.
+
+    ``note`` is the reason that a client gave with ``term``. ``id`` is the advisory's own, ``timestamp`` nanoseconds
+    since the epoch.
+    """
+
+    stream: str
+    consumer: str
+    seq: int
+    deliveries: int
+    reason: GiveUpReason
+    note: str | None
+    id: str
+    timestamp: int
+
+
+def given_up_subjects(stream: str, consumer: str | None = None) -> list[str]:
+    """The subjects of such advisories about ``stream``: of one consumer, or of all (None), with a wildcard."""
+    name = "*" if consumer is None else check_name(consumer, "consumer")
+    return [f"{subject}.{check_name(stream)}.{name}" for subject, _ in _GIVEN_UP.values()]
+
+
+def parse_given_up(payload: bytes) -> MessageGivenUp:
+    """The advisory in ``payload``. RemoteProtocolError when it is none."""
+    body = loads(payload)
+    kind = _GIVEN_UP.get(text(body, "type", ""))
+    if kind is None:
+        raise RemoteProtocolError("not an advisory about a message that was given up", payload)
+    try:
+        timestamp = parse_timestamp(text(body, "timestamp"))
+    except ValueError:
+        raise RemoteProtocolError("an advisory with a malformed time stamp", payload) from None
+    note = None if body.get("reason") is None else text(body, "reason")
+    return MessageGivenUp(
+        text(body, "stream"), text(body, "consumer"), uint64(body, "stream_seq"), uint64(body, "deliveries"), kind[1],
+        note, text(body, "id"), timestamp,
+    )  # fmt: skip

@@ -18,8 +18,8 @@ from tests.tools import generate_blocking
 
 CLASSES = (
     "PipelinedPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription",
+    "ConsumeContext", "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}
@@ -65,7 +65,7 @@ def test_docstrings_for_threads_speak_of_threads(path: Path) -> None:
 
 
 def test_every_module_is_made_or_written_for_both() -> None:
-    by_hand = {"__init__", "engine", "extras"}
+    by_hand = {"__init__", "engine", "extras", "workers"}
     for folder, alone in ((generate_blocking.SOURCE, {"trio_link"}), (generate_blocking.TARGET, set())):
         assert {path.stem for path in folder.glob("*.py")} == {*generate_blocking.MODULES, *by_hand, *alone}
 

@@ -16,10 +16,14 @@ from jsproto.grammar.advisory import (
     RELEASED_TYPE,
     AbandonReason,
     BatchAbandoned,
+    MessageGivenUp,
     batch_abandoned_subject,
     encode_batch_abandoned,
+    given_up_subjects,
     parse_batch_abandoned,
+    parse_given_up,
 )
+from jsproto.grammar.bodies import dumps
 from tests.grammar.recorded import frames
 
 ABANDONED = BatchAbandoned("AB", "b1", "timeout", "vJ2Q6Tlc1SOmePyWdZsmT4", 1795208596820535427)
@@ -136,3 +140,44 @@ def test_malformed(field: dict[str, Any]) -> None:
 def test_junk_is_an_error_of_the_peer(junk: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         parse_batch_abandoned(junk)
+
+
+# -- messages that a consumer gave up ----------------------------------------------------------------------------------
+
+TERMINATED = {
+    "type": "io.nats.jetstream.advisory.v1.terminated", "id": "I", "timestamp": "2026-11-20T20:36:46.5Z", "stream": "S",
+    "consumer": "C", "consumer_seq": 8, "stream_seq": 7, "deliveries": 2, "reason": "no",
+}  # fmt: skip
+
+
+def test_a_message_that_was_given_up() -> None:
+    told = parse_given_up(dumps(TERMINATED))
+    assert told == MessageGivenUp("S", "C", 7, 2, "terminated", "no", "I", 1_795_207_006_500_000_000)
+    kind = {"type": "io.nats.jetstream.advisory.v1.max_deliver", "reason": None}
+    told = parse_given_up(dumps({name: value for name, value in (TERMINATED | kind).items() if value is not None}))
+    assert (told.reason, told.note) == ("max_deliver", None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "io.nats.jetstream.advisory.v1.nak"},
+        {"type": 7},
+        {"timestamp": "today"},
+        {"stream_seq": -1},
+        {"stream": 1},
+    ],
+)
+def test_what_is_no_such_advisory(change: dict[str, object]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        parse_given_up(dumps(TERMINATED | change))
+
+
+def test_the_subjects_of_such_advisories() -> None:
+    assert given_up_subjects("S") == [
+        "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.*", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.*",
+    ]  # fmt: skip
+    assert given_up_subjects("S", "C")[1] == "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C"
+    for names in (("S.x",), ("S", "C.x")):
+        with pytest.raises(BadSubjectError):
+            given_up_subjects(*names)

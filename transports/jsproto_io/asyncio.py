@@ -34,6 +34,7 @@ from jsproto.client.connection.session import Session
 from jsproto_io._aio import connection as facade
 from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscription
+from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.engine import AsyncEvent
@@ -48,9 +49,9 @@ from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
-    "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 
 

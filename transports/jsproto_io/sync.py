@@ -44,6 +44,7 @@ from jsproto.errors import ForkedError, TimeoutError
 from jsproto.ticket import Ticket
 from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, Subscription, T
+from jsproto_io._blocking.consume_context import ConsumeContext
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking.copying import StreamCopy
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
@@ -61,9 +62,9 @@ from jsproto_io.dialer import SyncDialer as Dialer
 from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "FastPublisher", "JSMsg",
-    "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages", "PullSubscription",
-    "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
+    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Where to look:
 * Choosing: ``subscribe`` finds, checks or creates a consumer. ``api`` has the requests about consumers.
 * Pulling: ``pull`` is the consumer. ``fetch`` and ``fetch_queue`` are for fetches, ``message_stream`` for a stream.
 * Requests under way: ``pull_requests``.
+* Callbacks: ``work`` is what the workers of ``consume`` share, ``schedule`` has keys and slots.
 * Pushing: ``push`` is the consumer, ``push_buffer`` keeps what it delivers.
 * Ordering: ``ordered`` replaces its consumer after a gap. ``rules.sequence_gaps`` finds the gap.
 * Sourcing: ``sourcing`` acknowledges what is stored elsewhere by answering flow control. ``rules.delivery_log`` has the
@@ -15,4 +16,5 @@ Where to look:
 * Retries: ``retry`` has every pause. ``rules.status`` says which refusals pass.
 * Priority groups: ``priority`` checks the settings. ``pull_requests`` keeps the pinned client's id.
 * Messages and acknowledgements: ``message``.
+* Dead letters: ``dead_letters`` stores what a consumer gave up.
 """

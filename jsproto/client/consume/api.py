@@ -17,9 +17,10 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
 from jsproto.client.connection.api import Api, not_available, succeeded
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
-from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg
+from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg, WorkAcker
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
+from jsproto.client.consume.work import ConsumerWork, FailureRule
 from jsproto.errors import (
     Error,
     LocalProtocolError,
@@ -164,10 +165,9 @@ class Consumers(Api):
 
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
-        waits = [*(config.backoff or []), config.ack_wait or DEFAULT_ACK_WAIT]
         return Acker(
             self.session, self.session.requests, message_class, wants_acks=config.ack_policy != "none",
-            ack_wait=min(waits), facade=facade,
+            ack_wait=_shortest_wait(config), facade=facade,
         )  # fmt: skip
 
     def pull_consumer(
@@ -201,6 +201,48 @@ class Consumers(Api):
             heartbeats_missed=heartbeats_missed,
             check_consumer=lambda pull, at: self.session.run(_check_consumer(self, pull, at)),
         )  # fmt: skip
+
+    def consume(
+        self,
+        pull: PullConsumer[D],
+        config: ConsumerConfig,
+        *,
+        now: float,
+        concurrency: int = 1,
+        retry_delay: float | None = None,
+        term_on: Any = (),
+        **keywords: Any,
+    ) -> ConsumerWork[D]:
+        """Work on the messages of ``pull``, whose configuration is ``config``. ``keywords``: those of the class.
+
+        ``retry_delay``: seconds until a message comes again whose callback raised, None for the consumer's ``backoff``,
+        else a second. ``term_on``: exceptions after which it does not come again.
+
+        Raises:
+            LocalProtocolError: a value cannot be, or the consumer acknowledges more than one message at once.
+            Error: why ``pull`` ended, if it has.
+        """
+        if type(concurrency) is not int or concurrency < 1:
+            raise LocalProtocolError(f"concurrency is how many callbacks may run, 1 or more, not {concurrency!r:.100}")
+        if not isinstance(term_on, tuple):
+            term_on = (term_on,)
+        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in term_on):
+            raise LocalProtocolError(f"term_on is a class of exceptions, or a tuple of some, not {term_on!r:.100}")
+        if config.ack_policy not in (None, "explicit", "none"):
+            text = f"ack_policy {config.ack_policy!r} acknowledges earlier messages too, which may be under way"
+            raise LocalProtocolError(text)
+        before = pull.acker
+        acker = WorkAcker(
+            self.session, self.session.requests, before.message_class, wants_acks=before.wants_acks,
+            ack_wait=_shortest_wait(config), facade=before.facade,
+        )  # fmt: skip
+        rule = FailureRule.of(config, retry_delay, term_on)
+        return ConsumerWork(self.session, pull, acker, rule, now=now, concurrency=concurrency, **keywords)
+
+
+def _shortest_wait(config: ConsumerConfig) -> float:
+    """Seconds after which the server may deliver a message again."""
+    return min([*(config.backoff or []), config.ack_wait or DEFAULT_ACK_WAIT])
 
 
 def _check_consumer(js: Consumers, pull: PullConsumer[Any], now: float) -> Generator[Ticket[Any], Any, None]:

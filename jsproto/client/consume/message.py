@@ -229,6 +229,12 @@ class Acker(Conversation, Generic[D]):
         self._working.set(message, None)
         self._outbox.rearm(self)
 
+    def report_from(self, message: ConsumerMsg, when: float) -> None:
+        """``start_working``, with the first report at ``when``, in monotonic seconds."""
+        if message._acker is not None:
+            self._working.set(message, when)
+            self._outbox.rearm(self)
+
     def receive(self, message: Msg, now: float) -> None:
         """Nothing comes: an acker has no subscription."""
 
@@ -259,6 +265,51 @@ class Acker(Conversation, Generic[D]):
                 self._outbox.publish(reply.decode("utf-8", "surrogateescape"), payload)
 
 
+class WorkAcker(Acker[D]):
+    """An acker for messages that are worked on in the order of their keys: it knows which of them come again.
+
+    Attribute: ``naks`` (by ack reply subject: the payload of the nak that was sent).
+    """
+
+    __slots__ = ("naks",)
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        requests: Requests,
+        message_class: type[D],
+        *,
+        wants_acks: bool = True,
+        ack_wait: float = DEFAULT_ACK_WAIT,
+        facade: Any = None,
+    ) -> None:
+        super().__init__(outbox, requests, message_class, wants_acks=wants_acks, ack_wait=ack_wait, facade=facade)
+        self.naks: dict[bytes, bytes] = {}
+
+    def adopt(self, message: ConsumerMsg) -> None:
+        """Acknowledgements of ``message`` go through this acker from now on."""
+        if message._acker is not None:
+            message._acker = self
+
+    def nak_many(self, messages: Iterable[ConsumerMsg]) -> int:
+        """Ask for another delivery of all of these that are not settled, in one write. They were not worked on.
+
+        Returns how many that were. Raises: as ``ack_many``.
+        """
+        messages = [message for message in messages if message._acker is not None]
+        if messages:
+            super()._send([message._raw[1] for message in messages], NAK)
+            self._outbox.flush()
+            for message in messages:
+                message._acker = None
+        return len(messages)
+
+    def _send(self, replies: Sequence[bytes], payload: bytes) -> None:
+        super()._send(replies, payload)
+        if payload.startswith(NAK):
+            self.naks.update(dict.fromkeys(replies, payload))
+
+
 def nak(delay: Duration | None = None) -> bytes:
     """The payload that asks for another delivery after ``delay`` (seconds, or a timedelta).
 
@@ -267,6 +318,11 @@ def nak(delay: Duration | None = None) -> bytes:
     """
     wait = 0 if delay is None else nanoseconds(delay, "delay")
     return b'-NAK {"delay":%d}' % wait if wait else NAK
+
+
+def nak_delay(payload: bytes) -> float:
+    """The seconds of delay in a payload that ``nak`` made."""
+    return 0.0 if payload == NAK else int(payload[len(b'-NAK {"delay":') : -1]) / 1e9
 
 
 def term(reason: str | None = None) -> bytes:

@@ -299,6 +299,20 @@ class PullConsumer(Drainable, Generic[D]):
         """
         return self._stream.readable()
 
+    def wake_readers(self) -> None:
+        """Complete the pending ticket of ``readable``: who waits for it has something else to do."""
+        self._stream.readers.notify()
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the stream of messages is on."""
+        return self._stream.prefetch is not None
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether requests can be sent."""
+        return self._requests.linked
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def unsubscribe(self, now: float) -> None:
@@ -311,6 +325,15 @@ class PullConsumer(Drainable, Generic[D]):
         """First half of a drain: the server is to send no more."""
         self._outbox.end_interest(self._sid)
         self._stream.prefetch = None
+
+    def renew_interest(self, now: float) -> None:
+        """After ``end_interest``: nothing more comes of what was asked for, and the consumer can be asked again.
+
+        What is buffered stays. It does nothing after the end.
+        """
+        if self.error is None:
+            self._renew_inbox()
+            self._end_stream(ConnectionClosedError("the stream of messages was stopped"))
 
     def end_drain(self, now: float, closing: bool) -> None:
         """Second half of a drain: nothing more can come. What is buffered can still be taken."""
@@ -494,8 +517,12 @@ class PullConsumer(Drainable, Generic[D]):
             is_alone = len(self._fetches) == 1 and fetch.reply is not None
             self._fetches.finish(fetch)
             if is_alone:  # a consumer with too much unacknowledged: it would keep the request for ever
-                self._outbox.unsubscribe(self._sid)
-                self._sid = self._outbox.subscribe(self._requests.new_inbox(), self)
+                self._renew_inbox()
+
+    def _renew_inbox(self) -> None:
+        """The server forgets the requests of an inbox that nobody listens to."""
+        self._outbox.unsubscribe(self._sid)
+        self._sid = self._outbox.subscribe(self._requests.new_inbox(), self)
 
     def _end(self, error: Error) -> None:
         """Nothing will come any more."""

@@ -43,6 +43,7 @@ from jsproto_io._aio.atomic import AtomicBatch
 from jsproto_io._aio.consuming import Consuming
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.copying import StreamCopy
+from jsproto_io._aio.dead_letters import KeepsDeadLetters
 from jsproto_io._aio.engine import Engine
 from jsproto_io._aio.extras import Messages, collect_messages
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
@@ -355,7 +356,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
+class JetStream(Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

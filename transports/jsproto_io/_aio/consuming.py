@@ -6,7 +6,7 @@ Rules: those of ``_aio.connection``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -21,8 +21,9 @@ from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause, ConsumerReset
+from jsproto_io._aio.consume_context import ConsumeContext, ErrorCallback, JobCallback
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
@@ -159,9 +160,16 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
     _connection: Connection
 
     def __init__(
-        self, core: PullConsumer[JSMsg], js: CoreJetStream, connection: Connection, *, owned: bool = False
+        self,
+        core: PullConsumer[JSMsg],
+        config: ConsumerConfig,
+        js: CoreJetStream,
+        connection: Connection,
+        *,
+        owned: bool = False,
     ) -> None:
         super().__init__(core, js.timeout)
+        self._config = config
         self._js = js
         self._owned = owned
         self._connection = connection
@@ -244,6 +252,69 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
         """
         started = self._connection._call(self._start(max_msgs, max_bytes, threshold, expires, heartbeat))
         return PullMessages(self, max_msgs, started)
+
+    def consume(
+        self,
+        callback: JobCallback,
+        *,
+        concurrency: int = 1,
+        key: Callable[[JSMsg], Hashable] | None = None,
+        retry_delay: Timeout | None = None,
+        term_on: type[BaseException] | tuple[type[BaseException], ...] = (),
+        on_error: ErrorCallback | None = None,
+        working: bool = False,
+        max_msgs: int | None = None,
+        max_bytes: int | None = None,
+        threshold: int | None = None,
+        expires: Timeout = DEFAULT_EXPIRES,
+        heartbeat: Timeout | None = None,
+    ) -> ConsumeContext:
+        """Call ``callback`` with messages as they come, without end (ADR-37). It returns at once.
+
+        A message is acknowledged when its callback returns, unless the callback has settled it. When the callback
+        raises, the message comes again after a delay (nak), and the event CallbackFailed reports it. When the callback
+        is cancelled, the message is not acknowledged, and comes again after the consumer's ``ack_wait``.
+
+        Args:
+            callback: called with a message, in a task of the connection.
+            concurrency: how many callbacks may run at once.
+            key: called with a message, returns its key. Messages of one key are worked on one after the other, in the
+                order of the stream. When one of them is to come again, those after it wait for it. It only looks at
+                the message, since the connection waits meanwhile. None: no order.
+            retry_delay: seconds, or a timedelta, until a message comes again whose callback raised. None: the
+                consumer's ``backoff`` for that delivery, or a second.
+            term_on: classes of exceptions after which the message does not come again (term). The text of the exception
+                is the reason in the server's advisory.
+            on_error: called with the message and the exception after the callback has raised. It may settle the message
+                itself.
+            working: report work in progress while a message is worked on or waits for its key, so that it does not come
+                again after ``ack_wait``.
+            max_msgs: messages that may be buffered or requested. As many again may wait for their keys. None: four for
+                each callback that may run, and 16 at least. Not together with ``max_bytes``.
+            max_bytes: as in ``messages()``.
+            threshold: as in ``messages()``.
+            expires: as in ``messages()``.
+            heartbeat: as in ``messages()``.
+
+        Raises:
+            LocalProtocolError: an argument is impossible, a fetch is under way, or ``messages()`` or ``consume()`` is
+                at work.
+        """
+        given: dict[str, Any] = {"callback": callback, "key": key, "on_error": on_error}
+        for name, value in given.items():
+            if not callable(value) and (value is not None or name == "callback"):
+                raise LocalProtocolError(f"{name} must be callable, not {type(value).__name__}")
+        keywords: dict[str, Any] = {
+            "concurrency": concurrency, "key": key, "term_on": term_on, "working": working,
+            "retry_delay": seconds(retry_delay, "retry_delay"), "max_msgs": max_msgs, "max_bytes": max_bytes,
+            "threshold": threshold, "expires": seconds(expires, "expires"),
+            "heartbeat": seconds(heartbeat, "heartbeat"),
+        }  # fmt: skip
+        core = self._connection._call(self._consume(self._js, self._config, keywords))
+        context = ConsumeContext(self, core, callback, on_error)
+        self._connection._serving.add(context)
+        context._start_worker()
+        return context
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write.
@@ -599,4 +670,4 @@ class Consuming:
                 info, JSMsg, facade=self._connection, priority=place, heartbeats_missed=heartbeats_missed
             )
         )
-        return PullSubscription(core, self._core, self._connection, owned=owned)
+        return PullSubscription(core, info.config, self._core, self._connection, owned=owned)

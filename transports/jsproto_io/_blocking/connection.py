@@ -34,6 +34,7 @@ from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.consuming import Consuming
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.copying import StreamCopy
+from jsproto_io._blocking.dead_letters import KeepsDeadLetters
 from jsproto_io._blocking.engine import Engine
 from jsproto_io._blocking.extras import Messages, collect_messages
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
@@ -342,7 +343,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
         connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
 
 
-class JetStream(Reads, Sessions, Consuming, Subscribes, Sources):
+class JetStream(Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.

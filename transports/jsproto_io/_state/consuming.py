@@ -17,6 +17,8 @@ from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.client.consume.work import ConsumerWork
+from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
@@ -106,6 +108,17 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
             return self._core.start(
                 now=now, max_msgs=max_msgs, max_bytes=max_bytes, threshold=threshold, expires=limit, heartbeat=beat
             )
+
+        return start
+
+    def _consume(
+        self, js: CoreJetStream, config: ConsumerConfig, keywords: dict[str, Any]
+    ) -> Callable[[float], ConsumerWork[D]]:
+        """The input that begins ``consume()``."""
+
+        def start(now: float) -> ConsumerWork[D]:
+            self._connection._run_pending_closes()
+            return js.consume(self._core, config, now=now, **keywords)
 
         return start
 

@@ -1,0 +1,78 @@
+"""Callbacks and dead letters in simulated time: what holds with any faults, and planted bugs that are found."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from jsproto.client.consume import dead_letters
+from jsproto.client.consume.message import ACK, JSMsg, send_ack
+from jsproto.client.consume.schedule import Job
+from jsproto.client.consume.work import ConsumerWork, FailureRule
+from jsproto.testing import NetworkConditions
+from jsproto_io.testing.simulation import Report, search, simulate
+from tests.simulation import consuming, scenes
+
+SEEDS = range(200)
+JITTER = NetworkConditions(latency=0.003, jitter=0.02)
+
+
+def first_out_of_order() -> Report | None:
+    """The first of the seeds with which orders of a customer change places."""
+    for seed in SEEDS:
+        report = simulate(consuming.in_order, seed=seed, faults=[], conditions=JITTER, check=consuming.check_order)
+        if report.error is not None:
+            return report
+    return None
+
+
+@pytest.mark.slow
+def test_nothing_is_acknowledged_before_its_callback_has_returned() -> None:
+    found = search(scenes.main, seeds=SEEDS, hosts=consuming.workers, check=scenes.check_progress)
+    assert found is None, found
+
+
+def test_an_early_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = ConsumerWork.take
+
+    def hasty(self: ConsumerWork[JSMsg], now: float) -> Any:
+        found = take(self, now)
+        if isinstance(found, Job):
+            send_ack(found.message, ACK)
+        return found
+
+    monkeypatch.setattr(ConsumerWork, "take", hasty)
+    found = search(scenes.main, seeds=SEEDS, hosts=consuming.workers, check=scenes.check)
+    assert found is not None
+    assert "were acknowledged, and have no bill" in str(found.error)
+
+
+def test_order_is_kept_within_a_key() -> None:
+    found = first_out_of_order()
+    assert found is None, found
+
+
+def test_a_key_that_does_not_wait_for_what_comes_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailureRule, "again_within", lambda *_: None)
+    found = first_out_of_order()
+    assert found is not None
+    assert "out of order" in str(found.error)
+
+
+@pytest.mark.slow
+def test_dead_letters_are_stored_once() -> None:
+    found = search(consuming.dead_letters, seeds=SEEDS, hosts=consuming.undertakers, check=consuming.check_dead_letters)
+    assert found is None, found
+
+
+def test_a_dead_letter_that_is_stored_without_a_look_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(js: Any, plan: Any, told: Any, message: Any, *_: Any, **__: Any) -> Generator[Any, Any, Any]:
+        now = _[1]
+        return (yield js.publish(f"dead.{told.seq}", message.data, now=now))
+
+    monkeypatch.setattr(dead_letters, "_store", careless)
+    found = search(consuming.dead_letters, seeds=SEEDS, hosts=consuming.undertakers, check=consuming.check_dead_letters)
+    assert found is not None
+    assert "is there twice" in str(found.error)

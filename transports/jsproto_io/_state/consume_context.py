@@ -1,0 +1,86 @@
+"""The part of ``consume`` that never waits, for threads and for event loops.
+
+Rules: those of ``_state.shared``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from jsproto.client.consume.message import ConsumerMsg
+from jsproto.client.consume.work import ConsumerWork
+from jsproto.errors import Error
+from jsproto.events import CallbackFailed
+from jsproto.ticket import Ticket
+
+if TYPE_CHECKING:
+    from jsproto_io._state.shared import ConnectionBase
+
+D = TypeVar("D", bound=ConsumerMsg)
+
+
+class ConsumeContextBase(Generic[D]):
+    """The state of one call of ``consume``."""
+
+    _connection: ConnectionBase
+
+    def __init__(self, core: ConsumerWork[D]) -> None:
+        self._core = core
+        self._last_failure: BaseException | None = None
+
+    @property
+    def running(self) -> int:
+        """How many callbacks run now."""
+        return self._core.running
+
+    @property
+    def pending_msgs(self) -> int:
+        """How many messages were received, and wait for a callback."""
+        return self._core.pending_msgs
+
+    @property
+    def finished(self) -> int:
+        """How many callbacks have returned."""
+        return self._core.finished
+
+    @property
+    def failed(self) -> int:
+        """How many callbacks have raised."""
+        return self._core.failed
+
+    @property
+    def given_back(self) -> int:
+        """How many messages ``stop`` or ``drain`` has given back by a nak."""
+        return self._core.given_back
+
+    @property
+    def last_failure(self) -> BaseException | None:
+        """What the last callback that raised has raised."""
+        return self._last_failure
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._core.closed.done
+
+    @property
+    def error(self) -> Error | None:
+        """Why it has ended by itself. None: it works, or was ended."""
+        return self._core.error
+
+    def _report(self, message: D, error: BaseException) -> None:
+        self._last_failure = error
+        event = CallbackFailed(message.subject, error)
+        self._connection._release(lambda now: self._connection._session.emit(event))
+
+    def _leave(self, ticket: Ticket[None] | None) -> bool:
+        """A worker ends. ``ticket``: what it waited for.
+
+        Returns whether the connection is to be closed now, because a callback has drained it.
+        """
+        connection = self._connection
+        connection._release(lambda now: self._core.leave(ticket, now))
+        if not self._core.closed.done or self not in connection._serving:
+            return False
+        connection._serving.discard(self)
+        return connection._closes_when_served and not connection._serving
