@@ -97,6 +97,23 @@ class CredentialsError(LocalProtocolError):
     """Credentials that cannot be read, or not be used. What they hold is never in the text."""
 
 
+class SettingsError(LocalProtocolError):
+    """A setting that cannot be used. The text has no secrets.
+
+    ``path``: the context of the NATS command line that has it, None for a variable or an argument. ``field``: the name
+    of the field, variable or argument, None where the context as a whole is meant.
+    """
+
+    def __init__(self, text: str, path: str | None = None, field: str | None = None) -> None:
+        super().__init__(": ".join([*filter(None, (path, field)), text]))
+        self.path = path
+        self.field = field
+
+
+class ContextNotFoundError(SettingsError):
+    """There is no such context of the NATS command line."""
+
+
 class BadTokenError(LocalProtocolError):
     """Bytes that are no session token."""
 

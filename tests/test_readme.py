@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 
+from jsproto_io.contexts import VARIABLES
 from jsproto_io.nats_server import NatsServer
 from jsproto_io.sync import connect
 from tests.readmes import PAGES, READMES, ROOT, program_with, programs
@@ -31,7 +32,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "class NatsPyOutbox", "from jsproto.testing",
     ),
     DRIVERS: (
-        "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
+        "from_env", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
         "js.copy(", "js.source(", "NatsServer()",
     ),
     TESTING: (
@@ -79,6 +80,12 @@ def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
         program = looping.replace("jsproto_io.asyncio", f"jsproto_io.{module}") + start
         lines = run(program, fresh).splitlines()
         assert lines[0] == "9990 events.click b'9989'"
+
+
+def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NATS_CONTEXT", *VARIABLES.values()):
+        monkeypatch.delenv(name, raising=False)
+    assert run(program_with(DRIVERS, "from_env"), fresh) == "None 0 streams\n"
 
 
 def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> None:

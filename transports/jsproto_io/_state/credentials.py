@@ -109,7 +109,7 @@ def _read(name: str, path: object) -> str:
     if not isinstance(path, str | os.PathLike):
         raise LocalProtocolError(f"{name} must be a path, not {type(path).__name__}")
     shown = os.fsdecode(path)
-    if _SECRET.match(shown):
+    if looks_secret(shown):
         raise CredentialsError(f"{name} must be a path, but it looks like a secret itself")
     try:
         with Path(shown).open("rb") as file:
@@ -118,6 +118,11 @@ def _read(name: str, path: object) -> str:
         raise CredentialsError(f"{name}: cannot read {shown!r}: {error.strerror}") from None
     except ValueError:  # bytes that are no text, or a path with a null in it
         raise CredentialsError(f"{name}: {shown!r} is no file of credentials") from None
+
+
+def looks_secret(path: str) -> bool:
+    """Whether a path looks like a seed, a JWT or the content of a file: then it may not be shown."""
+    return _SECRET.match(path) is not None
 
 
 def parse_credentials(content: str) -> _Credentials:
