@@ -224,6 +224,11 @@ class Server:
             session.tell_no_responders(message.subject, message.reply, now)
         self._run_queue()
 
+    def lame_duck(self) -> None:
+        """Say in INFO that the server is about to go. It closes no connection: its host does."""
+        for session in self.sessions:
+            session.say_lame_duck()
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def handle_timeout(self, now: float) -> None:

@@ -133,6 +133,7 @@ class ServerSession:
         self._ping_interval = ping_interval
         self._unanswered = 0
         self._reader = ClientReader(self, info.max_payload)
+        self._info = info
         self._writes: list[bytes] = [encode_info(dumps(info.to_json()))]
         self._pending = len(self._writes[0])
         self._timers = Timers()
@@ -199,6 +200,11 @@ class ServerSession:
     def may_get(self, interest: Interest, subject: bytes) -> bool:
         """Whether a message to ``subject`` may be delivered to one of the client's subscriptions."""
         return self._grants is None or self._grants.may_get(_text(subject), interest.queue)
+
+    def say_lame_duck(self) -> None:
+        """Send INFO again: the server is in lame-duck mode."""
+        self._info.ldm = True
+        self._send(encode_info(dumps(self._info.to_json())))
 
     def begins(self, subject: bytes) -> None:
         """Called by the reader: the client begins to publish to ``subject``."""

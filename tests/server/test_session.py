@@ -57,6 +57,20 @@ def test_the_handshake() -> None:
     assert (link.session.echo, link.session.headers, link.session.no_responders) == (True, False, False)
 
 
+def test_all_clients_hear_of_lame_duck_mode() -> None:
+    server = Server(token=b"t")
+    links = [Link(server), Link(server)]
+    for link in links:
+        link.read()
+    server.lame_duck()
+    for number, link in enumerate(links, 1):
+        (info,) = link.read()
+        assert isinstance(info, Info)
+        said = json.loads(info.raw)
+        assert (said["ldm"], said["client_id"]) == (True, number)
+        assert link.say(b"PING\r\n") == [Pong()]
+
+
 def test_publish_and_subscribe() -> None:
     link = Link()
     link.read()
