@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -162,7 +163,11 @@ class NoServersError(Error, builtins.ConnectionError):
     """No server could be reached. ``attempts`` lists each address tried and why it failed."""
 
     def __init__(self, attempts: tuple[tuple[str, str], ...]) -> None:
-        super().__init__("cannot connect: " + "; ".join(f"{url}: {reason}" for url, reason in attempts))
+        times = Counter(attempts)
+        shown = [
+            f"{url}: {reason}" + (f" ({count} times)" if count > 1 else "") for (url, reason), count in times.items()
+        ]
+        super().__init__("cannot connect: " + "; ".join(shown))
         self.attempts = attempts
 
 
@@ -232,6 +237,14 @@ class UnsupportedByServerError(Error):
 
 class NotJSMessageError(Error):
     """The message was not delivered by JetStream: its reply subject is not an ack subject (ADR-15)."""
+
+
+class NotJSONError(Error, ValueError):
+    """The payload of a message is no JSON. ``subject`` is the message's. The text has no part of the payload."""
+
+    def __init__(self, subject: str, why: str) -> None:
+        super().__init__(f"the message on {subject!r} is no JSON: {why}")
+        self.subject = subject
 
 
 # -- the server's "no" -------------------------------------------------------------------------------------------------

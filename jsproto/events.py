@@ -37,6 +37,16 @@ class ServerInfoChanged:
 
 
 @event
+class LameDuckMode:
+    """The server ``url`` is about to go, and will close its connections one by one.
+
+    Where there is another server the connection moves there before, at a moment when no answer and no batch is open.
+    """
+
+    url: str
+
+
+@event
 class ServerReportedError:
     """The server sent ``-ERR``. ``fatal``: it closes the connection after it."""
 
@@ -240,6 +250,7 @@ Event: TypeAlias = (
     Connected
     | Disconnected
     | ServerInfoChanged
+    | LameDuckMode
     | ServerReportedError
     | SlowConsumer
     | FlowRateChanged

@@ -56,6 +56,11 @@ class Conversation:
         """When ``handle_timeout`` wants to be called, in the caller's monotonic seconds."""
         return None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it would lose something with the link: an answer, or a batch. A client that can wait leaves later."""
+        return False
+
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """The server refused one of its subscriptions, or dropped a message that this client published."""
 

@@ -25,6 +25,8 @@ class Timer(Enum):
     HANDSHAKE = "the peer must finish INFO, CONNECT, PING, PONG by then"
     KEEP_ALIVE = "a PING is due because the link may have died unnoticed"
     RECONNECT = "no server could be reached: it is time to try them again"
+    FIRST_CONNECTION = "some server must have been reached for the first time"
+    LAME_DUCK = "the server is about to go: what is under way may have ended, so that the link can move"
     BATCH_START = "the server must have answered the first message of a batch"
     BATCH_PING = "acknowledgements are late: ask for the latest one"
     BATCH_STALLED = "acknowledgements are so late that the batch is given up"

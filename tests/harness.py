@@ -32,6 +32,7 @@ class Harness:
 
     def __init__(self, *, connected: bool = True, info: dict[str, Any] | None = None, **options: Any) -> None:
         options.setdefault("max_reconnect_attempts", 0)
+        options.setdefault("dont_randomize", True)
         servers = options.pop("servers", "nats://localhost:4222")
         keywords: ConnectKeywords = options  # type: ignore[assignment]
         self.session = Session(connect_options(servers, **keywords), token=TOKEN)

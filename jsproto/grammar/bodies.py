@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.errors import LocalProtocolError, NotJSONError, RemoteProtocolError
 
 MAX_JSON: Final = 8 * 1024 * 1024
 """Bytes of a body that are read: nats-server advises against a larger ``max_payload``."""
@@ -47,6 +47,20 @@ def loads(data: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RemoteProtocolError("not a JSON body: it must be an object", data)
     return body
+
+
+def decode_json(payload: bytes, subject: str) -> Any:
+    """What the JSON in a message's payload says, whatever its type. NotJSONError when it is none."""
+    try:
+        return json.loads(payload.decode())
+    except json.JSONDecodeError as error:  # whose text has no part of the payload
+        raise NotJSONError(subject, str(error)) from None
+    except UnicodeDecodeError:
+        raise NotJSONError(subject, "it is not in UTF-8") from None
+    except ValueError:  # an integer of more than 4300 digits
+        raise NotJSONError(subject, "a number is too long") from None
+    except RecursionError:
+        raise NotJSONError(subject, "it is nested too deeply") from None
 
 
 def dumps(body: Mapping[str, Any]) -> bytes:

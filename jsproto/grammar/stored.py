@@ -13,9 +13,10 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from jsproto.errors import RemoteProtocolError
+from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.consecutive import joined
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers, last_value
@@ -179,6 +180,14 @@ class StoredMsg:
     def timestamp(self) -> int:
         """When it was stored, in nanoseconds since the epoch. Both the servers' and the draft's format."""
         return stored_at(self._header)
+
+    def json(self) -> Any:
+        """The payload as JSON.
+
+        Raises:
+            NotJSONError: it is none.
+        """
+        return decode_json(self.data, self.subject)
 
     @property
     def headers(self) -> Headers:

@@ -383,7 +383,9 @@ def test_what_is_beneath_may_have_something_to_send() -> None:
 )
 def test_servers_of_a_cluster_have_its_name(servers: str, told: list[str], names: list[str]) -> None:
     harness = Harness(servers=servers, info={"connect_urls": told, "tls_available": True}, connected=False)
-    harness.session = session = Session(connect_options(servers, max_reconnect_attempts=-1), token=TOKEN)
+    harness.session = session = Session(
+        connect_options(servers, max_reconnect_attempts=-1, dont_randomize=True), token=TOKEN
+    )
 
     def dial() -> None:
         session.connection_made(harness.now)

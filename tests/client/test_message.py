@@ -15,6 +15,7 @@ from jsproto.errors import (
     MaxPayloadError,
     NoRespondersError,
     NotJSMessageError,
+    NotJSONError,
     OutboundBufferLimitError,
     RemoteProtocolError,
     TimeoutError,
@@ -237,6 +238,8 @@ def test_a_message() -> None:
     assert repr(message) == "<JSMsg 's.a' 1 bytes>"
     (message,) = pulling.some()
     assert len(message.headers) == 0
+    with pytest.raises(NotJSONError, match="^the message on 's.a' is no JSON: Expecting value: line 1 column 1"):
+        message.json()
 
 
 @pytest.mark.parametrize("reply", [b"$JS.ACK.S.C.1.1.1.1", b"$JS.ACK.a.b.S.C.1.1.1.1", b"$JS.ACK.S.C.x.1.1.1.1"])

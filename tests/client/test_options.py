@@ -53,7 +53,12 @@ def test_what_is_no_address(servers: Any) -> None:
      {"flush_at": 0}, {"pending_size": 0}, {"linger": -0.1}, {"reconnect_time_wait": -1.0},
      {"max_reconnect_attempts": -2}, {"token": "t", "user": "u"}, {"inbox_prefix": "a..b"},
      {"no_such_option": 1}, {"signature_cb": str}, {"user_jwt_cb": str}, {"nkey": NKEY},
-     {"signature_cb": str, "user_jwt_cb": str, "nkey": NKEY}, {"tls": False, "tls_handshake_first": True}],
+     {"signature_cb": str, "user_jwt_cb": str, "nkey": NKEY}, {"tls": False, "tls_handshake_first": True},
+     {"reconnect_jitter": -1}, {"reconnect_jitter_tls": "x"}, {"dont_randomize": 1}, {"first_connect_timeout": 5},
+     {"retry_on_first_connect": True, "max_reconnect_attempts": 0},
+     {"retry_on_first_connect": True, "first_connect_timeout": 0},
+     {"retry_on_first_connect": True, "first_connect_timeout": True},
+     {"retry_on_first_connect": True, "first_connect_timeout": "5"}],
 )  # fmt: skip
 def test_impossible_options(options: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):

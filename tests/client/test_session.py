@@ -31,7 +31,7 @@ from jsproto.errors import (
     TimeoutError,
     UnsupportedByServerError,
 )
-from jsproto.events import Connected, Disconnected, ServerInfoChanged, ServerReportedError
+from jsproto.events import Connected, Disconnected, LameDuckMode, ServerInfoChanged, ServerReportedError
 from jsproto.grammar.columns import MessageColumns
 from jsproto.ticket import Ticket
 from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
@@ -135,7 +135,7 @@ def test_the_handshake_takes_too_long() -> None:
 
 
 def test_no_address_answers() -> None:
-    session = Session(connect_options("nats://a:1,b:2"), token=TOKEN)
+    session = Session(connect_options("nats://a:1,b:2", dont_randomize=True), token=TOKEN)
     session.receive_data(b"junk", 0.0)  # no link: nothing to do with it
     session.receive_eof(0.0)
     session.handle_timeout(0.0)
@@ -151,7 +151,7 @@ def test_no_address_answers() -> None:
 
 
 def test_a_handshake_that_fails_leads_to_the_next_address() -> None:
-    session = Session(connect_options("nats://a:1,b:2"), token=TOKEN)
+    session = Session(connect_options("nats://a:1,b:2", dont_randomize=True), token=TOKEN)
     session.connection_made(0.0)
     session.receive_data(b"junk\r\n", 0.0)
     assert session.wants_close
@@ -237,7 +237,8 @@ def test_info_again() -> None:
     assert harness.session.server is not None
     assert harness.session.server.client_id == 7
     harness.feed(info(max_payload=10, ldm=True))
-    (event,) = harness.events()
+    going, event = harness.events()
+    assert going == LameDuckMode("nats://localhost:4222")
     assert isinstance(event, ServerInfoChanged)
     with pytest.raises(MaxPayloadError):
         harness.session.publish_message("a", b"x" * 11)

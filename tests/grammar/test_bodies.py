@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jsproto.errors import LocalProtocolError, RemoteProtocolError
-from jsproto.grammar.bodies import MAX_JSON, MAX_UINT64, dumps, loads, text, uint64
+from jsproto.errors import LocalProtocolError, NotJSONError, RemoteProtocolError
+from jsproto.grammar.bodies import MAX_JSON, MAX_UINT64, decode_json, dumps, loads, text, uint64
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8)
@@ -140,3 +140,28 @@ def test_absent_fields(body: dict[str, Any]) -> None:
     for read in (uint64, text):
         with pytest.raises(RemoteProtocolError, match="f is missing"):
             read(body, "f")
+
+
+# -- payloads of applications ------------------------------------------------------------------------------------------
+
+
+@given(trees)
+def test_a_payload_may_be_any_json(value: Any) -> None:
+    assert decode_json(json.dumps(value).encode(), "a") == value
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b'{"a": s3cret}', "Expecting value: line 1 column 7 (char 6)"),
+        (b"\xff", "it is not in UTF-8"),
+        (b"1" * 5_000, "a number is too long"),
+        (b"[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_a_payload_that_is_no_json(payload: bytes, why: str) -> None:
+    with pytest.raises(NotJSONError) as caught:
+        decode_json(payload, "a.b")
+    assert str(caught.value) == f"the message on 'a.b' is no JSON: {why}"
+    assert caught.value.subject == "a.b"

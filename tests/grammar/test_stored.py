@@ -35,6 +35,7 @@ def test_a_plain_reply() -> None:
     assert message.num_pending is None
     assert (message.subject, message.stream, message.timestamp) == ("foo.A", "DG", 1_795_207_006_910_548_879)
     assert list(message.headers.items()) == []
+    assert StoredMsg(header, b"[1]", 7).json() == [1]
 
 
 def test_many_at_once_are_the_same() -> None:

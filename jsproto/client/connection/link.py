@@ -34,7 +34,7 @@ from jsproto.errors import (
     TLSError,
     TLSRequiredError,
 )
-from jsproto.events import Connected, Event, ServerInfoChanged, ServerReportedError
+from jsproto.events import Connected, Event, LameDuckMode, ServerInfoChanged, ServerReportedError
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import ServerInfo
 from jsproto.rules.link import LINK, LinkInput, LinkPhase, LinkStep
@@ -201,8 +201,10 @@ class Link:
         except RemoteProtocolError as error:
             self._end(error)
             return
-        self.server = server
+        known, self.server = self.server, server
         if previous is not LinkPhase.EXPECT_INFO:
+            if server.ldm and not (known and known.ldm):
+                self.events.append(LameDuckMode(self._address.url))
             if not server.extra.get("connect_info"):  # else it only answers our CONNECT
                 self.events.append(ServerInfoChanged(server))
         elif self._secure or not self._wants_tls(server):

@@ -26,12 +26,13 @@ JWTCallback: TypeAlias = Callable[[], str | bytes | bytearray]
 
 DEFAULT_URL: Final = "nats://localhost:4222"
 DEFAULT_PORT: Final = 4222
-_TIMES: Final = frozenset({"connect_timeout", "timeout", "ping_interval", "reconnect_time_wait", "linger"})
+_PAUSES: Final = ("reconnect_time_wait", "reconnect_jitter", "reconnect_jitter_tls", "linger")
+_TIMES: Final = frozenset({"connect_timeout", "timeout", "ping_interval", *_PAUSES})
 _KINDS: Final[tuple[tuple[Any, str, Sequence[str]], ...]] = (
     ((str, type(None)), "a str or None", ("name", "user", "password", "token", "nkey", "tls_hostname")),
     ((Callable, type(None)), "a function or None", ("signature_cb", "user_jwt_cb")),
     (str, "a str", ("inbox_prefix",)),
-    (bool, "True or False", ("echo", "tls_handshake_first")),
+    (bool, "True or False", ("echo", "tls_handshake_first", "retry_on_first_connect", "dont_randomize")),
     ((int, float), "a number of seconds or a timedelta", sorted(_TIMES)),
     (int, "an int", ("max_outstanding_pings", "max_reconnect_attempts", "flush_at", "pending_size")),
 )
@@ -91,6 +92,11 @@ class ConnectKeywords(TypedDict, total=False):
     max_outstanding_pings: int
     max_reconnect_attempts: int
     reconnect_time_wait: Duration
+    reconnect_jitter: Duration
+    reconnect_jitter_tls: Duration
+    retry_on_first_connect: bool
+    first_connect_timeout: Duration | None
+    dont_randomize: bool
     inbox_prefix: str
     echo: bool
     linger: Duration
@@ -125,6 +131,10 @@ class ConnectOptions:
     * A PING goes out every ``ping_interval``. After ``max_outstanding_pings`` unanswered ones the link counts as dead.
     * After a lost link the servers are dialled again, ``max_reconnect_attempts`` times in a row (-1: for ever, 0: not
       at all). A pause of ``reconnect_time_wait`` follows when all have been tried, or did not stay for so long.
+    * Up to ``reconnect_jitter`` makes the pause longer at random, with TLS up to ``reconnect_jitter_tls``.
+    * ``retry_on_first_connect``: the first connection is tried as often, with the same pauses, and each server once at
+      least. ``first_connect_timeout`` bounds all of it. None: the number of attempts does.
+    * Servers are dialled in random order, with ``dont_randomize`` in the order in which they were given.
 
     Writing:
 
@@ -150,6 +160,11 @@ class ConnectOptions:
     max_outstanding_pings: int = 2
     max_reconnect_attempts: int = 60
     reconnect_time_wait: float = 2.0
+    reconnect_jitter: float = 0.1
+    reconnect_jitter_tls: float = 1.0
+    retry_on_first_connect: bool = False
+    first_connect_timeout: float | None = None
+    dont_randomize: bool = False
     inbox_prefix: str = "_INBOX"
     echo: bool = True
     linger: float = 0.0005
@@ -176,14 +191,12 @@ class ConnectOptions:
         ):
             if not getattr(self, name) > 0:
                 raise LocalProtocolError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-        if not self.reconnect_time_wait >= 0:
-            raise LocalProtocolError(
-                f"reconnect_time_wait must not be negative, but it is {self.reconnect_time_wait!r}"
-            )
+        for name in _PAUSES:
+            if not getattr(self, name) >= 0:
+                raise LocalProtocolError(f"{name} must not be negative, but it is {getattr(self, name)!r}")
         if self.max_reconnect_attempts < -1:
             raise LocalProtocolError(f"max_reconnect_attempts is -1 or more, not {self.max_reconnect_attempts!r}")
-        if not self.linger >= 0:
-            raise LocalProtocolError(f"linger must not be negative, but it is {self.linger!r}")
+        self._check_first_connection()
         if self.token is not None and self.user is not None:
             raise LocalProtocolError("give a token or a user, not both")
         if self.nkey is not None and self.user_jwt_cb is not None:
@@ -195,6 +208,18 @@ class ConnectOptions:
         if self.tls is False and (self.tls_handshake_first or any(address.tls for address in self.servers)):
             raise LocalProtocolError("tls=False rules out tls_handshake_first and tls:// URLs")
         check_subject(self.inbox_prefix)
+
+    def _check_first_connection(self) -> None:
+        limit = self.first_connect_timeout
+        if self.retry_on_first_connect and not self.max_reconnect_attempts:
+            raise LocalProtocolError("retry_on_first_connect needs max_reconnect_attempts, which is 0")
+        if limit is None:
+            return
+        if not self.retry_on_first_connect:
+            raise LocalProtocolError("first_connect_timeout goes with retry_on_first_connect")
+        object.__setattr__(self, "first_connect_timeout", limit := seconds(limit))
+        if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
+            raise LocalProtocolError(f"first_connect_timeout must be seconds, more than 0, or None, not {limit!r:.100}")
 
 
 def connect_options(servers: str | Sequence[str] = DEFAULT_URL, **keywords: Unpack[ConnectKeywords]) -> ConnectOptions:

@@ -68,9 +68,12 @@ class _Request:
 
 
 class Requests(Conversation):
-    """All requests of one session."""
+    """All requests of one session.
 
-    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_sid")
+    Attributes: ``last_message`` (which message of the session the last request was, by ``Session.published``).
+    """
+
+    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_sid", "last_message")
 
     def __init__(self, outbox: Session, inbox: str, draw: Callable[[], bytes]) -> None:
         """``inbox``: the subject below which this session's answers arrive, unique to it. ``draw`` makes tokens."""
@@ -80,10 +83,16 @@ class Requests(Conversation):
         self._sid: int | None = None
         self._draw = draw
         self._open: dict[bytes, _Request] = {}
+        self.last_message = 0
         self._deadlines: Deadlines[bytes] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether answers are missing."""
+        return bool(self._open)
 
     def request(
         self,
@@ -114,6 +123,7 @@ class Requests(Conversation):
         else:
             self._outbox.publish(subject, payload, self._prefix + token, block)
         self._outbox.flush()
+        self.last_message = self._outbox.published
         ticket: Ticket[T] = Ticket()
         self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders)
         self._deadlines.set(token, now + timeout)

@@ -2,12 +2,13 @@
 
 Rules:
 
-* The first time each address is tried once, without waiting.
+* The order of the addresses is random, unless ``dont_randomize`` keeps that in which they were given.
+* The first time each address is tried once, without waiting. With ``retry_on_first_connect`` pauses follow, and more
+  rounds, until there were ``max_reconnect_attempts`` or the time ``first_connect_timeout`` is over.
 * After a lost link the other addresses go first and the lost one last, at once.
-* When all have been tried there is a pause. Jitter makes it longer or shorter, so that many clients do not come back in
-  step.
+* When all have been tried there is a pause. Jitter makes it longer, so that many clients do not come back in step.
 * A link that was lost before it lived as long as a pause counts as a failed attempt. After as many of them in a row as
-  there are addresses, a pause follows each.
+  there are addresses, a pause follows each. A link that this side has left counts as none.
 * Failed attempts in a row are counted. The session ends when there are ``max_reconnect_attempts`` of them.
 * The session ends as well when one address has refused the credentials twice since the last connection.
 * A server names others of its cluster (``connect_urls`` in INFO). They are tried after the given addresses.
@@ -28,7 +29,6 @@ from jsproto.timers import Timer, Timers
 MAX_ADDRESSES: Final = 64  # addresses that servers may add are anybody's: keep few
 MAX_ATTEMPTS_KEPT: Final = 64  # for the error; counting goes on
 MAX_REFUSALS: Final = 2  # of one address; the second attempt is for credentials that were renewed meanwhile
-JITTER: Final = 0.25  # of the pause, up or down
 
 
 class ServerPool:
@@ -42,17 +42,23 @@ class ServerPool:
     """
 
     __slots__ = (
-        "_connected_at", "_failures", "_max_failures", "_pause", "_pool", "_refusals", "_seed", "_short_links",
-        "_timers", "address", "attempts", "refused",
+        "_connected_at", "_failures", "_first_until", "_jitter", "_keeps_order", "_max_failures", "_pause", "_pool",
+        "_refusals", "_repeats", "_seed", "_short_links", "_timers", "_was_connected", "address", "attempts", "refused",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, seed: int) -> None:
-        """``seed`` spreads the pauses of different clients."""
-        self._pool = deque(options.servers)
-        self._pause = options.reconnect_time_wait
-        self._max_failures = options.max_reconnect_attempts
+        """``seed`` spreads the pauses of different clients, and orders the addresses."""
         self._seed = seed
-        self._failures: int | None = None  # in a row, after the first connection; None before it
+        self._keeps_order = options.dont_randomize
+        self._pool = deque(self._ordered(options.servers))
+        self._pause = options.reconnect_time_wait
+        is_secure = options.tls not in (None, False) or any(address.tls for address in options.servers)
+        self._jitter = options.reconnect_jitter_tls if is_secure else options.reconnect_jitter
+        self._max_failures = options.max_reconnect_attempts
+        self._repeats = options.retry_on_first_connect  # whether a round that failed is followed by another one
+        self._was_connected = False
+        self._first_until = options.first_connect_timeout  # seconds
+        self._failures = 0  # in a row
         self._connected_at = 0.0
         self._short_links = 0  # in a row
         self._timers = Timers()
@@ -67,6 +73,9 @@ class ServerPool:
         self._refusals.clear()
         self.refused = False
         self._failures = 0
+        self._repeats = self._was_connected = True
+        self._first_until = None
+        self._timers.clear()
         self._connected_at = now
 
     def learn(self, connect_urls: Iterable[str]) -> None:
@@ -74,29 +83,39 @@ class ServerPool:
         known = {(address.host, address.port) for address in self._pool}
         like = self._pool[0]
         name = like.tls_name if like.is_numeric else like.host
+        found: list[Address] = []
         for url in connect_urls:
             try:
-                found = parse_address(url)
+                named = parse_address(url)
             except LocalProtocolError:
                 continue
-            if (found.host, found.port) not in known and len(self._pool) < MAX_ADDRESSES:
-                known.add((found.host, found.port))
-                self._pool.append(
+            if (named.host, named.port) not in known and len(known) < MAX_ADDRESSES:
+                known.add((named.host, named.port))
+                found.append(
                     Address(
-                        found.host, found.port, like.user, like.password, like.token, like.tls,
-                        name if found.is_numeric else None,
+                        named.host, named.port, like.user, like.password, like.token, like.tls,
+                        name if named.is_numeric else None,
                     )
                 )  # fmt: skip
+        self._pool.extend(self._ordered(found))
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are addresses besides the one that is connected."""
+        return len(self._pool) > 1
 
     def dialled(self) -> None:
         """The address is being connected: dial nothing else meanwhile."""
         self.address = None
 
-    def lost(self, now: float) -> None:
-        """The link of a complete handshake is gone: the next address is due at once, unless no link lasts."""
+    def lost(self, now: float, *, left: bool = False) -> None:
+        """The link of a complete handshake is gone: the next address is due at once, unless no link lasts.
+
+        ``left``: this side has ended it, to have another one.
+        """
         self._pool.rotate(-1)
         self.address = None
-        self._short_links = self._short_links + 1 if now - self._connected_at < self._pause else 0
+        self._short_links = self._short_links + 1 if not left and now - self._connected_at < self._pause else 0
         if not self._max_failures:
             return
         if self._short_links <= len(self._pool):
@@ -110,36 +129,74 @@ class ServerPool:
         self.attempts.append((self._pool[0].url, reason))
         self._pool.rotate(-1)
         self.address = None
-        if self._failures is None:
+        self._failures += 1
+        self._start_clock(now)
+        if not self._repeats:
             if len(self.attempts) < len(self._pool):
                 self.address = self._pool[0]
             self.refused = self._refusals.total() == len(self.attempts)
             return
-        self._failures += 1
         self.refused = max(self._refusals.values()) >= MAX_REFUSALS
-        if self._failures == self._max_failures or self.refused:
-            return
-        if self._failures % len(self._pool):
+        most = self._max_failures if self._was_connected else max(self._max_failures, len(self._pool))
+        is_over = self._max_failures >= 0 and self._failures >= most
+        if is_over or self.refused:
+            self._timers.clear()
+        elif self._failures % len(self._pool):
             self.address = self._pool[0]
         else:
             self._wait(now)
+
+    def hurry(self) -> None:
+        """End the pause, if there is one: dial now."""
+        if Timer.RECONNECT in self._timers:
+            self._timers.stop(Timer.RECONNECT)
+            self.address = self._pool[0]
+
+    def spread(self) -> float:
+        """A random time in seconds, after which this client may leave a server that all of its clients leave."""
+        return (self._pause + self._jitter) * self._random()
 
     @property
     def gave_up(self) -> bool:
         """Nothing is to be dialled, now or later."""
         return self.address is None and Timer.RECONNECT not in self._timers
 
-    def handle_timeout(self, now: float) -> None:
-        """Time has passed: perhaps the pause is over."""
-        if self._timers.expired(now):
+    def handle_timeout(self, now: float) -> bool:
+        """Time has passed: perhaps the pause is over. True: the time for the first connection is over."""
+        self._start_clock(now)
+        expired = self._timers.expired(now)
+        if Timer.RECONNECT in expired:
             self.address = self._pool[0]
+        if Timer.FIRST_CONNECTION in expired:
+            self.attempts.append((self._pool[0].url, "the time for the first connection is over"))
+            return True
+        return False
 
     def deadline(self) -> float | None:
-        """The end of the pause, in the caller's seconds. None outside of one."""
+        """When ``handle_timeout`` wants to be called, in the caller's seconds."""
         return self._timers.next()
+
+    def _start_clock(self, now: float) -> None:
+        """The time for the first connection begins with the first time that is known."""
+        if self._first_until is not None:
+            self._timers.set(Timer.FIRST_CONNECTION, now + self._first_until)
+            self._first_until = None
 
     def _wait(self, now: float) -> None:
         """Dial again after a pause."""
+        self._timers.set(Timer.RECONNECT, now + self._pause + self._jitter * self._random())
+
+    def _ordered(self, addresses: Iterable[Address]) -> list[Address]:
+        """The addresses in the order in which they are tried."""
+        ordered = list(addresses)
+        if not self._keeps_order:
+            for last in range(len(ordered) - 1, 0, -1):
+                at = int(self._random() * (last + 1))
+                ordered[at], ordered[last] = ordered[last], ordered[at]
+        return ordered
+
+    def _random(self) -> float:
+        """A number from 0 to below 1."""
         # A linear congruential step (Numerical Recipes) is all the randomness that spreading needs.
         self._seed = (self._seed * 1_664_525 + 1_013_904_223) % 2**32
-        self._timers.set(Timer.RECONNECT, now + self._pause * (1 + JITTER * (self._seed / 2**31 - 1)))
+        return self._seed / 2**32

@@ -32,9 +32,10 @@ Not here: TLS itself, opening sockets, which address is next (``server_pool``), 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from jsproto.client.connection.drain import drain
+from jsproto.client.connection.lame_duck import LameDuckMove
 from jsproto.client.connection.link import Link
 from jsproto.client.connection.message_buffer import size_of
 from jsproto.client.connection.options import Address, ConnectOptions
@@ -52,7 +53,7 @@ from jsproto.errors import (
     NoServersError,
     PermissionsViolationError,
 )
-from jsproto.events import Connected, Disconnected, Event
+from jsproto.events import Connected, Disconnected, Event, LameDuckMode, ServerReportedError
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import HeadersLike, encode_headers
 from jsproto.grammar.subjects import check_queue, check_subject
@@ -66,6 +67,22 @@ from jsproto.wire.frames import DeliveryRun, Msg, MsgRun
 T = TypeVar("T")
 
 MIN_TOKEN: Final = 16  # bytes
+
+
+class Statistics(TypedDict):
+    """What a session has carried since its beginning, over all its links.
+
+    ``in_bytes`` and ``out_bytes`` are bytes inside TLS, with the protocol around messages. ``out_msgs`` were
+    published, and ``pending_bytes`` of them wait to be written. ``errors_received`` counts ``-ERR``.
+    """
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    reconnects: int
+    errors_received: int
+    pending_bytes: int
 
 
 def _decoded(message: Msg) -> Msg:
@@ -114,6 +131,8 @@ class Session(BulkOutbox):
         self._completed: list[Ticket[Any]] = []
         self._events: list[Event] = []
         self._scripts = ScriptRunner(self.completed)
+        self._move: LameDuckMove | None = None
+        self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
 
     # -- the link ------------------------------------------------------------------------------------------------------
@@ -161,23 +180,28 @@ class Session(BulkOutbox):
         if link is None or self.closed:
             return
         self.now = now
-        routes = self._routes
+        self._in_bytes += len(data)
+        routes, count = self._routes, 0
         frames = link.decoder.feed(data)
         is_open = link.is_open
         for frame in frames:
             if type(frame) is Msg and is_open:
+                count += 1
                 conversation = routes.get(frame.sid)
                 if conversation is not None:  # else it was under way when we unsubscribed
                     conversation.receive(frame, now)
             elif type(frame) is DeliveryRun and is_open:
+                count += len(frame.raws)
                 self._receive_delivered(frame, now)
             elif type(frame) is MsgRun and is_open:
+                count += len(frame.payloads)
                 self._receive_run(frame, now)
             else:
                 link.receive(frame, now)
                 is_open = link.is_open
                 while link.violations:  # before the answers after them, which are their consequences
                     self._deny(link.violations.pop(0), now)
+        self._in_msgs += count
         if link.decoder.error is not None and link.error is None:
             link.error = link.decoder.error
         self._after_link(link, now)
@@ -228,7 +252,9 @@ class Session(BulkOutbox):
             return
         self.now = now
         self._write_buffer.handle_timeout(now)
-        self._server_pool.handle_timeout(now)
+        if self._server_pool.handle_timeout(now):
+            self._end(NoServersError(tuple(self._server_pool.attempts)), now)
+            return
         link = self._link
         if link is not None:
             link.handle_timeout(now)
@@ -242,7 +268,9 @@ class Session(BulkOutbox):
         if self.closed:
             return None
         beneath = self._server_pool if self._link is None else self._link
-        times = (self._deadlines.next(), self._write_buffer.deadline(), beneath.deadline())
+        times = [self._deadlines.next(), self._write_buffer.deadline(), beneath.deadline()]
+        if not self.connected.done:
+            times.append(self._server_pool.deadline())
         return min([time for time in times if time is not None], default=None)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
@@ -313,6 +341,25 @@ class Session(BulkOutbox):
         return self._write_buffer.max_payload
 
     @property
+    def published(self) -> int:
+        """How many messages were published."""
+        return self._write_buffer.published
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something would be lost with the link: what waits to be written, answers, or batches."""
+        return self._write_buffer.size > 0 or any(conversation.is_busy for conversation in self._routes.values())
+
+    @property
+    def stats(self) -> Statistics:
+        """What was carried up to now."""
+        buffer = self._write_buffer
+        return Statistics(
+            in_msgs=self._in_msgs, in_bytes=self._in_bytes, out_msgs=buffer.published, out_bytes=buffer.written,
+            reconnects=max(self._links - 1, 0), errors_received=self._errors_received, pending_bytes=buffer.size,
+        )  # fmt: skip
+
+    @property
     def closed_error(self) -> Error | None:
         """Why the session ended. None while it lives."""
         if not self.closed:
@@ -380,6 +427,31 @@ class Session(BulkOutbox):
         link.to_send += self._write_buffer.take_before_ping()
         link.ping(ticket, now)
         return ticket
+
+    def force_reconnect(self, now: float) -> None:
+        """Leave the link for the next server, or end the pause before the next attempt.
+
+        What was under way is lost as with any link. While a server is being dialled it changes nothing.
+
+        Raises:
+            ConnectionClosedError: the session has ended.
+            LocalProtocolError: ``max_reconnect_attempts`` is 0.
+        """
+        if self.closed:
+            self._write_buffer.refuse()
+        if not self.options.max_reconnect_attempts:
+            raise LocalProtocolError("max_reconnect_attempts is 0: there would be no link after this one")
+        if self._link is None:
+            self._server_pool.hurry()
+        elif self._link.is_open:
+            self.leave_link("force_reconnect() was called", now)
+
+    def leave_link(self, reason: str, now: float) -> None:
+        """End the link, which is open, to have another one. ``reason`` is one line."""
+        link = self._link
+        assert link is not None
+        link.close()
+        self._link_lost(link, ConnectionLostError(f"this side left the link: {reason}"), now, left=True)
 
     def drain(self, now: float, subscriptions: Iterable[Drainable] | None = None) -> Ticket[None]:
         """End these subscriptions. The ticket completes when all that the server had sent for them is buffered.
@@ -572,6 +644,11 @@ class Session(BulkOutbox):
                 if isinstance(event, Connected):
                     self._learn(event.server)
                     self._opened(link, event.server, now)
+                elif isinstance(event, ServerReportedError):
+                    self._errors_received += 1
+                elif isinstance(event, LameDuckMode) and link.server is not None and link.is_open:
+                    self._learn(link.server)
+                    self._begin_move(now)
         if link.server is not None and link.server is not self._server and link.was_open:
             self._server = link.server
             self._learn(link.server)
@@ -581,6 +658,20 @@ class Session(BulkOutbox):
                 self.completed(ticket)
         if link.error is not None and not self.closed:
             self._link_lost(link, link.error, now)
+        elif self._move is not None:
+            self._move.check(now)
+
+    def _begin_move(self, now: float) -> None:
+        """The server is about to go. Where there is another one, look for a moment to leave."""
+        if self._server_pool.has_others and self.options.max_reconnect_attempts:
+            self._move = LameDuckMove(self, now + self._server_pool.spread())
+            self._deadlines.set(self._move, self._move.deadline())
+
+    def _end_move(self) -> None:
+        if self._move is not None:
+            self._deadlines.set(self._move, None)
+            self._move.end()
+            self._move = None
 
     def _deny(self, violation: PermissionsViolationError, now: float) -> None:
         """Tell the conversations whose subscription was refused. Of a message the sender is unknown: tell all."""
@@ -604,6 +695,7 @@ class Session(BulkOutbox):
         link.decoder.allow_runs(self._with_fields)  # from now on messages have somewhere to go
         self._server = server
         self._server_pool.connected(now)
+        self._links += 1
         if first:
             self.connected.succeed(server)
             self._completed.append(self.connected)
@@ -617,15 +709,16 @@ class Session(BulkOutbox):
             link.to_send += self._write_buffer.take_before_ping()
             link.ping(ticket, now)
 
-    def _link_lost(self, link: Link, error: Error, now: float) -> None:
-        """The link is gone: dial again, or end."""
+    def _link_lost(self, link: Link, error: Error, now: float, *, left: bool = False) -> None:
+        """The link is gone: dial again, or end. ``left``: this side has ended it, to have another one."""
         self._link = None
         self.wants_close = True
+        self._end_move()
         self._fail(link.open_tickets(), error)
         if link.was_open:
             self._write_buffer.drop()
             self._events.append(Disconnected(error))
-            self._server_pool.lost(now)
+            self._server_pool.lost(now, left=left)
         else:
             self._server_pool.failed(str(error), now, refused=link.refused)
         if self._server_pool.gave_up:
@@ -641,6 +734,7 @@ class Session(BulkOutbox):
 
     def _end(self, error: Error | None, now: float) -> None:
         link = self._link
+        self._end_move()
         self.flush()
         if error is not None or link is None or not link.is_open:
             self._write_buffer.drop()  # no server is there to take it

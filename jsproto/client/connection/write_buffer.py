@@ -43,11 +43,14 @@ class WriteBuffer:
 
     * ``size``: bytes that wait. An UNSUB that may wait for ever is not counted.
     * ``max_payload``: bytes of headers and payload that the server takes in one message.
+    * ``published``: messages that were queued.
+    * ``written``: bytes that were taken to be written, of messages and subscriptions.
     """
 
     __slots__ = (
         "_bulk", "_closed_by", "_completed", "_congested_at", "_congestion", "_flush_at", "_frames", "_heads",
-        "_is_urgent", "_leave_at", "_limit", "_linger", "_pending_size", "_server", "max_payload", "size",
+        "_is_urgent", "_leave_at", "_limit", "_linger", "_pending_size", "_server", "max_payload", "published", "size",
+        "written",
     )  # fmt: skip
 
     def __init__(self, options: ConnectOptions, completed: Callable[[Ticket[Any]], None]) -> None:
@@ -56,6 +59,8 @@ class WriteBuffer:
         ``completed`` is called with each ticket of ``sendable`` that is completed.
         """
         self.size = 0
+        self.published = 0
+        self.written = 0
         self.max_payload = DEFAULT_MAX_PAYLOAD  # until INFO says otherwise
         self._pending_size = self._limit = options.pending_size
         self._congested_at = options.pending_size // 2
@@ -88,6 +93,7 @@ class WriteBuffer:
             size = self._check_size(size, headers)
         if self.size > self._limit:
             self.refuse()
+        self.published += 1
         if headers is None and size <= SPLIT_WRITES_AT:  # most messages: one frame, formatted once
             if reply is None:
                 frame = b"%b%d\r\n%b\r\n" % (heads[0], size, payload)
@@ -115,12 +121,14 @@ class WriteBuffer:
         size = self._check_size(len(payload), None)
         if self.size > self._limit:
             self.refuse()
+        self.published += 1
         self.queue(b"PUB %b %b %d\r\n%b\r\n" % (checked, reply, size, payload))
 
     def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
         """See ``Session.publish_replies``."""
         if self.size > self._limit:
             self.refuse()
+        self.published += len(replies)
         end = b" %d\r\n%b\r\n" % (len(payload), payload)
         self.queue(b"PUB %b%b" % ((end + b"PUB ").join(replies), end))
 
@@ -130,6 +138,7 @@ class WriteBuffer:
         if isinstance(messages, MessageColumns) and room >= 0:
             count, data = messages.encoded(reply, first, self.max_payload, room)
             if count:
+                self.published += count
                 self.queue(data)
                 return count
         encode = partial(encode_run, reply, first)
@@ -229,6 +238,7 @@ class WriteBuffer:
     def take(self) -> list[bytes]:
         """Everything, in order. It counts as written."""
         frames, self._frames = self._frames, []
+        self.written += self.size
         self._emptied()
         return frames
 
@@ -268,6 +278,7 @@ class WriteBuffer:
             return ()
         subjects, pieces = self._bulk.encode(messages, largest, room, encode)
         self._frames += pieces
+        self.published += len(subjects)
         self.size += sum(map(len, pieces))
         return subjects
 

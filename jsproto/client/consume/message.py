@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 from jsproto.client.connection.requests import Requests
 from jsproto.client.consume.retry import PROGRESS_ROOM
 from jsproto.errors import Error, LocalProtocolError, NoRespondersError, OutboundBufferLimitError
+from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.times import Duration, nanoseconds
@@ -64,6 +65,14 @@ class ConsumerMsg:
     def data(self) -> bytes:
         """The payload."""
         return self._raw[3]
+
+    def json(self) -> Any:
+        """The payload as JSON.
+
+        Raises:
+            NotJSONError: it is none.
+        """
+        return decode_json(self.data, self.subject)
 
     @property
     def headers(self) -> Headers:

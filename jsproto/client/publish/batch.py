@@ -25,6 +25,11 @@ class Batch(Conversation):
     _outbox: BulkOutbox
     _ready: Readable
 
+    @property
+    def is_busy(self) -> bool:
+        """True: an open batch ends with its link. One that has ended is no subscriber any more."""
+        return True
+
     def _closed(self) -> BatchClosedError:
         return BatchClosedError(f"the batch is {self.phase.name.lower()}: start a new one")
 

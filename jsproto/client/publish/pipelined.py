@@ -78,6 +78,11 @@ class PipelinedPublisher(Conversation):
         "unreported",
     )  # fmt: skip
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether acknowledgements are missing."""
+        return bool(self._open)
+
     def __init__(
         self,
         outbox: Outbox,

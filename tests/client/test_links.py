@@ -1,0 +1,421 @@
+"""Links that are waited for, left or counted: the first connection, force_reconnect, lame-duck mode, statistics."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jsproto.client.connection.lame_duck import CHECK_EVERY, MAX_PINGS
+from jsproto.client.connection.options import connect_options
+from jsproto.client.connection.session import Session
+from jsproto.client.connection.subscription import Subscription
+from jsproto.errors import (
+    AuthorizationError,
+    ConnectionClosedError,
+    ConnectionLostError,
+    LocalProtocolError,
+    NoServersError,
+)
+from jsproto.events import Connected, Disconnected, LameDuckMode, ServerInfoChanged
+from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.subjects import matches
+from jsproto.wire.encoder import PING, PONG, encode_err, encode_info, encode_msg
+from jsproto.wire.frames import Ping, Pub
+from tests.harness import INFO, TOKEN, Harness
+
+
+def linked(**options: Any) -> Harness:
+    """A session with a link, which dials again when it is lost."""
+    options.setdefault("max_reconnect_attempts", 60)
+    return Harness(**options)
+
+
+def host(session: Session) -> str | None:
+    return None if session.connect_to is None else session.connect_to.host
+
+
+def going(harness: Harness, **fields: Any) -> list[Any]:
+    """The server says that it is about to go. The events."""
+    harness.feed(encode_info(json.dumps({**INFO, "ldm": True, **fields}).encode()))
+    return harness.events()
+
+
+# -- the first connection ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_connection_may_wait_for_a_server() -> None:
+    harness = Harness(
+        connected=False, retry_on_first_connect=True, max_reconnect_attempts=60, servers="a,b", reconnect_jitter=0
+    )
+    session = harness.session
+    for expected in "abab":
+        if session.connect_to is None:
+            assert session.deadline() == harness.now + 2.0
+            harness.advance(2.0)
+        assert host(session) == expected
+        session.connection_failed("refused", harness.now)
+        assert not session.connected.done
+    harness.advance(2.0)
+    harness.connect()
+    assert session.connected.done
+    assert [type(event) for event in harness.events()] == [Connected]
+    assert session.stats["reconnects"] == 0
+
+
+def test_the_first_connection_waits_no_longer_than_it_may() -> None:
+    harness = Harness(
+        connected=False, retry_on_first_connect=True, max_reconnect_attempts=-1, first_connect_timeout=5,
+        reconnect_jitter=0,
+    )  # fmt: skip
+    session = harness.session
+    session.handle_timeout(harness.now)
+    assert session.deadline() == harness.now + 5
+    for _ in range(3):
+        session.connection_failed("refused", harness.now)
+        harness.advance(2.0)
+    error = session.connected.error
+    assert isinstance(error, NoServersError)
+    assert str(error) == (
+        "cannot connect: nats://localhost:4222: refused (3 times); "
+        "nats://localhost:4222: the time for the first connection is over"
+    )
+    assert session.closed
+    assert session.deadline() is None
+
+
+def test_a_handshake_counts_into_the_time_for_the_first_connection() -> None:
+    harness = Harness(connected=False, retry_on_first_connect=True, max_reconnect_attempts=9, first_connect_timeout=1.5)
+    harness.session.handle_timeout(harness.now)
+    harness.session.connection_made(harness.now)
+    assert harness.session.deadline() == harness.now + 1.5
+    harness.advance(1.5)
+    assert isinstance(harness.session.connected.error, NoServersError)
+    assert harness.session.wants_close
+
+
+def test_the_first_connection_ends_when_the_credentials_are_refused_twice() -> None:
+    harness = Harness(connected=False, retry_on_first_connect=True, max_reconnect_attempts=-1, token="t")
+    session = harness.session
+    for _ in range(2):
+        assert not session.connected.done
+        if session.connect_to is None:
+            harness.advance(5.0)
+        session.connection_made(harness.now)
+        harness.feed(encode_info(json.dumps(INFO).encode()))
+        harness.sent()
+        harness.feed(encode_err(b"'Authorization Violation'"))
+    assert type(session.connected.error) is AuthorizationError
+
+
+def test_a_server_that_refuses_once_is_not_the_end() -> None:
+    harness = Harness(connected=False, retry_on_first_connect=True, max_reconnect_attempts=-1, token="t")
+    harness.session.connection_made(harness.now)
+    harness.feed(encode_info(json.dumps(INFO).encode()))
+    harness.sent()
+    harness.feed(encode_err(b"'Authorization Violation'"))
+    harness.advance(5.0)
+    harness.connect()
+    assert harness.session.connected.done
+
+
+# -- force_reconnect ---------------------------------------------------------------------------------------------------
+
+
+def test_a_link_is_left_for_the_next_server() -> None:
+    harness = linked(servers="a,b")
+    session = harness.session
+    subscription = Subscription(session, "a")
+    request = session.request("q", now=harness.now)
+    harness.sent()
+    session.force_reconnect(harness.now)
+    assert host(session) == "b"
+    assert session.wants_close
+    assert not session.is_connected
+    (event,) = harness.events()
+    assert isinstance(event, Disconnected)
+    assert str(event.error) == "this side left the link: force_reconnect() was called"
+    assert isinstance(request.error, ConnectionLostError)
+    session.receive_eof(harness.now)  # of the link that was left
+    session.force_reconnect(harness.now)  # it is being dialled
+    assert host(session) == "b"
+    harness.connect()
+    assert subscription.error is None
+    assert b"a" in harness.subs.values()
+    for _ in range(20):  # however often, there is no pause
+        session.force_reconnect(harness.now)
+        assert session.connect_to is not None
+        harness.connect()
+    assert session.stats["reconnects"] == 21
+
+
+def test_a_pause_is_ended() -> None:
+    harness = linked()
+    harness.lose()
+    harness.session.connection_failed("refused", harness.now)
+    assert harness.session.connect_to is None
+    harness.session.force_reconnect(harness.now)
+    assert host(harness.session) == "localhost"
+    harness.session.connection_made(harness.now)
+    harness.session.force_reconnect(harness.now)  # the handshake goes on
+    assert harness.session.connect_to is None
+
+
+def test_a_link_without_a_next_one_is_not_left() -> None:
+    harness = Harness()
+    with pytest.raises(LocalProtocolError, match="max_reconnect_attempts is 0"):
+        harness.session.force_reconnect(harness.now)
+    assert harness.session.is_connected
+    harness.session.close(harness.now)
+    with pytest.raises(ConnectionClosedError):
+        harness.session.force_reconnect(harness.now)
+
+
+# -- lame-duck mode ----------------------------------------------------------------------------------------------------
+
+
+def moving(**options: Any) -> Harness:
+    """A session whose link may move at once."""
+    return linked(servers="a,b", reconnect_time_wait=0, reconnect_jitter=0, **options)
+
+
+def test_a_server_that_goes_is_left_when_nothing_is_under_way() -> None:
+    harness = moving()
+    Subscription(harness.session, "a")
+    harness.sent()
+    duck, info, lost = going(harness)
+    assert duck == LameDuckMode("nats://a:4222")
+    assert isinstance(info, ServerInfoChanged)
+    assert str(lost.error) == "this side left the link: the server is in lame duck mode"
+    assert host(harness.session) == "b"
+    harness.connect()
+    assert [type(event) for event in harness.events()] == [Connected]
+    assert harness.session.deadline() == harness.now + 120.0  # it looks no more
+
+
+def test_it_is_left_at_a_random_moment() -> None:
+    delays = set()
+    for token in range(20):
+        session = Session(
+            connect_options("a,b", reconnect_time_wait=10, reconnect_jitter=0, linger=1.0), token=bytes([token] * 16)
+        )
+        session.connection_made(0.0)
+        session.receive_data(encode_info(json.dumps(INFO).encode()) + PONG, 0.0)
+        session.receive_data(encode_info(json.dumps({**INFO, "ldm": True}).encode()), 0.0)
+        due = session.deadline()
+        assert due is not None
+        assert 0 <= due < 10
+        session.handle_timeout(due)
+        assert not session.is_connected
+        delays.add(due)
+    assert len(delays) > 15
+
+
+@pytest.mark.parametrize("options", [{"servers": "a"}, {"servers": "a,b", "max_reconnect_attempts": 0}])
+def test_without_another_server_the_link_stays(options: dict[str, Any]) -> None:
+    harness = linked(reconnect_time_wait=0, reconnect_jitter=0, **options)
+    assert [type(event) for event in going(harness)] == [LameDuckMode, ServerInfoChanged]
+    harness.advance(10.0)
+    assert harness.session.is_connected
+
+
+def test_the_other_server_may_be_one_that_it_names_itself() -> None:
+    harness = linked(servers="a", reconnect_time_wait=0, reconnect_jitter=0)
+    going(harness, connect_urls=["b:4222"])
+    assert host(harness.session) == "b"
+
+
+def test_it_is_told_once() -> None:
+    harness = linked(servers="a")
+    assert len(going(harness)) == 2
+    assert [type(event) for event in going(harness)] == [ServerInfoChanged]
+
+
+def test_answers_are_waited_for() -> None:
+    harness = moving()
+    first = harness.session.request("q", now=harness.now)
+    (question,) = harness.published()
+    going(harness)
+    harness.advance(1.0)
+    assert harness.session.is_connected
+    assert question.reply is not None
+    harness.deliver(question.reply, b"answer")  # it shows that all before it was processed
+    assert first.result().payload == b"answer"
+    assert host(harness.session) == "b"
+    assert harness.sent(Ping) == []
+
+
+def test_what_was_published_is_waited_for() -> None:
+    harness = moving()
+    harness.session.publish_message("a", b"1")
+    harness.sent()
+    going(harness)
+    assert harness.session.is_connected
+    assert len(harness.sent(Ping)) == 1
+    harness.advance(5.0)
+    assert harness.sent(Ping) == []
+    harness.session.publish_message("a", b"2")  # after the PING
+    harness.sent()
+    harness.feed(PONG)
+    assert len(harness.sent(Ping)) == 1
+    harness.feed(PONG)
+    assert host(harness.session) == "b"
+
+
+def test_a_stream_of_messages_does_not_hold_it_for_ever() -> None:
+    harness = moving()
+    harness.session.publish_message("a", b"1")
+    harness.sent()
+    going(harness)
+    pings = 0
+    while harness.session.is_connected:
+        pings += len(harness.sent(Ping))
+        harness.session.publish_message("a", b"more")
+        harness.sent()
+        harness.feed(PONG)
+    assert pings == MAX_PINGS
+
+
+def test_what_waits_to_be_written_is_written_first() -> None:
+    harness = moving(linger=1.0)
+    harness.session.publish_message("a", b"1")
+    harness.session.receive_data(encode_info(json.dumps({**INFO, "ldm": True}).encode()), harness.now)
+    assert harness.session.is_busy
+    harness.session.handle_timeout(harness.now + CHECK_EVERY)
+    assert harness.session.is_connected
+    assert len(harness.published()) == 1
+
+
+def test_a_batch_that_is_given_up_is_noticed() -> None:
+    harness = moving()
+    batch = harness.js.atomic_batch(ack_first=False)
+    batch.add("a", b"1", now=harness.now)
+    harness.sent()
+    going(harness)
+    harness.advance(0.5)
+    assert harness.session.is_connected
+    batch.discard(harness.now)
+    harness.sent()
+    harness.advance(CHECK_EVERY)
+    harness.feed(PONG)
+    assert host(harness.session) == "b"
+
+
+def test_acknowledgements_are_waited_for() -> None:
+    harness = moving()
+    publisher = harness.js.async_publisher()
+    assert not publisher.is_busy
+    publisher.publish("a", b"1", now=harness.now)
+    (message,) = harness.published()
+    going(harness)
+    assert harness.session.is_connected
+    assert message.reply is not None
+    harness.deliver(message.reply, b'{"stream": "S", "seq": 1}')
+    harness.sent()
+    harness.feed(PONG)
+    assert host(harness.session) == "b"
+
+
+def test_a_server_that_goes_before_the_link_moves() -> None:
+    harness = moving()
+    harness.session.request("q", now=harness.now)
+    harness.sent()
+    going(harness)
+    harness.lose()
+    assert host(harness.session) == "b"
+    harness.connect()
+    harness.advance(1.0)
+    assert harness.session.is_connected
+
+
+def test_a_session_that_is_closed_moves_nowhere() -> None:
+    harness = moving()
+    harness.session.request("q", now=harness.now)
+    harness.sent()
+    going(harness)
+    harness.session.close(harness.now)
+    assert harness.session.connect_to is None
+    assert harness.session.deadline() is None
+
+
+def test_a_server_that_goes_during_the_handshake() -> None:
+    harness = linked(servers="a,b", connected=False)
+    harness.session.connection_made(harness.now)
+    harness.feed(encode_info(json.dumps(INFO).encode()))
+    harness.sent()
+    assert going(harness)[0] == LameDuckMode("nats://a:4222")
+    harness.feed(PONG)
+    assert harness.session.is_connected
+
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+def test_messages_and_bytes_are_counted() -> None:
+    harness = linked()
+    session = harness.session
+    before = session.stats
+    assert (before["in_msgs"], before["out_msgs"], before["reconnects"]) == (0, 0, 0)
+    subscription = Subscription(session, "a")
+    session.publish_message("b", b"12345")
+    session.publish_message("b", b"x", headers={"K": "v"})
+    session.publish_to_pattern("b.*", b"", b"r")
+    session.publish_replies([b"r1", b"r2"], b"+ACK")
+    assert session.publish_run([("b", b"1"), ("b", b"2")], (b"r.", b".x"), 1) == 2
+    assert session.publish_run(MessageColumns(["b", "b"], [b"1", b"2"]), (b"r.", b".x"), 1) == 2
+    assert session.publish_numbered([("b", b"1")], (b"NATS/1.0\r\nN: ", b"\r\n\r\n"), 1, set()) == 1
+    assert session.publish_replied([("b", b"1")], [b"r"]) == 1
+    waiting = session.stats["pending_bytes"]
+    assert waiting > 0
+    harness.sent()
+    found = session.stats
+    assert (found["out_msgs"], found["out_bytes"], found["pending_bytes"]) == (11, waiting, 0)
+    one = encode_msg(b"a", b"1", None, None, b"x")
+    harness.feed(one * 3)
+    assert session.stats["in_msgs"] == 3
+    assert session.stats["in_bytes"] == before["in_bytes"] + 3 * len(one)
+    assert len(subscription.pop_many(9)) == 3
+    harness.feed(encode_err(b"'Permissions Violation for Publish to \"b\"'"))
+    harness.lose()
+    harness.connect()
+    assert (session.stats["errors_received"], session.stats["reconnects"]) == (1, 1)
+    assert session.stats["in_msgs"] == 3
+
+
+def test_deliveries_and_pages_are_counted() -> None:
+    harness = linked()
+    subscription = Subscription(harness.session, "a")
+    delivery = encode_msg(b"a", b"1", b"$JS.ACK.S.C.1.1.1.1.0", None, b"x")
+    harness.sent()
+    harness.feed(delivery * 40)
+    assert harness.session.stats["in_msgs"] == 40
+    assert len(subscription.pop_many(99)) == 40
+    batch = harness.js.get_batch("S", now=harness.now)
+    (request,) = [frame for frame in harness.sent() if isinstance(frame, Pub)]
+    assert request.reply is not None
+    header = b"NATS/1.0\r\nNats-Stream: S\r\nNats-Subject: a\r\nNats-Sequence: 1\r\n\r\n"
+    sid = next(sid for sid, subject in harness.subs.items() if matches(subject.decode(), request.reply.decode()))
+    harness.feed(encode_msg(request.reply, sid, None, header, b"x") * 5)
+    assert harness.session.stats["in_msgs"] == 45
+    batch.close(harness.now)
+
+
+def test_a_round_trip_is_in_seconds() -> None:
+    harness = linked()
+    ticket = harness.session.ping(harness.now)
+    assert PING
+    harness.sent()
+    harness.now += 0.125
+    harness.feed(PONG)
+    assert ticket.result() == 0.125
+
+
+def test_the_same_token_gives_the_same_order() -> None:
+    def first(token: bytes) -> str | None:
+        return host(Session(connect_options("a,b,c"), token=token))
+
+    tokens = [bytes([value]) * 16 for value in range(64)]
+    assert {first(token) for token in tokens} == {"a", "b", "c"}
+    assert [first(token) for token in tokens] == [first(token) for token in tokens]
+    assert host(Session(connect_options("a,b,c", dont_randomize=True), token=TOKEN)) == "a"
