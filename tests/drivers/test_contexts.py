@@ -339,6 +339,7 @@ def encrypted() -> str:
 
 
 @pytest.mark.anyio
+@pytest.mark.server
 async def test_connecting_by_a_context(connect: Connect, home: Path, tmp_path: Path) -> None:
     operator, user = Operator(), Key("user")
     (tmp_path / "user.creds").write_text(operator.credentials(user), encoding="utf-8")
@@ -353,6 +354,7 @@ async def test_connecting_by_a_context(connect: Connect, home: Path, tmp_path: P
 
 
 @pytest.mark.anyio
+@pytest.mark.server
 async def test_connecting_by_variables(
     connect: Connect, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +14,14 @@ from tests.drivers.conftest import Connect
 from tests.drivers.test_facade import make_stream
 
 pytestmark = pytest.mark.anyio
+
+
+async def drop(nc: Any, held: list[Any]) -> None:
+    """Let go of what is held, in worker threads too, which remember what they did last."""
+    held.clear()
+    await nc.flush()
+    gc.collect()
+    await nc.flush()
 
 
 @pytest.mark.parametrize("kind", ["fast_publisher", "atomic_batch"])
@@ -24,8 +34,10 @@ async def test_a_batch_that_is_dropped_is_given_up(server: Any, connect: Connect
         core = batch._core
         await (batch.publish if kind == "fast_publisher" else batch.add)(f"{name}.a", b"1")
         assert len(routes) == before + 1
+        held = [batch]
         del batch
-        await nc.flush()
+        with pytest.warns(ResourceWarning, match=f"^unclosed (fast-ingest|atomic) batch '{core.batch_id}'$"):
+            await drop(nc, held)
         assert len(routes) == before
         assert core.phase.name in ("ABANDONED", "DISCARDED")
         assert core.deadline() is None
@@ -33,8 +45,11 @@ async def test_a_batch_that_is_dropped_is_given_up(server: Any, connect: Connect
         assert (await batch.commit(f"{name}.a", b"2")).count == 1
         core = batch._core
         del batch
+        gc.collect()
         await nc.flush()
         assert core.phase.name == "COMMITTED"
+        getattr(js, kind)()  # one in which there is nothing
+        gc.collect()
 
 
 async def test_publish_async_takes_one_inbox_however_many_ask(server: Any, connect: Connect) -> None:
@@ -103,8 +118,10 @@ async def test_a_subscription_or_session_that_is_dropped_is_ended(server: Any, c
         before = set(routes)
         kept = await KINDS[kind](nc, js, name)
         assert len(set(routes) - before) >= 1
+        held = [kept]
         del kept
-        gc.collect()
+        with nullcontext() if kind == "session" else pytest.warns(ResourceWarning, match="^unclosed subscription "):
+            await drop(nc, held)
         await nc.flush()
         assert set(routes) == before
         assert set(nc._session._subscribed) == before
@@ -152,3 +169,23 @@ async def reading(js: Any, name: str) -> Any:
 
 async def fetch_after(js: Any, name: str) -> Any:
     return await (await js.pull_subscribe(f"{name}.a")).fetch(timeout=10)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "session"])
+async def test_one_that_was_ended_or_whose_connection_was_closed_warns_of_nothing(
+    server: Any, connect: Connect, kind: str
+) -> None:
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        async with connect(server.url) as nc:
+            js, name = await make_stream(nc)
+            ended = await KINDS[kind](nc, js, name)
+            await ended.unsubscribe()
+            del ended
+            gc.collect()
+            kept = await KINDS[kind](nc, js, name)
+            batch = js.fast_publisher()
+            await batch.publish(f"{name}.a", b"1")
+        del kept, batch
+        gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import jsproto_io.asyncio
 from jsproto.errors import NoServersError
 from jsproto_io.sync import Connection, connect
 from tests.drivers.fake import FakeServer, Peer
@@ -85,3 +87,28 @@ def test_what_somebody_waits_with_lives(server: Any) -> None:
             other.publish("a", b"x")
             other.flush()
     assert got == [b"x"]
+
+
+def test_one_on_asyncio_whose_loop_has_ended(server: Any) -> None:
+    async def use() -> Any:
+        connecting = jsproto_io.asyncio.connect(server.url)
+        return connecting, await connecting.__aenter__()
+
+    def drop() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(use())
+        loop.close()
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="unclosed connection to nats://127.0.0.1"):
+        drop()
+
+
+def test_one_on_asyncio_that_is_dropped_is_closed(server: Any, recwarn: pytest.WarningsRecorder) -> None:
+    async def use() -> None:
+        nc = await jsproto_io.asyncio.connect(server.url).__aenter__()
+        await nc.flush()
+
+    asyncio.run(use())
+    gc.collect()
+    assert not recwarn.list

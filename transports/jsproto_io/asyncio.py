@@ -169,7 +169,7 @@ class Connection(facade.Connection):
             self._link.hang_up(abruptly=True)
 
     async def _open(self) -> None:
-        self._drive()
+        self._call(self._session.handle_timeout)  # from now on the time for the first connection counts
         await self._wait(self._session.connected)
 
     async def _dial_all(self) -> None:

@@ -33,7 +33,6 @@ Not here: protocol.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
@@ -52,7 +51,7 @@ from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
-from jsproto_io._state.common import EventCallback, clamp_sleep, new_session
+from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._threads.engine import ThreadEngine
 from jsproto_io._threads.interrupts import DeferredSigint
@@ -113,7 +112,7 @@ class Connection(ThreadEngine):
         poller = getattr(self, "_poller", None)  # none when it could not be made
         if poller is None or poller.closed:
             return
-        warnings.warn(f"unclosed connection to {self._session.url}", ResourceWarning, source=self, stacklevel=2)
+        warn_unclosed(f"connection to {self._session.url}", self)
         self._leadership.end()
         if self._thread is not None and self._thread.is_alive():
             poller.wakeup()  # the reader thread may sleep in it, and closes it
@@ -175,6 +174,7 @@ class Connection(ThreadEngine):
         """Lead until the session is connected."""
         session, leadership = self._session, self._leadership
         leadership.leader = threading.get_ident()
+        session.handle_timeout(self._now())  # from now on the time for the first connection counts
         try:
             while not session.connected.done:
                 self._lead()

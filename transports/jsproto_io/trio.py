@@ -200,6 +200,7 @@ class Connection(facade.Connection):
 
     async def _open(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
+        self._session.handle_timeout(self._now())  # from now on the time for the first connection counts
         nursery.start_soon(self._run, name="jsproto connection")
         await self._wait(self._session.connected)
 

@@ -45,14 +45,14 @@ from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.dead_letters import KeepsDeadLetters
 from jsproto_io._aio.engine import Engine
-from jsproto_io._aio.extras import Messages, collect_messages
+from jsproto_io._aio.extras import CallsBack, Messages, collect_messages
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
 from jsproto_io._aio.sourcing import Sources
 from jsproto_io._aio.subscribing import Subscribes
-from jsproto_io._aio.taking import Takes
 from jsproto_io._state.common import (
+    MAX_POP,
     Timeout,
     seconds,
     stream_config,
@@ -161,17 +161,20 @@ class Connection(Engine):
         subject: str,
         *,
         queue: str | None = None,
+        cb: Callable[[Message], object] | None = None,
         pending_msgs_limit: int = DEFAULT_PENDING_MSGS,
         pending_bytes_limit: int = DEFAULT_PENDING_BYTES,
     ) -> Subscription:
         """Subscribe to the messages of a subject.
 
         Messages that find the buffer full are dropped and counted, and the event SlowConsumer reports them. Keep the
-        returned object: a subscription without references ends.
+        returned object, unless it has a callback: a subscription without references ends.
 
         Args:
             subject: what to receive. Wildcards are allowed.
             queue: the name of a queue group. Each message goes to one of its members.
+            cb: called with each message, one at a time and in their order. An exception is the event CallbackFailed,
+                and the next message follows.
             pending_msgs_limit: messages that may wait to be taken.
             pending_bytes_limit: bytes that may wait to be taken.
 
@@ -179,7 +182,9 @@ class Connection(Engine):
             BadSubjectError: ``subject`` or ``queue`` cannot be sent.
             ConnectionClosedError: the connection has ended.
         """
-        return Subscription(
+        if cb is not None and not callable(cb):
+            raise LocalProtocolError(f"cb must be callable, or None, not {type(cb).__name__}")
+        subscription = Subscription(
             self._call(
                 lambda now: CoreSubscription(
                     self._session,
@@ -191,6 +196,9 @@ class Connection(Engine):
             ),
             self,
         )
+        if cb is not None:
+            subscription._serve(cb)
+        return subscription
 
     async def flush(self, *, timeout: Timeout | None = None) -> float:
         """Wait until the server has processed all that was published before.
@@ -210,6 +218,32 @@ class Connection(Engine):
         return await self._wait(
             self._call(self._session.ping), self._session.options.timeout if limit is None else limit
         )
+
+    async def rtt(self, *, timeout: Timeout | None = None) -> float:
+        """The round trip of a PING, in seconds, as ``flush`` measures it.
+
+        Args:
+            timeout: seconds, or a timedelta. None: the connection's ``timeout``.
+
+        Raises:
+            TimeoutError: no PONG came in time.
+            ConnectionLostError: the link broke before the PONG came.
+            ConnectionClosedError: the connection has ended.
+        """
+        return await self.flush(timeout=timeout)
+
+    async def force_reconnect(self) -> None:
+        """Leave the server for the next one, or the same if there is one alone. Without a link, dial at once.
+
+        It sends what the socket takes, and waits for nothing. What was under way is lost as with any link: call
+        ``flush()`` before, where that matters. The events Disconnected and Connected follow.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+            LocalProtocolError: ``max_reconnect_attempts`` is 0.
+        """
+        self._call(lambda now: self._session.flush())
+        self._call(self._session.force_reconnect)
 
     async def drain(self) -> None:
         """End all subscriptions, wait for what was under way, then close.
@@ -301,11 +335,11 @@ class Message(MessageBase):
         await self._connection.publish(self.reply, payload, headers=headers)
 
 
-class Subscription(SubscriptionBase, Takes[Msg], Managed):
+class Subscription(CallsBack, SubscriptionBase, Managed):
     """Messages of a subject, in the order of arrival. Made by ``Connection.subscribe()``.
 
-    Iterate over it, or call ``next_msg()``. The iteration ends when the subscription does, and raises when the
-    connection was lost. As a context manager it unsubscribes at the end.
+    Iterate over it, or call ``next_msg()``, unless it has a callback. The iteration ends when the subscription does,
+    and raises when the connection was lost. As a context manager it unsubscribes at the end.
     """
 
     def __init__(self, core: CoreSubscription, connection: Connection) -> None:
@@ -315,10 +349,17 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
     async def _leave_block(self, error: BaseException | None) -> None:
         await self.unsubscribe()
 
+    def _take_ready(self, now: float) -> Ticket[None] | None:
+        messages = self._core.pop_many(MAX_POP)
+        connection = self._connection
+        self._taken.extend(messages if self._served is None else [Message(raw, connection) for raw in messages])
+        return None if self._taken else self._core.readable()
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
 
     async def __anext__(self) -> Message:
+        self._check_no_callback()
         try:
             return Message(await self._next(None), self._connection)
         except ConnectionClosedError:
@@ -334,19 +375,24 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
             TimeoutError: no message came in time.
             ConnectionClosedError: the subscription has ended and its last message was taken.
             ConnectionLostError: the connection has failed.
+            LocalProtocolError: the subscription has a callback.
         """
+        self._check_no_callback()
         return Message(await self._next(seconds(timeout)), self._connection)
 
     async def unsubscribe(self, max_msgs: int | None = None) -> None:
-        """End the subscription. What was received can still be taken.
+        """End the subscription. What was received can still be taken, but a callback gets no more.
 
         Args:
             max_msgs: messages, counted from the first one, after which it ends. None: it ends at once.
         """
+        self._stopped = max_msgs is None
         self._connection._release(lambda now: self._core.unsubscribe(max_msgs))
 
     async def drain(self) -> None:
         """End the subscription after all that is under way was received. It can still be taken.
+
+        With a callback this waits until the callback has had the last message, unless the callback itself calls it.
 
         Raises:
             TimeoutError: the connection's ``timeout`` has passed.
@@ -354,6 +400,7 @@ class Subscription(SubscriptionBase, Takes[Msg], Managed):
         """
         connection = self._connection
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
+        await self._callback_ended()
 
 
 class JetStream(Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar, cast
 from jsproto.client.connection.session import Session
 from jsproto.errors import TimeoutError
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import EventCallback, log_crash
+from jsproto_io._state.common import EventCallback, log_crash, warn_unclosed
 from jsproto_io._state.shared import ConnectionBase
 
 T = TypeVar("T")
@@ -41,6 +41,11 @@ class Engine(ConnectionBase):
     def __init__(self, session: Session, event_cb: EventCallback | None, now: Callable[[], float]) -> None:
         super().__init__(session, event_cb, now)
         self._parked: Counter[AsyncEvent] = Counter()
+
+    def __del__(self) -> None:
+        session: Session | None = getattr(self, "_session", None)  # none when it could not be made
+        if session is not None and session.url is not None and not session.closed:
+            warn_unclosed(f"connection to {session.url}", self)
 
     # -- what a driver provides ----------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from jsproto.errors import Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.consuming import JSMsg
-from jsproto_io._aio.taking import Iterates
+from jsproto_io._aio.taking import Iterates, Served, Takes
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
 from jsproto_io._state.subscribing import PushSubscriptionBase, is_program_exit
@@ -78,27 +78,23 @@ class BatchIterator(BatchReaderBase):
                 raise StopAsyncIteration
 
 
-class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
-    """Iterates over the messages of a subscription, or calls a callback with them."""
+class CallsBack(Served, Takes[Any]):
+    """Calls a callback with the messages of a subscription."""
 
     _connection: Connection
-
-    def __aiter__(self) -> AsyncIterator[JSMsg]:
-        self._check_no_callback()
-        return self
 
     @property
     def _is_calling(self) -> bool:
         """Whether the present task runs its callback."""
         return SERVING.get() is self
 
-    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
+    def _serve(self, callback: Callable[[Any], object], *, acknowledge: bool = False) -> None:
         """Call ``callback`` with each message from now on."""
         self._begin_serving()
         wanted = acknowledge and self._core.acker.wants_acks
         self._connection._start_task(lambda: self._run(callback, wanted))
 
-    async def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
+    async def _run(self, callback: Callable[[Any], object], acknowledge: bool) -> None:
         SERVING.set(self)
         ended: BaseException | None = None
         session, taken = self._connection._session, self._taken
@@ -125,3 +121,13 @@ class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
             closes = self._end_serving(ended)
         if closes:
             await self._connection.close()
+
+
+class PushIterator(CallsBack, PushSubscriptionBase, Iterates[JSMsg]):
+    """Iterates over the messages of a subscription, or calls a callback with them."""
+
+    _connection: Connection
+
+    def __aiter__(self) -> AsyncIterator[JSMsg]:
+        self._check_no_callback()
+        return self

@@ -171,8 +171,3 @@ class PushSubscription(PushIterator, ConsumerSubscription):
         connection = self._connection
         await connection._wait(connection._call(self._core.drain), connection._session.options.timeout)
         await self._callback_ended()
-
-    async def _callback_ended(self) -> None:
-        """Wait until the callback has had the last message, unless the callback itself calls this."""
-        if self._served is not None and not self._is_calling:
-            await self._connection._wait(self._served, self._connection._session.options.timeout)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from jsproto.errors import ConnectionClosedError, Error
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._blocking.consuming import JSMsg
-from jsproto_io._blocking.taking import Iterates
+from jsproto_io._blocking.taking import Iterates, Served, Takes
 from jsproto_io._state.common import OutgoingMessage
 from jsproto_io._state.shared import BatchReaderBase
 from jsproto_io._state.subscribing import PushSubscriptionBase
@@ -78,43 +78,25 @@ class BatchIterator(BatchReaderBase):
         return not self._finished
 
 
-class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
-    """Iterates over the messages of a subscription, or calls a callback with them."""
+class CallsBack(Served, Takes[Any]):
+    """Calls a callback with the messages of a subscription."""
 
     _connection: Connection
     _thread: threading.Thread | None = None
-
-    def __iter__(self) -> Iterator[JSMsg]:
-        self._check_no_callback()
-        return self._messages()
-
-    def _messages(self) -> Iterator[JSMsg]:
-        """A loop over the messages. To resume a generator is cheaper than a call of ``__next__`` (benchmark row
-        ordered-push).
-        """
-        while True:
-            try:
-                message = self._taken.popleft()
-            except IndexError:
-                try:
-                    message = self._next(None)
-                except ConnectionClosedError:
-                    return
-            yield message
 
     @property
     def _is_calling(self) -> bool:
         """Whether the present thread runs its callback."""
         return self._thread is threading.current_thread()
 
-    def _serve(self, callback: MessageCallback, *, acknowledge: bool) -> None:
+    def _serve(self, callback: Callable[[Any], object], *, acknowledge: bool = False) -> None:
         """Call ``callback`` with each message from now on."""
         self._begin_serving()
         wanted = acknowledge and self._core.acker.wants_acks
         self._thread = threading.Thread(target=self._run, args=(callback, wanted), name="jsproto-callback", daemon=True)
         self._thread.start()
 
-    def _run(self, callback: MessageCallback, acknowledge: bool) -> None:
+    def _run(self, callback: Callable[[Any], object], acknowledge: bool) -> None:
         ended: BaseException | None = None
         session, taken = self._connection._session, self._taken
         try:
@@ -135,3 +117,27 @@ class PushIterator(PushSubscriptionBase, Iterates[JSMsg]):
         finally:
             if self._end_serving(ended):
                 self._connection.close()
+
+
+class PushIterator(CallsBack, PushSubscriptionBase, Iterates[JSMsg]):
+    """Iterates over the messages of a subscription, or calls a callback with them."""
+
+    _connection: Connection
+
+    def __iter__(self) -> Iterator[JSMsg]:
+        self._check_no_callback()
+        return self._messages()
+
+    def _messages(self) -> Iterator[JSMsg]:
+        """A loop over the messages. To resume a generator is cheaper than a call of ``__next__`` (benchmark row
+        ordered-push).
+        """
+        while True:
+            try:
+                message = self._taken.popleft()
+            except IndexError:
+                try:
+                    message = self._next(None)
+                except ConnectionClosedError:
+                    return
+            yield message

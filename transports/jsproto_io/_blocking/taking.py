@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jsproto.errors import ConnectionClosedError
 from jsproto.ticket import Ticket
+from jsproto_io._state.subscribing import ServedBase
 
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
@@ -40,6 +41,22 @@ class Takes(Generic[M]):
                 readable = connection._call(self._take_ready)
             if readable is not None:
                 connection._wait(readable, None if until is None else max(until - connection._now(), 0))
+
+
+class Served(ServedBase):
+    """Waits for the end of a callback."""
+
+    _connection: Connection
+
+    @property
+    @abstractmethod
+    def _is_calling(self) -> bool:
+        """Whether the present thread runs its callback."""
+
+    def _callback_ended(self) -> None:
+        """Wait until the callback has had the last message, unless the callback itself calls this."""
+        if self._served is not None and not self._is_calling:
+            self._connection._wait(self._served, self._connection._session.options.timeout)
 
 
 class Iterates(Takes[M]):

@@ -15,8 +15,10 @@ from jsproto.client.publish.atomic import AtomicBatch
 from jsproto.errors import LocalProtocolError, OutboundBufferLimitError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.headers import HeadersLike
+from jsproto.rules.atomic_batch import AtomicPhase
 from jsproto.ticket import Ticket
 from jsproto_io._state.batch import BatchBase
+from jsproto_io._state.common import warn_unclosed
 
 
 class AtomicBatchBase(BatchBase):
@@ -30,6 +32,8 @@ class AtomicBatchBase(BatchBase):
 
     def __del__(self) -> None:
         # A batch that was left in the middle would keep its inbox until it expires. See BatchReaderBase.
+        if self._core.phase in (AtomicPhase.STARTING, AtomicPhase.OPEN):
+            warn_unclosed(f"atomic batch {self.batch_id!r}", self)
         self._pending_closes.append(self._core.discard)
 
     def _add_one(

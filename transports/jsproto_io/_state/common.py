@@ -129,6 +129,11 @@ def warn_of_async_persistence(config: StreamConfig) -> None:
         )
 
 
+def warn_unclosed(what: str, source: object) -> None:
+    """Warn of an object that was dropped without being closed, as the standard library does of its sockets."""
+    warnings.warn(f"unclosed {what}", ResourceWarning, source=source, stacklevel=3)
+
+
 def reason(error: BaseException) -> str:
     """One line for why dialling, or a connection, failed."""
     if isinstance(error.__cause__, BaseExceptionGroup):  # trio: one error for each address of a name

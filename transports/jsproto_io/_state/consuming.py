@@ -22,7 +22,7 @@ from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import Timeout, seconds
+from jsproto_io._state.common import Timeout, seconds, warn_unclosed
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -68,6 +68,8 @@ class PullSubscriptionBase(ConsumerNames, Generic[D]):
 
     def __del__(self) -> None:
         # A dropped subscription would keep its inbox and its messages. See BatchReaderBase.
+        if self._core.error is None:
+            warn_unclosed(f"subscription of consumer {self.consumer!r}", self)
         self._connection._pending_closes.append(self._core.unsubscribe)
 
     def _begin(

@@ -16,13 +16,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from jsproto.client.connection.session import Session
+from jsproto.client.connection.session import Session, Statistics
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.publish.fast import FastPublisher
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import ConnectionLostError, ForkedError, LocalProtocolError, OutboundBufferLimitError
+from jsproto.grammar.bodies import decode_json
 from jsproto.grammar.columns import StoredColumns, stored_columns
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.headers import Headers, HeadersLike
@@ -31,8 +32,9 @@ from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._state.batch import BatchBase
-from jsproto_io._state.common import MAX_POP, EventCallback, EventDispatcher, OutgoingMessage
+from jsproto_io._state.common import MAX_POP, EventCallback, EventDispatcher, OutgoingMessage, warn_unclosed
 from jsproto_io._state.forks import register
+from jsproto_io._state.subscribing import ServedBase
 
 T = TypeVar("T")
 
@@ -116,6 +118,15 @@ class ConnectionBase(ABC):
         return self._session.max_payload
 
     @property
+    def stats(self) -> Statistics:
+        """What was sent and received since the beginning, over all links, in messages and bytes.
+
+        ``in_bytes`` and ``out_bytes`` count the protocol around messages, and ``pending_bytes`` wait to be written.
+        ``reconnects`` counts links after the first, ``errors_received`` what servers reported (``-ERR``).
+        """
+        return self._session.stats
+
+    @property
     def is_connected(self) -> bool:
         """Whether there is a link to a server now. Without one it is dialled again, unless ``is_closed``."""
         return self._session.is_connected
@@ -152,6 +163,14 @@ class MessageBase:
         """The payload, in bytes."""
         return self._raw.payload
 
+    def json(self) -> Any:
+        """The payload as JSON.
+
+        Raises:
+            NotJSONError: it is none.
+        """
+        return decode_json(self.data, self.subject)
+
     @property
     def headers(self) -> Headers:
         """The headers, empty when the message has none.
@@ -162,28 +181,25 @@ class MessageBase:
         return Headers() if self._raw.header is None else Headers.parse(self._raw.header)
 
 
-class SubscriptionBase:
+class SubscriptionBase(ServedBase):
     """The state of a subscription."""
+
+    _core: Subscription
 
     def __init__(self, core: Subscription, pending_closes: deque[Callable[[float], None]]) -> None:
         self._core = core
         self._pending_closes = pending_closes
-        self._taken: deque[Msg] = deque()
+        self._taken: deque[Any] = deque()
 
     def __del__(self) -> None:
         # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
         core = self._core
+        if core.error is None:
+            warn_unclosed(f"subscription to {core.subject!r}", self)
         self._pending_closes.append(lambda now: core.unsubscribe())
 
-    def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take the received messages. Without any, a ticket to wait for."""
-        self._taken.extend(self._core.pop_many(MAX_POP))
-        return None if self._taken else self._core.readable()
-
-    @property
-    def subject(self) -> str:
-        """The subject of the subscription."""
-        return self._core.subject
+    def _unsubscribe_core(self, now: float) -> None:
+        self._core.unsubscribe()
 
     @property
     def pending_msgs(self) -> int:
@@ -207,6 +223,8 @@ class FastPublisherBase(BatchBase):
 
     def __del__(self) -> None:
         # A batch that was left in the middle would be kept alive until the connection ends. See BatchReaderBase.
+        if self._core.phase in (FastPhase.STARTING, FastPhase.OPEN):
+            warn_unclosed(f"fast-ingest batch {self.batch_id!r}", self)
         self._pending_closes.append(self._core.abandon)
 
     def _publish_one(self, subject: str, payload: bytes, headers: HeadersLike | None, now: float) -> int | None:

@@ -14,7 +14,7 @@ from jsproto.client.consume.sourcing import SourcingConsumer
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_POP
+from jsproto_io._state.common import MAX_POP, warn_unclosed
 from jsproto_io._state.consuming import ConsumerNames
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class SourcingSubscriptionBase(ConsumerNames):
 
     def __del__(self) -> None:
         # A dropped subscription would keep others from the consumer. See BatchReaderBase.
+        if self._core.error is None:
+            warn_unclosed(f"subscription of consumer {self.consumer!r}", self)
         self._connection._pending_closes.append(partial(leave, self._core))
 
     def _take_ready(self, now: float) -> Ticket[None] | None:

@@ -15,7 +15,7 @@ from jsproto.client.consume.push import PushConsumer
 from jsproto.errors import ConnectionClosedError, Error, LocalProtocolError
 from jsproto.events import CallbackFailed, SubscriptionFailed
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_POP
+from jsproto_io._state.common import MAX_POP, warn_unclosed
 from jsproto_io._state.consuming import ConsumerNames
 
 if TYPE_CHECKING:
@@ -36,27 +36,18 @@ def is_program_exit(error: BaseException) -> bool:
     return isinstance(error, _PROGRAM_EXITS)
 
 
-class PushSubscriptionBase(ConsumerNames):
-    """The state of a push subscription."""
+class ServedBase:
+    """The state of a subscription that may have a callback."""
 
-    _core: Pushed[Any]
+    _core: Any
     _connection: ConnectionBase
+    _served: Ticket[None] | None = None  # completed when the callback has had the last message
+    # The callback gets no more messages. On a closed connection neither: its messages would be delivered again.
+    _stopped = False
 
-    def __init__(self, core: Pushed[Any]) -> None:
-        self._core = core
-        self._taken: deque[Any] = deque()
-        self._served: Ticket[None] | None = None  # completed when the callback has had the last message
-        # The callback gets no more messages. On a closed connection neither: its messages would be delivered again.
-        self._stopped = False
-
-    def __del__(self) -> None:
-        # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
-        self._connection._pending_closes.append(partial(_unsubscribe_and_keep_consumer, self._core))
-
-    def _take_ready(self, now: float) -> Ticket[None] | None:
-        """Take the received messages. Without any, a ticket to wait for. Messages taken before count as consumed."""
-        self._taken.extend(self._core.pop_many(MAX_POP, now))
-        return None if self._taken else self._core.readable()
+    def _unsubscribe_core(self, now: float) -> None:
+        """End the subscription of a callback that gets no more messages."""
+        self._core.unsubscribe(now)
 
     def _begin_serving(self) -> None:
         self._served = Ticket()
@@ -87,7 +78,7 @@ class PushSubscriptionBase(ConsumerNames):
     def _finish_serving(self, now: float) -> None:
         self._connection._serving.discard(self)
         if self._core.error is None and not self._stopped:  # no caller would take the next messages
-            self._core.unsubscribe(now)
+            self._unsubscribe_core(now)
         if self._served is not None:
             self._served.succeed(None)
             self._connection._session.completed(self._served)
@@ -95,7 +86,28 @@ class PushSubscriptionBase(ConsumerNames):
     @property
     def subject(self) -> str:
         """The subject of the subscription, or the stream's name if there was no subject."""
-        return self._core.subject
+        return str(self._core.subject)
+
+
+class PushSubscriptionBase(ServedBase, ConsumerNames):
+    """The state of a push subscription."""
+
+    _core: Pushed[Any]
+
+    def __init__(self, core: Pushed[Any]) -> None:
+        self._core = core
+        self._taken: deque[Any] = deque()
+
+    def __del__(self) -> None:
+        # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
+        if self._core.error is None:
+            warn_unclosed(f"subscription to {self.subject!r}", self)
+        self._connection._pending_closes.append(partial(_unsubscribe_and_keep_consumer, self._core))
+
+    def _take_ready(self, now: float) -> Ticket[None] | None:
+        """Take the received messages. Without any, a ticket to wait for. Messages taken before count as consumed."""
+        self._taken.extend(self._core.pop_many(MAX_POP, now))
+        return None if self._taken else self._core.readable()
 
     @property
     def pending_msgs(self) -> int:
