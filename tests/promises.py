@@ -36,6 +36,7 @@ CLIENT_DIRECT_BELIEF: Final = "client/test_direct_belief.py::test_"
 CLIENT_DIRECT_OUTAGES: Final = "client/test_direct_outages.py::test_"
 CLIENT_FAST: Final = "client/test_fast.py::test_"
 CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
+CLIENT_LINKS: Final = "client/test_links.py::test_"
 CLIENT_OPTIONS: Final = "client/test_options.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
@@ -49,8 +50,10 @@ DRIVERS_ATOMIC_FACADE: Final = "drivers/test_atomic_facade.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
 DRIVERS_CANCELLING: Final = "drivers/test_cancelling.py::test_"
 DRIVERS_COMMON: Final = "drivers/test_common.py::test_"
+DRIVERS_CONTEXTS: Final = "drivers/test_contexts.py::test_"
 DRIVERS_CREDENTIALS: Final = "drivers/test_credentials.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
+DRIVERS_LINKS: Final = "drivers/test_links.py::test_"
 DRIVERS_OUTAGE: Final = "drivers/test_outage.py::test_"
 DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
 DRIVERS_PULLING: Final = "drivers/test_pulling.py::test_"
@@ -82,6 +85,7 @@ RULES_GAPS: Final = "rules/test_sequence_gaps.py::test_"
 SERVER_ATOMIC: Final = "server/test_atomic.py::test_"
 SERVER_DELIVER: Final = "server/test_consumer.py::test_"
 SERVER_REPLICAS: Final = "server/test_replicas.py::test_"
+SIMULATION_LINKS: Final = "simulation/test_links.py::test_"
 SPARK_REPLICAS: Final = "spark/test_replicas.py::test_"
 SPARK_SINKS: Final = "spark/test_sinks.py::test_"
 SPARK_STREAMING: Final = "spark/test_streaming.py::test_"
@@ -430,6 +434,43 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             CLIENT_AUTHENTICATION + "tls_comes_before_connect",
             CLIENT_AUTHENTICATION + "one_side_requires_what_the_other_has_not",
             CLIENT_AUTHENTICATION + "what_the_server_is_said_to_be_before_tls_is_not_in_force_afterwards",
+        ),
+        promise(
+            "`connect` waits for a server, with the same attempts and pauses",
+            DRIVERS_LINKS + "connect_waits_for_a_server",
+            DRIVERS_LINKS + "connect_waits_no_longer_than_it_may",
+            CLIENT_DIALLER + "the_first_connection_is_tried_again",
+            SIMULATION_LINKS + "connect_waits_until_the_server_is_there",
+        ),
+        promise(
+            "to the next server, or to the same if there is one alone",
+            DRIVERS_LINKS + "a_link_is_left",
+            DRIVERS_LINKS + "requests_under_way_fail_when_the_link_is_left",
+        ),
+        promise(
+            "If there is another server, the connection moves there at a moment when no request and no batch is under "
+            "way. While there always is one, it stays until the server ends it.",
+            CLIENT_LINKS + "answers_are_waited_for",
+            CLIENT_LINKS + "a_batch_that_is_given_up_is_noticed",
+            CLIENT_LINKS + "acknowledgements_are_waited_for",
+            DRIVERS_LINKS + "a_server_that_goes_is_left",
+            DRIVERS_LINKS + "the_only_server_is_not_left",
+            SIMULATION_LINKS + "the_link_moves_between_two_publishes",
+        ),
+        promise(
+            "So do credentials that were refused twice by one server.",
+            CLIENT_LINKS + "the_first_connection_ends_when_the_credentials_are_refused_twice",
+            DRIVERS_LINKS + "credentials_that_are_refused_end_the_wait",
+        ),
+    ),
+    "Environment and contexts": (
+        promise(
+            "Credentials that come first replace all of the rest",
+            DRIVERS_CONTEXTS + "what_goes_first",
+        ),
+        promise(
+            "Fields that `nats` does not know are ignored.",
+            DRIVERS_CONTEXTS + "a_context_by_its_name",
         ),
     ),
     "Publishing": (

@@ -32,8 +32,8 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "class NatsPyOutbox", "from jsproto.testing",
     ),
     DRIVERS: (
-        "from_env", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait", "ThreadPoolExecutor", "ordered=True",
-        "js.copy(", "js.source(", "NatsServer()",
+        "force_reconnect", "from_env", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait",
+        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()",
     ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
@@ -80,6 +80,11 @@ def test_the_programs_on_threads_and_loops(fresh: NatsServer) -> None:
         program = looping.replace("jsproto_io.asyncio", f"jsproto_io.{module}") + start
         lines = run(program, fresh).splitlines()
         assert lines[0] == "9990 events.click b'9989'"
+
+
+def test_callbacks_and_counters(fresh: NatsServer) -> None:
+    printed = run(program_with(DRIVERS, "force_reconnect"), fresh)
+    assert printed == "b'hello you' True\n2 messages out, 1 reconnect\n"
 
 
 def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
