@@ -269,7 +269,7 @@ def signed(options: Any) -> tuple[str | None, bool]:
     """The JWT, and whether the nonce is signed by USER, after all that ``connect()`` does with the options."""
     made = new_session("nats://h", options).options
     assert made.signature_cb is not None
-    signature = made.signature_cb("nonce")
+    signature: Any = made.signature_cb("nonce")
     jwt = None if made.user_jwt_cb is None else made.user_jwt_cb()
     return (None if jwt is None else str(jwt)), is_signed(USER.public, "nonce", str(bytes(signature), "ascii"))
 

@@ -21,7 +21,7 @@ from jsproto.errors import (
 from jsproto.events import Connected, Disconnected, Event, LameDuckMode
 from jsproto_io.nats_server import NatsServer
 from tests import servers
-from tests.drivers.conftest import PATIENCE, Connect
+from tests.drivers.conftest import DRIVERS, PATIENCE, Connect
 from tests.drivers.test_facade import make_stream
 from tests.drivers.test_reconnect import run, until
 
@@ -29,6 +29,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.server]
 
 SOON = 0.02  # seconds between two rounds of attempts
 GRACE = 'lame_duck_grace_period: "20s"\nlame_duck_duration: "31s"\n'  # it closes nothing before
+
+
+READ = pytest.mark.parametrize("driver", [name for name in DRIVERS if name != "sync-no-reader"])
+"""Without a reader thread nothing is noticed while no thread waits."""
 
 
 @pytest.fixture
@@ -140,6 +144,7 @@ async def test_requests_under_way_fail_when_the_link_is_left(own_server: NatsSer
         assert await nc.rtt(timeout=PATIENCE) > 0
 
 
+@READ
 async def test_a_pause_is_ended(own_server: NatsServer, connect: Connect) -> None:
     async with connect(own_server.url, reconnect_time_wait=10 * PATIENCE, max_reconnect_attempts=-1) as nc:
         await run(own_server.kill)
@@ -163,6 +168,7 @@ async def test_a_link_without_a_next_one_is_not_left(server: Any, connect: Conne
 # -- lame-duck mode ----------------------------------------------------------------------------------------------------
 
 
+@READ
 async def test_a_server_that_goes_is_left(lame_server: NatsServer, other_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(
@@ -191,6 +197,7 @@ async def test_a_server_that_goes_is_left(lame_server: NatsServer, other_server:
     assert str(lost.error) == "this side left the link: the server is in lame duck mode"
 
 
+@READ
 async def test_the_only_server_is_not_left(lame_server: NatsServer, connect: Connect) -> None:
     events: list[Event] = []
     async with connect(lame_server.url, event_cb=events.append, reconnect_time_wait=SOON) as nc:

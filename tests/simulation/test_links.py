@@ -84,12 +84,12 @@ def test_connect_waits_until_the_server_is_there(clients: str) -> None:
 
 
 @pytest.mark.parametrize("clients", WAITS)
-def test_connect_waits_no_longer_than_it_may(clients: str) -> None:
+def test_connect_waits_no_longer_than_it_may(clients: Any) -> None:
     report = simulate(
         calling(WAITS[clients], clients, first_connect_timeout=30),
         clients=clients,
         conditions=CALM,
-        faults=[DOWN],  # type: ignore[arg-type]
+        faults=[DOWN],
     )
     assert isinstance(report.error, NoServersError)
     assert "the time for the first connection is over" in str(report.error)

@@ -169,6 +169,8 @@ class Connection(facade.Connection):
         deadline = session.deadline()
         if deadline is not None and deadline < self._sleep_scope.deadline:
             self._sleep_scope.deadline = deadline
+        if session.connect_to is not None and self._link is None:
+            self._sleep_scope.deadline = min(self._sleep_scope.deadline, self._now())  # dial
         if session.wants_close and self._must_abort:
             self._abort()
         if session.closed:

@@ -210,7 +210,7 @@ class ConnectOptions:
         check_subject(self.inbox_prefix)
 
     def _check_first_connection(self) -> None:
-        limit = self.first_connect_timeout
+        limit: Any = self.first_connect_timeout
         if self.retry_on_first_connect and not self.max_reconnect_attempts:
             raise LocalProtocolError("retry_on_first_connect needs max_reconnect_attempts, which is 0")
         if limit is None:

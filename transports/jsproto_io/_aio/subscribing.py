@@ -132,7 +132,7 @@ class PushSubscription(PushIterator, ConsumerSubscription):
         try:
             return self._taken.popleft()  # type: ignore[no-any-return]
         except IndexError:
-            return await self._next(seconds(timeout))
+            return await self._next(seconds(timeout))  # type: ignore[no-any-return]
 
     async def ack_many(self, messages: Iterable[JSMsg]) -> int:
         """Acknowledge all of ``messages`` in one write.

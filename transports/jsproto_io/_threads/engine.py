@@ -149,8 +149,8 @@ class ThreadEngine(facade.Connection):
                 self._leadership.end()
             if poller.asleep_until > -inf:
                 deadline = session.deadline()
-                left = link is not None and not link.dialling and session.wants_close  # for another server
-                sleeps_too_long = self._ended.done or left or (deadline is not None and deadline < poller.asleep_until)
+                dials = session.connect_to is not None and (link is None or not link.dialling)
+                sleeps_too_long = self._ended.done or dials or (deadline is not None and deadline < poller.asleep_until)
                 awaited = completed and leadership.leader != leadership.reader  # perhaps by the leader
                 if sleeps_too_long or awaited or (link is not None and link.blocked > link.watching):
                     poller.asleep_until, wakeup = -inf, True
