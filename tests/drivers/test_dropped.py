@@ -128,6 +128,7 @@ async def test_a_subscription_or_session_that_is_dropped_is_ended(server: Any, c
         assert (await js.publish(f"{name}.a", b"2")).seq == 2
 
 
+@pytest.mark.filterwarnings("ignore:unclosed subscription:ResourceWarning")
 async def test_a_durable_consumer_is_not_deleted_because_its_subscription_was_dropped(
     server: Any, connect: Connect
 ) -> None:
@@ -142,6 +143,7 @@ async def test_a_durable_consumer_is_not_deleted_because_its_subscription_was_dr
         assert (await js.consumer_info(name, "D")).num_ack_pending == 0
 
 
+@pytest.mark.filterwarnings("ignore:unclosed subscription:ResourceWarning")
 async def test_what_is_read_from_keeps_what_it_is_read_through(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc)

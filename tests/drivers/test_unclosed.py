@@ -23,7 +23,7 @@ def descriptors() -> int:
 
 
 def use(nc: Connection) -> None:
-    nc.subscribe("a")
+    nc.subscribe("a").unsubscribe()
     nc.jetstream().account_info()  # and so there is a cycle that only the garbage collector ends
     nc.publish("a")
     nc.flush()
@@ -89,6 +89,7 @@ def test_what_somebody_waits_with_lives(server: Any) -> None:
     assert got == [b"x"]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed [^c]:ResourceWarning")  # of what asyncio had made for it
 def test_one_on_asyncio_whose_loop_has_ended(server: Any) -> None:
     async def use() -> Any:
         connecting = jsproto_io.asyncio.connect(server.url)
