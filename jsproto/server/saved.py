@@ -25,7 +25,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.server.server import Server
 from jsproto.server.store.stream import Stream
 
-VERSION: Final = 1
+VERSION: Final = 2
 _HEAD: Final = re.compile(rb"jsproto-server ([0-9]{1,4}) ([0-9]{1,18}) ([0-9a-f]{64})\n")
 
 

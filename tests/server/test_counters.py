@@ -11,8 +11,6 @@ import pytest
 from jsproto.grammar.headers import encode_headers
 from jsproto.server.publish.counters import MAX_COUNT_DIGITS
 from jsproto.server.store.stream import Publication
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, messages
 from tests.server.test_faithful_streams import make, stored
 
@@ -106,12 +104,6 @@ def corners(side: Side) -> Iterator[Any]:
 
 
 STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (copies, batches, corners)
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 @pytest.mark.server

@@ -78,7 +78,7 @@ def test_what_is_stored_and_removed_later() -> None:
         def wants(self, seq: int) -> bool:
             return True
 
-        def purged(self, subject: str | None, now: float) -> None:
+        def purged(self, subject: str | None, gone: Any, counted_by: str | None, now: float) -> None:
             """Not here."""
 
     source.watchers.append(Tell())
@@ -101,6 +101,57 @@ def test_a_start_behind_the_end_is_kept() -> None:
         source.append(Publication(b"s.a", None, b"x"), now)
         cursor.stored(source.get(source.last_seq))  # type: ignore[arg-type]
     assert read(cursor) == [7]
+
+
+def test_a_count_ahead_of_the_stream() -> None:
+    """As in nats-server what is stored before the cursor counts, until that is looked at."""
+    source = stream()
+    cursor = Cursor(source, ConsumerConfig())
+    cursor.reset(8, is_new=True)
+    assert cursor.pending == 0
+    for now in (6.0, 7.0, 8.0):
+        source.append(Publication(b"s.a", None, b"x"), now)
+        stored = source.get(source.last_seq)
+        assert stored is not None
+        assert cursor.stored(stored) is (stored.seq == 8)
+    assert cursor.pending == 3
+    assert cursor.reported() == 1
+    cursor.reset(9, is_new=False)
+    assert (cursor.pending, cursor.reported()) == (1, 0)
+    cursor.pending = -1
+    cursor.reset(8, is_new=False)
+    assert cursor.reported() == 0
+
+
+@pytest.mark.parametrize(
+    ("gone", "counted_by", "left"),
+    [
+        ([], None, 3), ([], "s.a", 3), ([1], None, 2), ([1, 2], None, 2), ([3], "s.a", 2), ([3], "s.*", 3),
+        ([1], "s.a", 3),
+    ],
+)  # fmt: skip
+def test_a_purge_is_counted(gone: list[int], counted_by: str | None, left: int) -> None:
+    cursor = Cursor(stream(), ConsumerConfig.from_options(filter_subjects=["s.a", "s.c"], deliver_policy="all"))
+    assert cursor.pending == 3
+    first = cursor.next()
+    assert first is not None
+    cursor.delivered(first)
+    cursor.pending = 3  # wrong by 1
+    cursor.purged(gone, counted_by)
+    assert cursor.pending == left
+
+
+def test_a_purge_is_counted_without_filters() -> None:
+    cursor = Cursor(stream(), ConsumerConfig())
+    cursor.purged([2], "x.*")
+    assert cursor.pending == 4
+
+
+def test_subjects_are_counted() -> None:
+    cursor = Cursor(stream(), ConsumerConfig.from_options(deliver_policy="last_per_subject", filter_subject="s.*"))
+    assert read(cursor) == [3, 4, 5]
+    cursor.reset(1, is_new=True)
+    assert cursor.pending == 3  # of five messages
 
 
 def test_other_filters() -> None:

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 
 SECOND: Final = 10**9
@@ -44,12 +42,6 @@ def settled(answer: Any) -> Any:
     if answer.get("error", {}).get("err_code") == 10025:
         answer["error"]["description"] = "?"
     return without_times(answer)
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 def streams(side: Side) -> Any:

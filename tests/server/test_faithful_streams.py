@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 
 SECOND: Final = 10**9
@@ -199,12 +197,6 @@ STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (
 @pytest.mark.parametrize("steps", STEPS)
 def test_the_role_goes_through_all_steps(steps: Callable[[Side], Iterator[Any]]) -> None:
     assert sum(1 for _ in steps(OnTheRole())) > 2
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 @pytest.mark.server

@@ -214,7 +214,7 @@ def saved_one() -> bytes:
 def resealed(body: dict[str, Any]) -> bytes:
     """The same as ``save`` writes, with another body."""
     data = json.dumps(body).encode()
-    return b"jsproto-server 1 %d %b\n" % (len(data), sha256(data).hexdigest().encode()) + data
+    return b"jsproto-server 2 %d %b\n" % (len(data), sha256(data).hexdigest().encode()) + data
 
 
 @pytest.mark.parametrize(

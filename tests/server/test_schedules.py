@@ -11,8 +11,6 @@ import pytest
 from jsproto.grammar.headers import encode_headers
 from jsproto.server.store.stream import Publication
 from jsproto_io._state.zones import time_zone
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 from tests.server.test_faithful_streams import make, state, stored
 
@@ -173,12 +171,6 @@ def updates(side: Side) -> Iterator[Any]:
 
 
 STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (refusals, once, often, batches, updates)
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 @pytest.mark.server

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 from tests.server.test_faithful_streams import make, state, stored
 
@@ -122,12 +120,6 @@ def nobody(side: Side) -> Iterator[Any]:
         for subject in ("s.b", "s.a", "s.b", "s.b", "s.a", "s.b"):
             yield subject, side.ask(subject, b"x" * 40), state(side)
         yield side.ask("s.a", b"x", {"Nats-TTL": "x"}), side.ask("s.b", b"x", {"Nats-Rollup": "all"}), state(side)
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 @pytest.mark.server

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from jsproto_io.nats_server import NatsServer
-from jsproto_io.sync import connect
 from tests.server.sides import OnARealServer, OnTheRole, Side, without_times
 from tests.server.test_faithful_streams import make
 from tests.servers import STORE_NOT_CREATED
@@ -107,12 +105,6 @@ def consumers(side: Side) -> Iterator[Any]:
 
 
 STEPS: Final[tuple[Callable[[Side], Iterator[Any]], ...]] = (one_field, some_fields, consumers)
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[OnARealServer]:
-    with NatsServer() as running, connect(running.url) as nc:
-        yield OnARealServer(nc)
 
 
 @pytest.mark.server

@@ -198,12 +198,12 @@ class Consumer(Conversation):
     def info(self, now: float) -> ConsumerInfo:
         """Its configuration and state, as CONSUMER.INFO reports them."""
         state = self._state
-        delivered = SequencePair(state.consumer_seq, state.stream_seq, self._timestamp(state.delivered_at))
-        floor = SequencePair(state.floor_consumer, state.floor_stream, self._timestamp(state.acked_at))
+        delivered = SequencePair(*state.delivered_pair, self._timestamp(state.delivered_at))
+        floor = SequencePair(*state.recorded.floor, self._timestamp(state.acked_at))
         return ConsumerInfo(
             self._stream.config.name, self.name, self.config, self.created, delivered, floor, len(state.pending),
             0 if self.config.max_deliver == 1 else state.pending.redelivered, len(self._requests),
-            max(0, self._cursor.pending),
+            self._cursor.reported(),
             push_bound=self.is_bound() or None, paused=self._is_paused_at(now) or None,
             pause_remaining=self.pause_remaining(now), ts=self._context.timestamp(now),
             priority_groups=self._priorities.states(),
@@ -263,13 +263,21 @@ class Consumer(Conversation):
 
     def removed(self, message: Stored, now: float) -> None:
         """The stream removed ``message``."""
-        self._cursor.removed(message)
+        if not self._is_deaf:
+            self._cursor.removed(message)
         if message.seq in self._state.pending:
             self._removed.append(message.seq)
             self._schedule()
+        elif self._state.pending.was_repeated(message.seq):
+            self._state.forget(message.seq, now)
 
-    def purged(self, subject: str | None, now: float) -> None:
+    def purged(self, subject: str | None, gone: Sequence[int], counted_by: str | None, now: float) -> None:
         """The stream was purged: messages of ``subject``, or all of them."""
+        if len(gone) > 1 or (gone and counted_by is None):
+            self._state.pending.forget_repeated(self._stream.first_seq)
+            self._cursor.purged(gone, None)
+        elif not self._is_deaf:
+            self._cursor.purged(gone, counted_by)
         self._state.purged(subject, now)
         self._removed.clear()
         self._schedule()
@@ -621,7 +629,7 @@ class Consumer(Conversation):
     def _waiting_refusal(self, request: PullRequest, now: float) -> bytes | None:
         """The status that refuses to let the request wait, empty for none that is sent. None: it can wait."""
         if request.no_wait:
-            available = self._cursor.pending + self._state.pending.queued
+            available = max(0, self._cursor.pending) + self._state.pending.queued
             if not available and request.expires is None:
                 return statuses.NO_MESSAGES
             self._requests.tidy(now, self._heartbeat_status, at_end=False)
@@ -653,8 +661,7 @@ class Consumer(Conversation):
             if state.redeliver(ack, now):
                 self._advisories.naked(ack.consumer_seq, ack.stream_seq, ack.deliveries, now)
         elif ack.kind is AckKind.PROGRESS:
-            if ack.stream_seq in state.pending:
-                state.pending.in_progress(ack.stream_seq, now)
+            state.in_progress(ack.stream_seq, now)
         elif ack.kind is AckKind.TERM:
             is_answered = state.acknowledge(ack.stream_seq, ack.consumer_seq, now)
             reason = ack.argument.decode("utf-8", "replace")
@@ -674,9 +681,8 @@ class Consumer(Conversation):
 
     def _give_up(self, seq: int, now: float) -> None:
         """Stop delivering a message, because ``max_deliver`` is reached."""
-        pending = self._state.pending
-        self._advisories.exhausted(seq, pending.deliveries(seq), now)
-        pending.give_up(seq)
+        self._advisories.exhausted(seq, self._state.pending.deliveries(seq), now)
+        self._state.give_up(seq)
 
     # -- outputs -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Rules:
 * The deliver policy decides where the cursor begins, the filters which messages it takes.
 * ``last_per_subject`` begins with the newest message of each subject, oldest first. Newly stored messages follow.
 * A message that is removed from the stream is never delivered.
-* The cursor is informed of each stored and removed message, so it always knows how many messages are left.
+* The cursor is informed of each stored and removed message, and counts from that how many messages are left.
+* As in nats-server the count is wrong for a while where the cursor is ahead of the stream (FACTS.md F5.32).
 
 Not here: whether they may be delivered now (``consumer``), what was delivered (``redelivery``).
 """
@@ -13,26 +14,28 @@ Not here: whether they may be delivered now (``consumer``), what was delivered (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jsproto.grammar.consumer import ConsumerConfig
-from jsproto.grammar.subjects import matches
+from jsproto.grammar.subjects import contains, matches
 from jsproto.server.store.stream import Stored, Stream
 
 
 class Cursor:
     """The place in the stream.
 
-    Attributes: ``next_seq`` (the stream sequence where it goes on), ``pending`` (how many messages are left).
+    Attributes: ``next_seq`` (the stream sequence where it goes on), ``pending`` (how many messages are left, which may
+    be too high or below 0, as in nats-server).
     """
 
-    __slots__ = ("_filters", "_resume", "_skip", "_stream", "next_seq", "pending")
+    __slots__ = ("_filters", "_is_by_subject", "_resume", "_skip", "_stream", "next_seq", "pending")
 
     def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
         """Begin where the deliver policy of ``config`` says."""
         self._stream = stream
         self._filters = config.filters
+        self._is_by_subject = config.deliver_policy == "last_per_subject"
         self._skip: deque[int] = deque()  # the newest of each subject, as long as they are what counts
         self._resume = 0  # where it goes on after them
         self.next_seq = self._start(config)
@@ -52,13 +55,15 @@ class Cursor:
 
     def saved(self) -> dict[str, Any]:
         """The place, as JSON."""
-        return {"next_seq": self.next_seq, "skip": list(self._skip), "resume": self._resume}
+        return {
+            "next_seq": self.next_seq, "skip": list(self._skip), "resume": self._resume, "pending": self.pending,
+        }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on at the place that ``saved`` says."""
         self.next_seq, self._resume = saved["next_seq"], saved["resume"]
         self._skip = deque(saved["skip"])
-        self.pending = self._count()
+        self.pending = saved["pending"]
 
     def next(self) -> Stored | None:
         """The next message that the consumer takes. None: there is none yet. Others are skipped for good."""
@@ -73,6 +78,7 @@ class Cursor:
             if stored is not None and self.takes(stored.subject):
                 return stored
             self.next_seq = self._stream.used(self.next_seq + 1)
+        self.pending = 0
         return None
 
     def reset(self, seq: int, *, is_new: bool) -> None:
@@ -89,13 +95,33 @@ class Cursor:
 
     def stored(self, message: Stored) -> bool:
         """The stream stored ``message``. Returns whether the consumer will deliver it."""
-        is_new = message in self
-        self.pending += is_new
-        return is_new
+        is_taken = self.takes(message.subject)
+        self.pending += is_taken
+        return is_taken and message.seq >= self.next_seq
 
     def removed(self, message: Stored) -> None:
         """The stream removed ``message``."""
-        self.pending -= message in self
+        self.pending -= message.seq >= self.next_seq and self.takes(message.subject)
+
+    def purged(self, gone: Sequence[int], counted_by: str | None) -> None:
+        """A purge removed the messages with the sequences ``gone``.
+
+        ``counted_by``: the subject, or the pattern, by which one alone is left out of the count. None: count anew.
+        """
+        if not gone:
+            return
+        if counted_by is None:
+            self.pending = self._count()
+        elif gone[0] >= self.next_seq:
+            self.pending -= not self._filters or any(contains(one, counted_by) for one in self._filters)
+
+    def reported(self) -> int:
+        """How many messages are left, as a server reports it, which then counts with that number."""
+        if self.next_seq > self._stream.last_seq:
+            self.pending = 0
+        elif self.pending > 0:
+            self.pending = min(self.pending, len(self._stream), self._stream.last_seq - self.next_seq + 1)
+        return max(0, self.pending)
 
     def _pass(self, seq: int) -> None:
         if self._skip:
@@ -125,7 +151,9 @@ class Cursor:
                 return stream.first_seq
 
     def _count(self) -> int:
-        return sum(stored in self for stored in self._stream)
+        """How many messages are left. Under ``last_per_subject`` servers always count subjects."""
+        left = [one.subject for one in self._stream if one.seq >= self.next_seq and self.takes(one.subject)]
+        return len(set(left) if self._is_by_subject else left)
 
     def takes(self, subject: bytes) -> bool:
         """Whether the filters take messages under ``subject``."""

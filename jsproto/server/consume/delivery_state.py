@@ -3,10 +3,11 @@
 Rules: a sequence of a consumer is given to each delivery, redeliveries included. The ack floor is the highest pair of
 sequences up to which everything is acknowledged. Under the ack policy ``none`` a delivery acknowledges itself. Under
 ``all`` an acknowledgement settles everything up to its message, under ``explicit`` its message alone. What the stream
-keeps for its consumers is released with the acknowledgement.
+keeps for its consumers is released with the acknowledgement. Acknowledgements of what was never delivered in this way
+move the ack floor under ``all`` alone.
 
-Not here: how acknowledgements are written (``acks``), when a message is due again (``redelivery``), and which message
-comes next (``cursor``).
+Not here: how acknowledgements are written (``acks``), when a message is due again (``redelivery``), which message comes
+next (``cursor``), and what is reported (``recorded``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.subjects import contains
 from jsproto.server.consume.acks import Acknowledgement, nak_delay
 from jsproto.server.consume.cursor import Cursor
+from jsproto.server.consume.recorded import Pair, RecordedState
 from jsproto.server.consume.redelivery import PendingAcks
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.stream import Stored, Stream
@@ -32,7 +34,7 @@ class DeliveryState:
 
     Attributes, sequences and moments in the caller's seconds: ``consumer_seq`` (of the last delivery),
     ``delivered_at`` (when that was), ``floor_consumer`` and ``floor_stream`` (the ack floor), ``acked_at`` (the last
-    acknowledgement), ``pending`` (the messages that wait for theirs).
+    acknowledgement), ``pending`` (the messages that wait for theirs), ``recorded`` (what is written down).
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class DeliveryState:
         "floor_consumer",
         "floor_stream",
         "pending",
+        "recorded",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, config: ConsumerConfig, cursor: Cursor) -> None:
@@ -61,6 +64,8 @@ class DeliveryState:
         self._filters = config.filters
         self._controls_flow = bool(config.flow_control)
         self._cursor = cursor
+        is_on_disk = stream.config.storage == "file" and not config.mem_storage
+        self.recorded = RecordedState(config.ack_policy, self.floor_stream, is_on_disk=is_on_disk)
 
     def filter(self, filters: list[str]) -> None:
         """Take messages of other subjects from now on."""
@@ -72,14 +77,25 @@ class DeliveryState:
         """The stream sequence up to which messages were delivered, or passed over."""
         return self._cursor.next_seq - 1
 
+    @property
+    def delivered_pair(self) -> Pair:
+        """The last delivery, as it is reported."""
+        return self.recorded.delivered if self.recorded.is_reported else Pair(self.consumer_seq, self.stream_seq)
+
     def reset(self, seq: int | None) -> None:
         """Nothing is delivered yet. The stream sequence ``seq`` comes next, None for the one after the ack floor.
 
         Under the retention ``interest`` what is passed over is released, under ``workqueue`` it stays.
         """
         seq = self.floor_stream + 1 if seq is None else seq
-        self._cursor.reset(seq, is_new=seq != self._cursor.next_seq or len(self.pending) > 0)
+        is_new = seq != self._cursor.next_seq or len(self.pending) > 0
+        if is_new and seq == self.floor_stream + 1 and self._policy in ("all", "flow_control"):
+            self._cursor.reset(seq, is_new=False)
+            self._cursor.pending += len(self.pending)
+        else:
+            self._cursor.reset(seq, is_new=is_new)
         self.pending.clear()
+        self.recorded.reset(seq - 1)
         self.consumer_seq = self.floor_consumer = 0
         self.floor_stream = self.stream_seq
         self.delivered_at = self.acked_at = None
@@ -96,6 +112,7 @@ class DeliveryState:
             "delivered_at": None if self.delivered_at is None else context.timestamp(self.delivered_at),
             "acked_at": None if self.acked_at is None else context.timestamp(self.acked_at),
             "cursor": self._cursor.saved(),
+            "recorded": self.recorded.saved(),
             **self.pending.saved(context),
         }
 
@@ -107,12 +124,14 @@ class DeliveryState:
         self.delivered_at = None if delivered_at is None else context.seconds(delivered_at)
         self.acked_at = None if acked_at is None else context.seconds(acked_at)
         self._cursor.restore(saved["cursor"])
+        self.recorded.restore(saved["recorded"])
         self.pending.restore(saved, context, self._stream.get)
 
     def delivered(self, stored: Stored, deliveries: int, now: float) -> None:
         """``stored`` was delivered now, for the ``deliveries``-th time."""
         self.consumer_seq += 1
         self.delivered_at = now
+        self.recorded.deliver(self.consumer_seq, stored.seq)
         if deliveries > 1:
             self.pending.delivered_again(stored.seq, now)
             return
@@ -140,9 +159,14 @@ class DeliveryState:
                     self.floor_consumer = max(self.floor_consumer, outstanding.consumer_seq)
                     self.acked_at = now
                     self.pending.remove(seq)
+                    self.recorded.acknowledge(outstanding.consumer_seq, seq)
         if not len(self.pending):
             self.floor_consumer, self.floor_stream = self.consumer_seq, self.stream_seq
+            self.pending.clear()
         self.pending.leave_queue()
+        outstanding_seqs = {seq: outstanding.consumer_seq for seq, outstanding in self.pending.all()}
+        floor = Pair(self.floor_consumer, self.floor_stream)
+        self.recorded.replace(Pair(self.consumer_seq, self.stream_seq), floor, outstanding_seqs)
 
     def _after_purge(self, subject: str | None) -> tuple[int, bool]:
         """The first sequence that is left, and whether the filters take more than was purged. -1: they take less."""
@@ -165,14 +189,11 @@ class DeliveryState:
         if stream_seq >= self._cursor.next_seq and not self._controls_flow:
             return False
         if self._policy != "all":
-            outstanding = self.pending.remove(stream_seq)
-            if outstanding is not None:
-                self._move_floor(outstanding.consumer_seq, stream_seq)
+            self._settle_one(stream_seq, consumer_seq, now)
         elif stream_seq <= self.floor_stream or consumer_seq <= self.floor_consumer:
             return stream_seq > 0
-        elif stream_seq in self.pending:
+        else:
             self.settle_up_to(stream_seq, consumer_seq, now)
-        self.acked_at = now
         self._stream.settled(stream_seq)
         return stream_seq > 0 or self._stream.config.retention == "limits"
 
@@ -186,9 +207,35 @@ class DeliveryState:
         if self._policy == "all":
             self.settle_up_to(stream_seq, outstanding.consumer_seq, now)
             return
-        self.pending.remove(stream_seq)
+        self._settle_one(stream_seq, outstanding.consumer_seq, now)
+
+    def _settle_one(self, stream_seq: int, consumer_seq: int, now: float) -> None:
+        outstanding = self.pending.remove(stream_seq)
+        if outstanding is not None:
+            consumer_seq = outstanding.consumer_seq
+            self._move_floor(consumer_seq, stream_seq)
         self.acked_at = now
-        self._move_floor(outstanding.consumer_seq, stream_seq)
+        self.recorded.acknowledge(consumer_seq, stream_seq)
+
+    def give_up(self, seq: int) -> None:
+        """Stop delivering an outstanding message. The written ack floor does not move."""
+        outstanding = self.pending.get(seq)
+        assert outstanding is not None
+        self.pending.give_up(seq)
+        self.recorded.deliver(outstanding.consumer_seq, seq, is_last=True)
+        self._move_floor(outstanding.consumer_seq, seq)
+
+    def forget(self, seq: int, now: float) -> None:
+        """A message that was given up is gone from the stream."""
+        self.pending.remove(seq)
+        self.acked_at = now
+
+    def in_progress(self, seq: int, now: float) -> None:
+        """A client works on a message. If it is outstanding its wait starts anew."""
+        outstanding = self.pending.get(seq)
+        if outstanding is not None:
+            self.pending.in_progress(seq, now)
+            self.recorded.deliver(outstanding.consumer_seq, seq)
 
     def _move_floor(self, consumer_seq: int, stream_seq: int) -> None:
         """The message of this pair is no longer outstanding."""
@@ -217,6 +264,7 @@ class DeliveryState:
             return
         self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
         self.acked_at = now
+        self.recorded.acknowledge(consumer_seq, stream_seq)
         for outstanding in self.pending.remove_up_to(stream_seq):
             self._stream.settled(outstanding.stored.seq)
 
@@ -234,11 +282,13 @@ class DeliveryState:
         Returns False, with nothing changed, when that message is not pending.
         """
         seq = nak.stream_seq
-        if seq not in self.pending or not self.floor_consumer < nak.consumer_seq <= self.consumer_seq + 1:
+        outstanding = self.pending.get(seq)
+        if outstanding is None or not self.floor_consumer < nak.consumer_seq <= self.consumer_seq + 1:
             return False
         delay = nak_delay(nak.argument)
         if delay is None:
             self.pending.queue(seq)
         else:
             self.pending.postpone(seq, now + delay / _SECOND)
+            self.recorded.deliver(outstanding.consumer_seq, seq)
         return True

@@ -86,6 +86,12 @@ class PendingAcks:
         """Whether a message was delivered more than once, or given up."""
         return seq in self._deliveries
 
+    def forget_repeated(self, before: int) -> None:
+        """Forget that messages before a stream sequence were delivered again, or given up."""
+        for seq in [seq for seq in self._deliveries if seq < before]:
+            del self._deliveries[seq]
+            self._redeliver.pop(seq, None)
+
     def leave_queue(self) -> None:
         """Let nothing wait in the queue for redelivery. It comes again after its time."""
         self._redeliver.clear()

@@ -172,10 +172,13 @@ class AtomicBatches(Conversation):
             self._answers.pub_ack(reply, self._stream.last_seq, batch=batch_id, count=len(batch))
 
     def _check_length(self, headers: BatchHeaders) -> None:
-        """The message that ends a batch without being stored does not count, except in 2.14.0."""
+        """The message that ends a batch without being stored does not count, except in 2.14.0.
+
+        Without that one the sequence 0 is below zero, which servers take for a large number (FACTS.md F1.30).
+        """
         limit = self._context.limits.atomic_messages
         is_uncounted = headers.commit is BatchCommit.EOB and self._context.release >= _EOB_UNCOUNTED_SINCE
-        if headers.sequence - is_uncounted > limit:
+        if not 0 <= headers.sequence - is_uncounted <= limit:
             raise refusal(10199, limit)
 
     def _in_release(self, headers: BatchHeaders, message: Publication) -> BatchHeaders:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
@@ -96,8 +96,12 @@ class Watcher(StreamFollower, Protocol):
     def wants(self, seq: int) -> bool:
         """Whether it still needs the message with the sequence ``seq``."""
 
-    def purged(self, subject: str | None, now: float) -> None:
-        """The stream was purged: messages of ``subject``, or all of them. ``now``: seconds."""
+    def purged(self, subject: str | None, gone: Sequence[int], counted_by: str | None, now: float) -> None:
+        """The stream was purged: messages of ``subject``, or all of them. ``now``: seconds.
+
+        ``gone``: the sequences of the messages that went. They are not reported to ``removed``. ``counted_by``: the
+        subject, or the pattern, by which one that went alone is counted. None: what is left is counted anew.
+        """
 
 
 class Stream:
@@ -392,7 +396,14 @@ class Stream:
         stored = self._messages.pop(seq, None)
         if stored is None:
             return False
-        seqs = self._by_subject[stored.subject]
+        self._forget(stored)
+        for follower in (*self.followers, *self.watchers):
+            follower.removed(stored, self._now)
+        return True
+
+    def _forget(self, stored: Stored) -> None:
+        """Count a message no longer, which is not among the messages any more."""
+        seq, seqs = stored.seq, self._by_subject[stored.subject]
         seqs.remove(seq)  # fast when limits do it, because it is the first one
         if not seqs:
             del self._by_subject[stored.subject]
@@ -400,9 +411,6 @@ class Stream:
         self._lifetimes.forget(seq)
         while self.first_seq <= self.last_seq and self.first_seq not in self._messages:
             self.first_seq = self.used(self.first_seq + 1)
-        for follower in (*self.followers, *self.watchers):
-            follower.removed(stored, self._now)
-        return True
 
     def settled(self, seq: int) -> None:
         """A consumer acknowledged a message.
@@ -432,20 +440,26 @@ class Stream:
         pattern = None if subject == ">" else subject
         if pattern is None and not keep:
             self._is_fresh = False
-        seqs = [
-            stored.seq
+        gone = [
+            stored
             for stored in self._messages.values()
             if (pattern is None or matches(pattern, _text(stored.subject))) and not 0 < before <= stored.seq
         ]
         if keep:
-            del seqs[-keep:]
-        for seq in seqs:
-            self.remove(seq)
+            del gone[-keep:]
+        for stored in gone:
+            del self._messages[stored.seq]
+            self._forget(stored)
+            for follower in self.followers:
+                follower.removed(stored, self._now)
         if pattern is None and not keep and before > self.last_seq:
             self.first_seq, self.last_seq = before, before - 1
+        counted_by = None
+        if gone and (pattern is not None or keep):  # on disk it is the pattern, whatever the message's subject is
+            counted_by = _text(gone[0].subject) if self.config.storage == "memory" else pattern or ">"
         for watcher in self.watchers:
-            watcher.purged(subject, self._now)
-        return len(seqs)
+            watcher.purged(subject, [stored.seq for stored in gone], counted_by, self._now)
+        return len(gone)
 
     def truncate(self, since: float, now: float) -> None:
         """Lose the messages that were stored from ``since`` on, in seconds. Other messages get their sequences."""

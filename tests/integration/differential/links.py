@@ -5,6 +5,8 @@ Rules:
 * Each step has an inbox of its own, so an answer tells which step it is for.
 * The role goes first. How many frames it said is what is waited for on the real server, and what more comes is seen
   too, because other steps follow.
+* A real server that refused to subscribe to ``>.a`` thinks that everything has a subscriber (FACTS.md F5.33). That is
+  mended before each program, and after each step of bytes.
 * A step after which nothing is said gets ``grace`` seconds on a real server, every step in a careful run.
 
 Not here: which steps there are (``programs``), comparing (``said``).
@@ -37,6 +39,7 @@ _CONNECT: Final = (
 )
 _HOSTILE_CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"protocol":1}\r\n'
 _SENTINEL: Final = "still.here"
+_MEND: Final = encode_sub(b">", None, b"mend") + encode_unsub(b"mend")
 
 
 class Step(NamedTuple):
@@ -236,12 +239,13 @@ class OnARealServer:
         self._programs += 1
         inbox = f"i{self._programs}"
         heard = _Heard(program)
-        self._socket.sendall(_subscriptions(self._programs, len(program)))
+        self._socket.sendall(_MEND + _subscriptions(self._programs, len(program)))
         for place, step in enumerate(program):
             expected = self._role.counts[place]
             before = heard.count
             if step.kind == "bytes":
                 heard.add(self._hostile(place, step))
+                self._socket.sendall(_MEND)
             else:
                 self._socket.sendall(_bytes_of(step, f"{inbox}.{place}", place) + b"PING\r\n")
                 self._listen(heard, expected, step.wait)
