@@ -7,6 +7,7 @@ stored the bill. ``worker`` is right.
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Final
 
 from jsproto.errors import Error
@@ -54,3 +55,8 @@ async def worker_that_acks_first() -> None:
             async for order in orders.messages():
                 await order.ack()
                 await bill(js, order)
+
+
+async def dies() -> None:
+    """End the process, as one that the system kills."""
+    os._exit(9)

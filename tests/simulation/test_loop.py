@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from jsproto.errors import ConnectionClosedError, LocalProtocolError, NoServersError
+from jsproto.errors import LocalProtocolError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.asyncio import connect
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, simulate
 from jsproto_io.testing.simulation.engine import TURN
+from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks
 
 URL = "nats://somewhere"
 HERE = NetworkConditions()
-FAR = NetworkConditions(latency=0.1)
 
 
 def calm(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
@@ -63,19 +63,7 @@ def test_time_passes_at_once_and_is_the_same_everywhere() -> None:
 
 
 def test_a_client_that_knows_nothing_of_it() -> None:
-    async def main() -> list[bytes]:
-        async with connect(URL) as nc:
-            js = nc.jetstream()
-            await js.create_stream("S", subjects=["s"], allow_direct=True)
-            for number in range(3):
-                await js.publish("s", b"%d" % number)
-            return [(await js.get_msg("S", seq)).data for seq in (1, 2, 3)]
-
-    report = simulate(main, faults=(), conditions=FAR)
-    assert report.result == [b"0", b"1", b"2"]
-    assert report.error is None
-    assert report.server.stream("S").last_seq == 3
-    assert 2.0 < report.now < 2.5  # the handshake takes five ways, each request two
+    report = check_that_it_knows_nothing(simulate, connect)
     assert report.server.sessions == []
 
 
@@ -113,25 +101,7 @@ def test_a_reader_that_is_slow_is_given_nothing_meanwhile() -> None:
 
 
 def test_links_that_break_and_servers_that_are_down() -> None:
-    async def main() -> list[str]:
-        seen = []
-        try:
-            async with connect(URL, max_reconnect_attempts=0) as nc:
-                await asyncio.sleep(2)
-                await nc.flush()
-        except ConnectionClosedError as error:
-            seen.append(str(error))
-        try:
-            async with connect(URL):
-                pass
-        except NoServersError as error:
-            seen.append(str(error))
-        return seen
-
-    report = simulate(main, faults=[Fault("cut", 1.0), Fault("restart", 1.5, 5.0)], conditions=HERE)
-    assert report.error is None, report
-    assert "reset" in report.result[0]
-    assert "refused" in report.result[1]
+    check_that_it_sees_breaks(simulate, connect, asyncio.sleep)
 
 
 @pytest.mark.parametrize(

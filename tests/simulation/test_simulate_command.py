@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import subprocess
 import sys
@@ -57,9 +58,19 @@ def test_what_cannot_be_run() -> None:
     assert "has no attribute 'nothing'" in done.stderr
     assert command("tests.simulation.shop:shop", "--seeds", "9:3").returncode == 2
     assert command("tests.simulation.shop:shop", "--faults", "__import__('os')").returncode == 2
+    no_function = command("tests.simulation.shop:URL", "--seed", "3")
+    assert (no_function.returncode, no_function.stdout) == (2, "")
+    assert "main is a function without arguments, not " in no_function.stderr
+    assert "seeds are FIRST:END, such as 0:100, not 'abc'" in command("x:y", "--seeds", "abc").stderr
     failing = command("tests.simulation.shop:bill")
     assert failing.returncode == 1
     assert "the program fails without any fault" in failing.stdout
+
+
+def test_a_process_that_dies() -> None:
+    done = command("tests.simulation.shop:dies", "--seeds", "0:100")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "jsproto_io.testing.simulate: a process ended in the middle of a simulation\n"
 
 
 def test_texts_make_faults_and_nothing_else() -> None:
@@ -68,11 +79,13 @@ def test_texts_make_faults_and_nothing_else() -> None:
     ]  # fmt: skip
     conditions = NetworkConditions(latency=0.1, piece=3)
     assert made(repr(conditions)) == conditions
-    with pytest.raises(ValueError, match="malformed"):
-        made("print(1)")
+    for wrong in ("print(1)", "Fault(", "Fault(sort='cut')"):
+        with pytest.raises(argparse.ArgumentTypeError, match="it is what a failure prints"):
+            made(wrong)
     assert seeds_of("3:7") == range(3, 7)
-    with pytest.raises(ValueError, match="7:3"):
-        seeds_of("7:3")
+    for wrong in ("7:3", "abc", "3", "", ":"):
+        with pytest.raises(argparse.ArgumentTypeError, match="seeds are FIRST:END, such as 0:100, not "):
+            seeds_of(wrong)
 
 
 @pytest.mark.slow

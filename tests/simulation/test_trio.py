@@ -14,10 +14,10 @@ import anyio
 import pytest
 import trio
 
-from jsproto.errors import ConnectionClosedError, NoServersError
 from jsproto.testing import Fault, NetworkConditions, StuckError
 from jsproto_io.testing.simulation import NotSimulatedError, Report, current, search, simulate
 from jsproto_io.trio import connect
+from tests.simulation.both import check_that_it_knows_nothing, check_that_it_sees_breaks
 from tests.simulation.shop_trio import check, check_progress, shop, worker
 
 URL = "nats://somewhere"
@@ -62,42 +62,11 @@ def test_time_passes_for_a_task_that_only_looks_at_it() -> None:
 
 
 def test_a_client_that_knows_nothing_of_it() -> None:
-    async def main() -> list[bytes]:
-        async with connect(URL) as nc:
-            js = nc.jetstream()
-            await js.create_stream("S", subjects=["s"], allow_direct=True)
-            for number in range(3):
-                await js.publish("s", b"%d" % number)
-            return [(await js.get_msg("S", seq)).data for seq in (1, 2, 3)]
-
-    report = run(main, conditions=NetworkConditions(latency=0.1))
-    assert report.error is None, report
-    assert report.result == [b"0", b"1", b"2"]
-    assert report.server.stream("S").last_seq == 3
-    assert 2.0 < report.now < 2.5  # the handshake takes five ways, each request two
-    assert "clients='trio'" in report.replay
+    assert "clients='trio'" in check_that_it_knows_nothing(run, connect).replay
 
 
 def test_links_that_break_and_servers_that_are_down() -> None:
-    async def main() -> list[str]:
-        seen = []
-        try:
-            async with connect(URL, max_reconnect_attempts=0) as nc:
-                await trio.sleep(2)
-                await nc.flush()
-        except ConnectionClosedError as error:
-            seen.append(str(error))
-        try:
-            async with connect(URL):
-                pass
-        except NoServersError as error:
-            seen.append(str(error))
-        return seen
-
-    report = run(main, faults=[Fault("cut", 1.0), Fault("restart", 1.5, 5.0)])
-    assert report.error is None, report
-    assert "reset" in report.result[0]
-    assert "refused" in report.result[1]
+    check_that_it_sees_breaks(run, connect, trio.sleep)
 
 
 def test_a_host_that_is_killed_is_not_heard_of_until_it_is_started_again() -> None:

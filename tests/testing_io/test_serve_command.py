@@ -131,7 +131,11 @@ def test_the_command() -> None:
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["-c", "nats.conf"], "unrecognized arguments: -c nats.conf"),
+        (["-c", "nats.conf"], "configuration files are not read"),
+        (["--user", "me"], "a user has a name and a password: --user NAME --pass WORD"),
+        (["--pass", "word"], "a user has a name and a password: --user NAME --pass WORD"),
+        (["-p", "70000"], "port is a number of 0 to 65535, not 70000"),
+        (["--max-pending", "0"], "max_pending is a number of bytes above 0, not 0"),
         (["--cluster", "nats://a:1"], "unrecognized arguments: --cluster nats://a:1"),
         (["--user", "me", "--pass", "$2a$11$x"], "hashed passwords are not modelled: give the password itself"),
         (["--release", "3.0.0"], "a release is 2.11.0 to 2.15.1, not '3.0.0'"),

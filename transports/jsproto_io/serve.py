@@ -21,7 +21,8 @@ goes to standard error, in nats-server's form without the time of day. SIGINT an
 | ``--max-payload``, ``--max-pending`` BYTES | the same |
 | ``--limit`` NAME=N | a limit of ``jsproto.server.BatchLimits`` or ``AccountLimits``. May be repeated |
 
-Any other flag is refused with exit code 2, such as a configuration file, clusters or leaf nodes.
+Any other flag is refused with exit code 2, such as clusters or leaf nodes. So is ``-c``: configuration files are not
+read.
 
 Not here: what the server answers (``jsproto.server``), the server as an object (``jsproto_io.testing``).
 """
@@ -93,6 +94,8 @@ def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) ->
     options = _parser(program).parse_args(arguments)
     if options.tls and options.tlscert is None:
         raise LocalProtocolError("TLS needs a certificate: --tlscert")
+    if bool(options.user) != bool(options.password):
+        raise LocalProtocolError("a user has a name and a password: --user NAME --pass WORD")
     server = server_of(
         options.addr, options.port, options.tlscert, options.tlskey, options.limit,
         tls_ca=(options.tlscacert or options.tlscert) if options.tlsverify else None, domain=options.domain,
@@ -260,6 +263,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         type=int,
         help="the port of /varz and /healthz",
     )
+    add("-c", "-config", "--config", type=_no_file, metavar="FILE", help="nothing: configuration files are not read")
     add("-user", "--user", default="", metavar="NAME", help="the one user that may connect")
     add("-pass", "--pass", dest="password", default="", metavar="WORD", help="the password of the user")
     add("-auth", "--auth", default="", metavar="TOKEN", help="the token with which anybody may connect")
@@ -282,6 +286,10 @@ def _parser(program: str) -> argparse.ArgumentParser:
     version = f"jsproto {jsproto.__version__}"
     add("-v", "-version", "--version", action="version", version=version, help="print the version and exit")
     return parser
+
+
+def _no_file(name: str) -> NoReturn:
+    raise argparse.ArgumentTypeError("configuration files are not read")
 
 
 def _stop(signum: int, frame: FrameType | None) -> NoReturn:

@@ -15,11 +15,15 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from collections.abc import Callable
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import time_ns
-from typing import Final, Literal, TypedDict, Unpack
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, Self, TypedDict, TypeVar, Unpack, get_args
 
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.acks import Dialect
 from jsproto.server.access import Access
 from jsproto.server.server import Server
@@ -29,6 +33,8 @@ from jsproto_io._state.signatures import signature_check
 from jsproto_io._state.zones import time_zone
 
 _log = logging.getLogger("jsproto")
+
+T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
 BACKLOG: Final = 1024  # links that wait to be accepted
@@ -64,6 +70,56 @@ class RoleKeywords(TypedDict, total=False):
     access: Access | None
     account_limits: AccountLimits | None
     lenient: bool
+
+
+class _Option(NamedTuple):
+    """What an option of the server role may be, and how that is said."""
+
+    fits: Callable[[Any], bool]
+    text: str
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_release(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 3 and all(_is_number(each) and each >= 0 for each in value)
+
+
+_OPTIONS: Final[dict[str, _Option]] = {
+    "limits": _Option(lambda value: value is None or isinstance(value, BatchLimits), "a jsproto.server.BatchLimits"),
+    "dialect": _Option(lambda value: value in get_args(Dialect), "'released' or 'draft'"),
+    "release": _Option(_is_release, "three numbers, such as (2, 14, 0)"),
+    "domain": _Option(lambda value: value is None or (isinstance(value, str) and value != ""), "a name"),
+    "ack_version": _Option(lambda value: _is_number(value) and value in (1, 2), "1 or 2"),
+    "max_payload": _Option(lambda value: _is_number(value) and value > 0, "a number of bytes above 0"),
+    "max_pending": _Option(lambda value: _is_number(value) and value > 0, "a number of bytes above 0"),
+    "ping_interval": _Option(
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value > 0,
+        "a number of seconds above 0",
+    ),
+    "access": _Option(lambda value: value is None or isinstance(value, Access), "a jsproto.server.access.Access"),
+    "account_limits": _Option(
+        lambda value: value is None or isinstance(value, AccountLimits), "a jsproto.server.AccountLimits",
+    ),
+    "lenient": _Option(lambda value: isinstance(value, bool), "True or False"),
+}  # fmt: skip
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check the options of a server role, which are those of ``RoleKeywords``.
+
+    Raises:
+        LocalProtocolError: one has a value that it cannot have.
+        TypeError: there is no option of a name.
+    """
+    for name, value in options.items():
+        option = _OPTIONS.get(name)
+        if option is None:
+            raise TypeError(f"this server has no option {name!r}, but {', '.join(_OPTIONS)}")
+        if not option.fits(value):
+            raise LocalProtocolError(f"{name} is {option.text}, not {value!r:.100}")
 
 
 class Peer:
@@ -175,13 +231,21 @@ class Host:
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
+        /,
         **options: Unpack[RoleKeywords],
     ) -> None:
         """A server without links. ``now``: the driver's clock, in seconds. ``tls``: for all links.
 
         Raises:
             CredentialsError: a user has an nkey, and the extra ``nkeys`` is missing.
+            LocalProtocolError: an option has a value that it cannot have.
+            TypeError: there is no option of a name.
         """
+        check_options(options)
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise LocalProtocolError(f"tls is an ssl.SSLContext of the server's side, not {tls!r:.100}")
+        if not (_is_number(port) and 0 <= port < 65_536):
+            raise LocalProtocolError(f"port is a number of 0 to 65535, not {port!r:.100}")
         access = options.get("access")
         if access is not None and access.needs_nonce and access.verify is None:
             options["access"] = replace(access, verify=signature_check())
@@ -233,3 +297,57 @@ class Host:
             for peer in self.peers.values()
             if peer.wants_abort or (not peer.blocked and (peer.unsent or peer.wants_send or peer.wants_close))
         ]
+
+
+class BlockingHost(Host, ABC):
+    """A server for a ``with`` block, whose role a lock guards."""
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        /,
+        **options: Unpack[RoleKeywords],
+    ) -> None:
+        """As ``Host``."""
+        super().__init__(now, host, port, tls, **options)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Take links from now on. No effect while it does."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all links, and take no more. No effect while it does not run.
+
+        Raises:
+            BaseException: the defect that ended the server before.
+        """
+
+    @abstractmethod
+    def _called(self) -> None:
+        """The role may have something to do, because it was called. The lock is held."""
+
+    def call(self, verb: Callable[[Server, float], T]) -> T:
+        """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
+
+        ``now``: the server's time in seconds. The verb may not use a client of this server.
+        """
+        with self._lock:
+            try:
+                return verb(self.role, self._now())
+            finally:
+                self._called()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -25,6 +25,8 @@ import ast
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -54,19 +56,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = monotonic()
     setup = (asked.target, asked.clients, asked.conditions, asked.faults, asked.until)
     try:
-        with get_context("spawn").Pool(min(asked.processes, len(chunks)), _set_up, setup) as pool:
-            for failing in pool.imap(_first_that_fails, chunks):
-                if failing is not None:
-                    print(pool.apply(_shrunk, (failing,)))
-                    return 1
+        found = _first_failure(min(asked.processes, len(chunks)), setup, chunks)
     except (AssertionError, NotDeterministicError) as error:
         print(error)
         return 1
     except (AttributeError, ImportError, LocalProtocolError) as error:
         print(f"jsproto_io.testing.simulate: {error}", file=sys.stderr)
         return 2
+    except BrokenProcessPool:
+        print("jsproto_io.testing.simulate: a process ended in the middle of a simulation", file=sys.stderr)
+        return 2
+    if found is not None:
+        print(found)
+        return 1
     print(f"{len(seeds)} seeds pass, in {monotonic() - began:.1f} s")
     return 0
+
+
+def _first_failure(processes: int, setup: Sequence[Any], chunks: Sequence[range]) -> str | None:
+    """What is to be printed of the first seed that fails. None: all pass."""
+    with ProcessPoolExecutor(processes, get_context("spawn"), _set_up, tuple(setup)) as pool:
+        runs = [pool.submit(_first_that_fails, chunk) for chunk in chunks]
+        try:
+            failing = next((seed for seed in (run.result() for run in runs) if seed is not None), None)
+        finally:
+            for run in runs:
+                run.cancel()
+        return None if failing is None else pool.submit(_shrunk, failing).result()
 
 
 # -- in the processes --------------------------------------------------------------------------------------------------
@@ -122,12 +138,15 @@ def seeds_of(text: str) -> range:
     """The seeds of ``A:B``.
 
     Raises:
-        ValueError: it is not of this form, or has no seeds.
+        argparse.ArgumentTypeError: it is not of this form, or has no seeds.
     """
     first, _, after = text.partition(":")
-    seeds = range(int(first), int(after))
+    try:
+        seeds = range(int(first), int(after))
+    except ValueError:
+        seeds = range(0)
     if not seeds:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"seeds are FIRST:END, such as 0:100, not {text!r}")
     return seeds
 
 
@@ -135,9 +154,12 @@ def made(text: str) -> Any:
     """What a text makes that consists of ``Fault``, ``NetworkConditions``, lists and numbers.
 
     Raises:
-        ValueError: it has anything else.
+        argparse.ArgumentTypeError: it has anything else.
     """
-    return _made(ast.parse(text, mode="eval").body)
+    try:
+        return _made(ast.parse(text, mode="eval").body)
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"it is what a failure prints, not {text!r:.100} ({error})") from None
 
 
 def _made(node: ast.expr) -> Any:

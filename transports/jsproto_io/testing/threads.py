@@ -17,17 +17,14 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from time import monotonic
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
-from jsproto.server.server import Server
 from jsproto_io._state.common import clamp_sleep
 from jsproto_io._threads.sockets import WAKEUP_SIZE
-from jsproto_io.testing.host import HOST, Host, Peer, RoleKeywords
+from jsproto_io.testing.host import HOST, BlockingHost, Peer, RoleKeywords
 from jsproto_io.testing.sockets import SocketLink, listen
 
 __all__ = ["MemoryServer", "serve"]
@@ -52,14 +49,12 @@ def serve(
     return MemoryServer(host, port, tls, **options)
 
 
-class MemoryServer(Host):
+class MemoryServer(BlockingHost):
     """A server in memory. Made by ``serve()``. Its streams outlive ``close``, and are there after ``start``."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, **options: Unpack[RoleKeywords]) -> None:
         super().__init__(monotonic, host, port, tls, **options)
-        self._lock = threading.Lock()
         self._links: dict[Peer, SocketLink] = {}
-        self._thread: threading.Thread | None = None
         self._ended = threading.Event()
         self._closing = False
 
@@ -104,17 +99,6 @@ class MemoryServer(Host):
         if self._thread is not None:
             self._ended.wait()  # a join() that a signal interrupts counts the thread as ended
 
-    def call(self, verb: Callable[[Server, float], T]) -> T:
-        """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
-
-        ``now``: the server's time in seconds.
-        """
-        with self._lock:
-            try:
-                return verb(self.role, self._now())
-            finally:
-                self._wakeup()
-
     def disconnect(self) -> None:
         """Cut the links of all clients. They may connect again."""
         with self._lock:
@@ -122,16 +106,10 @@ class MemoryServer(Host):
                 with suppress(OSError):  # it has ended already
                     link.socket.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _called(self) -> None:
+        self._wakeup()
 
     def _wakeup(self) -> None:
         if self._thread is not None:

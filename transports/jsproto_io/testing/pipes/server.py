@@ -26,14 +26,12 @@ from errno import ECONNREFUSED
 from math import inf
 from os import strerror
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
-from jsproto.server.server import Server
 from jsproto_io._state.common import clamp_sleep
 from jsproto_io._threads.poller import Poller
 from jsproto_io.dialer import SystemEntropy
-from jsproto_io.testing.host import Host, Peer, RoleKeywords
+from jsproto_io.testing.host import BlockingHost, Peer, RoleKeywords
 from jsproto_io.testing.pipes.asyncio import PipeTransport
 from jsproto_io.testing.pipes.end import ClientEnd
 from jsproto_io.testing.pipes.threads import PipePoller
@@ -60,7 +58,7 @@ def in_process(*, tls: ssl.SSLContext | None = None, **options: Unpack[RoleKeywo
     return InProcessServer(tls, **options)
 
 
-class InProcessServer(Host):
+class InProcessServer(BlockingHost):
     """A server in memory. Made by ``in_process()``. Its streams outlive ``close``, and are there after ``start``.
 
     Attributes:
@@ -70,10 +68,8 @@ class InProcessServer(Host):
     def __init__(self, tls: ssl.SSLContext | None, **options: Unpack[RoleKeywords]) -> None:
         super().__init__(monotonic, NAME, PORT, tls, **options)
         self.dialer = PipeDialer(self._connect)
-        self._lock = threading.Lock()
         self._inputs: deque[Callable[[float], None]] = deque()
         self._pipes: dict[Peer, _Pipe] = {}
-        self._thread: threading.Thread | None = None
         self._alarm = threading.Lock()  # the thread acquires it to sleep, and it is released to wake it up
         self._alarm.acquire()
         self._armed = inf  # when that sleep ends by itself
@@ -101,17 +97,6 @@ class InProcessServer(Host):
         thread.join()
         self._raise_defect()
 
-    def call(self, verb: Callable[[Server, float], T]) -> T:
-        """Call ``verb(role, now)`` between two inputs, and return its result. So a test may change the server.
-
-        ``now``: the server's time in seconds. The verb may not use a client of this server.
-        """
-        with self._lock:
-            try:
-                return verb(self.role, self._now())
-            finally:
-                self._work()
-
     def disconnect(self) -> None:
         """Cut the links of all clients. They may connect again."""
         with self._lock:
@@ -120,16 +105,10 @@ class InProcessServer(Host):
                 self._drop(pipe)
             self._work()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _called(self) -> None:
+        self._work()
 
     def _connect(self) -> ClientEnd:
         with self._lock:

@@ -8,12 +8,13 @@ Not here: what a simulation is (``run``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from inspect import isawaitable
 from typing import Any, Final, Literal, NoReturn, Protocol, TypeAlias
 
-from jsproto.errors import Error
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.testing.world import World
 
 Clients: TypeAlias = Literal["asyncio", "trio", "blocking", "threads"]
@@ -42,6 +43,23 @@ def refuse(text: str) -> NoReturn:
     if refusals is not None:
         refusals.append(error)
     raise error
+
+
+async def awaited(main: Program, clients: Clients) -> Any:
+    """Run an asynchronous ``main``, and return what it returns. ``clients``: how it runs.
+
+    Raises:
+        LocalProtocolError: it is not asynchronous, or is for another kind of loop.
+    """
+    begun: Awaitable[Any] | Any = main()
+    if not isawaitable(begun):
+        raise LocalProtocolError("main is not asynchronous: say clients='blocking' or 'threads'")
+    try:
+        return await begun
+    except RuntimeError as error:
+        if clients == "trio" and str(error) == "no running event loop":
+            raise LocalProtocolError("main is a program for asyncio: say clients='asyncio'") from error
+        raise
 
 
 class Host:

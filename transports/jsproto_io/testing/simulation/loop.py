@@ -30,7 +30,7 @@ from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from jsproto.testing.world import Link, StuckError, World
-from jsproto_io.testing.simulation.engine import TURN, Host, Program, current_host, refuse
+from jsproto_io.testing.simulation.engine import TURN, Host, Program, awaited, current_host, refuse
 
 T = TypeVar("T")
 H = TypeVar("H", bound=asyncio.Handle)
@@ -248,7 +248,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run(self, main: Program, at_end: Callable[[], None], grace: float) -> Any:
         """As in ``Engine``."""
         try:
-            return self.run_until_complete(_awaited(main))
+            return self.run_until_complete(awaited(main, "asyncio"))
         finally:
             at_end()
             self.finish(grace)
@@ -385,10 +385,6 @@ class SimulatedTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what arrives to another protocol."""
         self._protocol = protocol
-
-
-async def _awaited(main: Program) -> Any:
-    return await main()
 
 
 async def _all(tasks: list[asyncio.Task[Any]]) -> None:

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from inspect import iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 from typing import Any, Final, TypeAlias, Unpack
 
 from jsproto._version import __version__
@@ -31,7 +31,7 @@ from jsproto.testing.faults import IN_CLUSTER, Fault, random_faults
 from jsproto.testing.network import Network, NetworkConditions
 from jsproto.testing.world import Entry, World
 from jsproto_io.dialer import use_dialer
-from jsproto_io.testing.host import RoleKeywords
+from jsproto_io.testing.host import RoleKeywords, check_options
 from jsproto_io.testing.simulation.engine import Clients, Engine, Host, NotSimulatedError, Program, noted
 from jsproto_io.testing.simulation.sandbox import EPOCH, Entropy, collect_at, refuse_sleep, sandbox
 
@@ -224,6 +224,39 @@ def _engine(clients: Clients) -> Callable[..., Engine]:
     return engine
 
 
+def _check(main: Any, check: Any, seed: Any, until: Any, hosts: Any, faults: Any) -> None:
+    """Check the arguments of ``simulate``."""
+    if iscoroutine(main):
+        main.close()
+        raise LocalProtocolError("main is a function, not what it returns: leave out its parentheses")
+    if not callable(main):
+        raise LocalProtocolError(f"main is a function without arguments, not {main!r:.100}")
+    if iscoroutinefunction(check):
+        raise LocalProtocolError("check is called after the end, and cannot be asynchronous")
+    if check is not None and not callable(check):
+        raise LocalProtocolError(f"check is a function that takes the report, not {check!r:.100}")
+    if type(seed) is not int:
+        raise LocalProtocolError(f"seed is a whole number, not {seed!r:.100}")
+    if isinstance(until, bool) or not isinstance(until, int | float) or not until > 0:
+        raise LocalProtocolError(f"until is a number of seconds above 0, not {until!r:.100}")
+    if hosts is not None and not (
+        isinstance(hosts, Mapping) and all(isinstance(name, str) and callable(run) for name, run in hosts.items())
+    ):
+        raise LocalProtocolError(f"hosts are functions by their names, as a dictionary, not {hosts!r:.100}")
+    if faults is not None and not callable(faults):
+        check_faults(faults)
+
+
+def check_faults(faults: Any) -> None:
+    """Check that these are faults.
+
+    Raises:
+        LocalProtocolError: they are something else.
+    """
+    if not isinstance(faults, list | tuple) or not all(isinstance(fault, Fault) for fault in faults):
+        raise LocalProtocolError(f"faults are a list of Fault, or a function that makes one, not {faults!r:.100}")
+
+
 def simulate(
     main: Program,
     *,
@@ -253,12 +286,11 @@ def simulate(
         options: of the server, see ``jsproto_io.testing.host.RoleKeywords``.
 
     Raises:
-        LocalProtocolError: ``main`` is no function, ``check`` is an asynchronous one, or ``clients`` is unknown.
+        LocalProtocolError: an argument has a value that it cannot have, such as an asynchronous ``check``.
+        TypeError: the server has no option of a name.
     """
-    if not callable(main):
-        raise LocalProtocolError(f"main is a function without arguments, not {main!r:.100}")
-    if iscoroutinefunction(check):
-        raise LocalProtocolError("check is called after the end, and cannot be asynchronous")
+    _check(main, check, seed, until, hosts, faults)
+    check_options(options)
     hosts = hosts or {}
     if clients is None:
         clients = "asyncio" if iscoroutinefunction(main) else "blocking"
@@ -267,6 +299,7 @@ def simulate(
         faults = random_faults(seed, hosts=list(hosts))
     elif callable(faults):
         faults = faults(seed)
+        check_faults(faults)
     entropy = Entropy(seed)
     network = Network(seed, conditions)
     calm = not (conditions.loss or conditions.duplication or conditions.reordering)

@@ -31,7 +31,7 @@ from jsproto.testing.world import StuckError, World
 from jsproto_io._aio.trio_link import Link
 from jsproto_io.testing.pipes.trio import PipeLink
 from jsproto_io.testing.simulation.ends import WorldEnd, dial
-from jsproto_io.testing.simulation.engine import TURN, Host, Program, current_host, refuse
+from jsproto_io.testing.simulation.engine import TURN, Host, Program, awaited, current_host, refuse
 
 _SEED_SIZE: Final = 16  # bytes
 
@@ -113,7 +113,7 @@ class SimulatedRun(trio.abc.Clock, trio.abc.Instrument):
                 for host, run in self._waiting:
                     self.start_host(host, run)
                 try:
-                    result = await main()
+                    result = await awaited(main, "trio")
                 except Exception as failure:
                     error = failure
             at_end()
