@@ -6,9 +6,9 @@ Rules:
 * What steps name are few streams, consumers, subjects and sequences, so that they meet.
 * Times are so far away that nothing depends on how fast a server is, or so near that a step waits for them.
 
-Not here: running them (``links``). Nor are mirrors, sources and schedules: a real server begins to copy when it finds time,
-and publishes what is scheduled at full seconds of its own clock. What was done when a step ends is chance. Such programs
-have tests of their own, which wait for what they compare (``tests/server/test_following.py``, ``test_schedules.py``).
+Not here: running them (``links``). Nor are mirrors, sources and schedules: a real server copies when it finds time, and
+publishes what is scheduled at full seconds of its clock. What it has done when a step ends is chance. They have tests
+of their own, which wait for what they compare (``tests/server/test_following.py``, ``test_schedules.py``).
 """
 
 from __future__ import annotations
