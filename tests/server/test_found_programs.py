@@ -237,6 +237,21 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
          ack(1, b"-NAK", 1), pull(no_wait=True), api("STREAM.MSG.DELETE.S", {"seq": 1}), INFO],
         {"num_redelivered": 0},
     ),
+    "a purge of what was given up": (
+        [stream(), store(), store(), consumer(max_deliver=2), pull(batch=2), ack(1, b"-NAK"), pull(),
+         ack(1, b"-NAK", 1), pull(no_wait=True), api("STREAM.PURGE.S", {"seq": 2}), INFO],
+        {"num_redelivered": 0},
+    ),
+    "a deletion beside a deaf consumer": (
+        [stream(), store(), store(), store("s.b"), consumer(filter_subject="s.b"), consumer(),
+         api("STREAM.MSG.DELETE.S", {"seq": 3}), pull()],
+        "$JS.ACK.S.C.1.1.1.<>.2",
+    ),
+    "a purge of one beside a deaf consumer": (
+        [stream(), store(), store(), store("s.b"), consumer(filter_subject="s.b"), consumer(),
+         api("STREAM.PURGE.S", {"filter": "s.b"}), pull()],
+        "$JS.ACK.S.C.1.1.1.<>.2",
+    ),
     "a reset by a consumer that acknowledges all": (
         [stream(), store(), store(), store(), consumer(ack_policy="all"), pull(batch=3), ack(1),
          api("CONSUMER.RESET.S.C"), INFO],
