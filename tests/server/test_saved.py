@@ -223,8 +223,8 @@ def resealed(body: dict[str, Any]) -> bytes:
         (lambda saved: b"", "was not saved by a jsproto server"),
         (lambda saved: b"# nats.conf\n" + saved, "was not saved by a jsproto server"),
         (
-            lambda saved: saved.replace(b"server 1", b"server 2", 1),
-            "saved in version 2 of the format, and version 1 is",
+            lambda saved: saved.replace(b"server 2", b"server 1", 1),
+            "saved in version 1 of the format, and version 2 is",
         ),
         (lambda saved: saved[:-1], "bytes long, and should be"),
         (lambda saved: saved.replace(b'"subjects"', b'"SUBJECTS"'), "its hash is another one"),

@@ -31,7 +31,7 @@ class RecordedState:
 
     __slots__ = ("_is_on_disk", "_pending", "_policy", "delivered", "floor")
 
-    def __init__(self, policy: str, stream_seq: int, *, is_on_disk: bool) -> None:
+    def __init__(self, policy: str | None, stream_seq: int, *, is_on_disk: bool) -> None:
         """Nothing is delivered. ``policy``: the ack policy. ``stream_seq``: the sequence before the first one."""
         self._policy = policy
         self._is_on_disk = is_on_disk

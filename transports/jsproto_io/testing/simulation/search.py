@@ -100,7 +100,8 @@ def search(
         AssertionError: the program fails without any fault.
         NotDeterministicError: what was found does not repeat itself.
     """
-    if not isinstance(seeds, Iterable) or isinstance(seeds, str):
+    given: object = seeds
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise LocalProtocolError(f"seeds are whole numbers, such as range(100), not {seeds!r:.100}")
     if options.get("faults") is None:
         options["faults"] = plan(main, **options)
