@@ -105,7 +105,8 @@ PUBLIC_DRIVERS: Final = [
 # Driver of the server role -> the modules of ours that it may import: the role, and what all of its drivers share.
 SERVING: Final = {
     "jsproto_io.testing.host": {
-        "jsproto.grammar", "jsproto.server", "jsproto_io._state.signatures", "jsproto_io._state.zones",
+        "jsproto.errors", "jsproto.grammar", "jsproto.server", "jsproto_io._state.signatures",
+        "jsproto_io._state.zones",
     },
     "jsproto_io.testing.sockets": {"jsproto.errors", "jsproto_io._threads.sockets", "jsproto_io.testing.host"},
     "jsproto_io.testing.threads": {

@@ -94,7 +94,7 @@ def asked_for(arguments: Sequence[str] | None = None, program: str = PROGRAM) ->
     options = _parser(program).parse_args(arguments)
     if options.tls and options.tlscert is None:
         raise LocalProtocolError("TLS needs a certificate: --tlscert")
-    if bool(options.user) != bool(options.password):
+    if not options.auth and bool(options.user) != bool(options.password):  # a token takes precedence
         raise LocalProtocolError("a user has a name and a password: --user NAME --pass WORD")
     server = server_of(
         options.addr, options.port, options.tlscert, options.tlskey, options.limit,
