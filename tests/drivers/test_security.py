@@ -270,8 +270,9 @@ async def test_tls_that_will_not_do(
         with pytest.raises(error, match=words):
             async with connect(server.url, connect_timeout=PATIENT, **options):
                 pass
+    ordered: dict[str, Any] = {"connect_timeout": PATIENT, "dont_randomize": True}
     with pytest.raises(NoServersError, match="Hostname mismatch.*the server has no TLS"):
-        async with connect([secure.url, users.url], tls=trusting, tls_hostname="else.where", connect_timeout=PATIENT):
+        async with connect([secure.url, users.url], tls=trusting, tls_hostname="else.where", **ordered):
             pass
 
 

@@ -221,7 +221,7 @@ def test_the_event_callback_may_use_and_close_the_connection() -> None:
     def script(peer: Peer) -> None:
         peer.handshake()
         peer.expect(Pub)
-        peer.info(ldm=True)
+        peer.info(max_payload=1000)
         peer.serve()
 
     with FakeServer(script) as server:

@@ -130,8 +130,12 @@ def warn_of_async_persistence(config: StreamConfig) -> None:
 
 
 def warn_unclosed(what: str, source: object) -> None:
-    """Warn of an object that was dropped without being closed, as the standard library does of its sockets."""
-    warnings.warn(f"unclosed {what}", ResourceWarning, source=source, stacklevel=3)
+    """Warn of an object that was dropped without being closed, as the standard library does of its sockets.
+
+    After a defect has ended the connection there is no warning: nothing could be closed.
+    """
+    if getattr(getattr(source, "_connection", source), "_failure", None) is None:
+        warnings.warn(f"unclosed {what}", ResourceWarning, source=source, stacklevel=3)
 
 
 def reason(error: BaseException) -> str:
