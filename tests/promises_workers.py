@@ -151,6 +151,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Callbacks": ("So an order for all clients needs one client",),
-    "Dead letters": ("What was given up before that stream existed is not stored.",),
+    "Dead letters": (
+        "What was given up before that stream existed is not stored.",
+        "Servers send an advisory once.",
+        "Where its stream has no leader at that moment, no dead letter is stored",
+    ),
 }
 """By section: sentences that sound like a guarantee, and describe something."""

@@ -538,6 +538,72 @@ def test_the_end_of_the_consumer_lets_callbacks_end() -> None:
     assert working.take() is None
 
 
+def test_a_busy_worker_that_leaves_wakes_another() -> None:
+    working = Working(concurrency=2)
+    working.messages(b"1")
+    job = working.job()
+    assert job.brings_worker
+    waits = working.idle()
+    working.work.abandon(job, working.now)
+    working.work.leave(None, working.now)
+    assert (working.work.workers, waits.done) == (1, False)
+    working.messages(b"2")
+    assert waits.done
+
+
+def test_a_stop_after_the_end_of_the_subscription() -> None:
+    working = Working()
+    working.consumer.unsubscribe(working.now)
+    working.work.stop(working.now)
+    assert working.work.closed.done
+
+
+def test_the_connection_closes_during_a_drain() -> None:
+    working = Working()
+    working.work.drain(working.now)
+    working.session.close(working.now)
+    working.drain()
+    assert working.take() is None
+    assert working.work.closed.done
+
+
+def test_the_subscription_ends_during_a_drain() -> None:
+    working = Working()
+    working.work.drain(working.now)
+    watch = working.idle()
+    working.consumer.unsubscribe(working.now)
+    assert watch.error is not None
+    assert working.take() is None
+    working.ponged()
+    assert working.work.closed.done
+
+
+def test_drain_works_off_what_waits_for_its_turn() -> None:
+    working = Working(key=key_of, concurrency=2)
+    working.messages(b"a1", b"a2")
+    job = working.job()
+    working.idle()
+    working.work.drain(working.now)
+    working.ponged()
+    working.finish(job)
+    job = working.job()
+    assert job.message.data == b"a2"
+    working.finish(job)
+    assert working.work.closed.done
+    assert working.work.given_back == 0
+
+
+def test_without_room_nothing_is_given_back() -> None:
+    working = Working()
+    working.messages(b"1")
+    for size in (100_000, 1_000, 0):
+        with suppress(OutboundBufferLimitError):
+            while True:
+                working.session.publish_message("a", b"x" * size)
+    working.work.stop(working.now)
+    assert working.work.given_back == 0
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 

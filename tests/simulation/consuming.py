@@ -141,5 +141,7 @@ def check_dead_letters(report: Report) -> None:
     letters = [message.payload for message in report.server.stream("DEAD")]
     assert len(letters) == len(set(letters)), f"a dead letter is there twice: {letters}"
     bills = {message.payload for message in report.server.stream("BILLS")}
+    if any(fault.kind == "leaderless" and fault.stream == "ORDERS-GIVEN-UP" for fault in report.faults):
+        return  # an advisory is sent once, and a stream without a leader does not keep it
     assert bills | set(letters) == ALL, "an order is neither billed nor dead"
     assert set(letters) >= FAILING | TERMINATED, "a dead letter is missing"
