@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -78,6 +79,7 @@ class Scene:
 @pytest.fixture
 async def scene(server: Any, connect: Connect) -> Any:
     """Makes a scene. Its options are those of the consumer."""
+    kept: list[Scene] = []  # until their connections have ended
     async with AsyncExitStack() as stack:
 
         async def make(count: int, event_cb: Any = None, **options: Any) -> Scene:
@@ -85,7 +87,8 @@ async def scene(server: Any, connect: Connect) -> Any:
             js, name = await make_stream(nc)
             await fill(js, name, count)
             sub = await js.pull_subscribe(f"{name}.a", durable="C", **options)
-            return Scene(nc, js, name, sub)
+            kept.append(Scene(nc, js, name, sub))
+            return kept[-1]
 
         yield make
 
@@ -283,6 +286,7 @@ async def test_a_callback_that_is_cancelled_acknowledges_nothing(scene: Any, ser
     assert (info.num_ack_pending, info.ack_floor.consumer_seq) == (1, 0)
     assert work.finished == 0
     again = await other.js.pull_subscribe_bind("C", here.name)
+    other.sub = (other.sub, again)  # until the connection has ended
     (message,) = await again.fetch(1, timeout=60)
     assert message.metadata.num_delivered == 2
 
@@ -317,6 +321,7 @@ async def test_a_dropped_context_goes_on(scene: Any, driver: str) -> None:
     callback = Callback(driver)
     here.sub.consume(callback.call)
     here.sub = None
+    gc.collect()
     await fill(here.js, here.name, 3)
     await here.until_acknowledged()
     assert callback.got == [0, 1, 2]

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.anyio
 class Cemetery:
     """A stream of orders, a consumer that fails with all of them, and a stream of dead letters."""
 
+    sub: Any = None
+
     def __init__(self, nc: Any, js: Any, name: str, dead: str) -> None:
         self.nc, self.js, self.name, self.dead = nc, js, name, dead
 
@@ -33,6 +35,7 @@ class Cemetery:
 
 @pytest.fixture
 async def cemetery(server: Any, connect: Connect) -> Any:
+    kept_until_closed: list[Cemetery] = []
     async with AsyncExitStack() as stack:
 
         async def make(event_cb: Any = None, dead: dict[str, Any] | None = None, **options: Any) -> Cemetery:
@@ -43,7 +46,8 @@ async def cemetery(server: Any, connect: Connect) -> Any:
                 dead_name,
                 **{"subjects": [f"{dead_name}.x.>"], "storage": "memory", "duplicate_window": 0.1, **(dead or {})},
             )
-            return Cemetery(nc, js, name, dead_name)
+            kept_until_closed.append(Cemetery(nc, js, name, dead_name))
+            return kept_until_closed[-1]
 
         yield make
 
@@ -56,7 +60,7 @@ def fail(message: Any) -> None:
 
 async def test_what_a_consumer_gives_up_is_kept(cemetery: Any) -> None:
     here = await cemetery()
-    sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=2)
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=2)
     async with await here.js.dead_letters(here.name, "C", to=here.dead) as letters:
         await here.js.publish(f"{here.name}.a", b"max", headers={"Shop": "Berlin"}, msg_id="7")
         async with sub.consume(fail, retry_delay=0.05, term_on=ValueError):
@@ -75,7 +79,7 @@ async def test_what_a_consumer_gives_up_is_kept(cemetery: Any) -> None:
 
 async def test_what_was_given_up_meanwhile_is_stored_by_the_next_program(cemetery: Any) -> None:
     here = await cemetery()
-    sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=1)
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C", max_deliver=1)
     await (await here.js.dead_letters(here.name, to=here.dead)).stop()
     for number in range(5):
         await here.js.publish(f"{here.name}.a", b"%d" % number)
@@ -93,7 +97,7 @@ async def test_an_advisory_that_comes_again_is_stored_once(cemetery: Any) -> Non
     await here.js.create_stream(
         f"{here.name}-KEPT", subjects=[f"$JS.EVENT.ADVISORY.CONSUMER.*.{here.name}.*"], storage="memory"
     )
-    sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
     await here.js.publish(f"{here.name}.a", b"term")
     async with await here.js.dead_letters(here.name, "C", to=here.dead), sub.consume(fail, term_on=ValueError):
         await here.letters(1)
@@ -107,7 +111,7 @@ async def test_an_advisory_that_comes_again_is_stored_once(cemetery: Any) -> Non
 
 async def test_a_message_that_is_gone_is_a_letter_that_says_so(cemetery: Any) -> None:
     here = await cemetery(retention="workqueue")
-    sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
     async with await here.js.dead_letters(here.name, "C", to=here.dead):
         await here.js.publish(f"{here.name}.a", b"term")
         async with sub.consume(fail, term_on=ValueError):
@@ -118,7 +122,7 @@ async def test_a_message_that_is_gone_is_a_letter_that_says_so(cemetery: Any) ->
 async def test_a_full_stream_of_dead_letters_is_tried_again(cemetery: Any) -> None:
     events: list[Event] = []
     here = await cemetery(events.append, dead={"max_msgs": 1, "discard": "new"})
-    sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
+    sub = here.sub = await here.js.pull_subscribe(f"{here.name}.a", durable="C")
     await here.js.publish(f"{here.dead}.x.full")
     async with await here.js.dead_letters(here.name, "C", to=here.dead, retry_delay=0.05) as letters:
         await here.js.publish(f"{here.name}.a", b"term")

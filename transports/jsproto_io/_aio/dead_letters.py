@@ -68,4 +68,6 @@ class KeepsDeadLetters:
         async def bury(message: JSMsg) -> None:
             await connection._ask(lambda now: core.bury(plan, message.data, now=now, timeout=limit), None)
 
-        return PullSubscription(pull, plan.info.config, core, connection).consume(bury, retry_delay=delay)
+        work = PullSubscription(pull, plan.info.config, core, connection).consume(bury, retry_delay=delay)
+        work._at_end = pull.unsubscribe
+        return work

@@ -5,6 +5,7 @@ Rules: those of ``_state.shared``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jsproto.client.consume.message import ConsumerMsg
@@ -26,6 +27,7 @@ class ConsumeContextBase(Generic[D]):
 
     def __init__(self, core: ConsumerWork[D]) -> None:
         self._core = core
+        self._at_end: Callable[[float], None] | None = None  # the end of a subscription that nobody else has
         self._last_failure: BaseException | None = None
 
     @property
@@ -83,4 +85,6 @@ class ConsumeContextBase(Generic[D]):
         if not self._core.closed.done or self not in connection._serving:
             return False
         connection._serving.discard(self)
+        if self._at_end is not None:
+            connection._release(self._at_end)
         return connection._closes_when_served and not connection._serving
