@@ -257,6 +257,10 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
          api("CONSUMER.RESET.S.C"), INFO],
         (0, 0, 0, 2),
     ),
+    "the last of no message": (
+        [stream(), store(), consumer(deliver_policy="last", filter_subject="s.b"), api("CONSUMER.RESET.S.C")],
+        {"reset_seq": 1},
+    ),
     "a refused subscription": (
         [Step("bytes", payload=b"SUB >.a 2\r\n"), stream(), consumer(), pull()._replace(reply="no.body"), INFO],
         {"num_waiting": 0},

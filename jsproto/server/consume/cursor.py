@@ -136,7 +136,7 @@ class Cursor:
             case "new":
                 return stream.last_seq + 1
             case "last":
-                return max((stored.seq for stored in stream if self.takes(stored.subject)), default=stream.last_seq + 1)
+                return max((stored.seq for stored in stream if self.takes(stored.subject)), default=stream.first_seq)
             case "last_per_subject":
                 newest = {stored.subject: stored.seq for stored in stream if self.takes(stored.subject)}
                 self._skip.extend(sorted(newest.values()))
