@@ -143,6 +143,12 @@ class NotEnabledForAccountError(APIError, err_code=10039):
     """503/10039: JetStream not enabled for account."""
 
 
+class SequenceNotFoundError(APIError, err_code=10043):
+    """400/10043: sequence {seq} not found."""
+
+    template = "sequence {seq} not found"
+
+
 class SourceConsumerSetupFailedError(APIError, err_code=10045):
     """500/10045: {err}."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jsproto.grammar.acks import PubAck
 
 MAX_QUOTED = 256  # bytes of the offending input that an error keeps
+MAX_NAMED = 5  # streams that a text lists by name
 
 
 def _restore(kind: type[Error], args: tuple[object, ...]) -> Error:
@@ -254,7 +255,10 @@ _BY_ERR_CODE: dict[int, type[APIError]] = {}  # filled by ``api_errors``
 
 
 class APIError(Error):
-    """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``."""
+    """A JetStream API error: ``code`` (like HTTP), ``err_code`` (what exactly), ``description``.
+
+    ``about``: what was asked about, such as "consumer C of stream S". Empty where that is not known.
+    """
 
     hint: ClassVar[str] = ""
     """What to do about it, where that is not what the server's text says. It is part of ``str(error)``."""
@@ -262,12 +266,14 @@ class APIError(Error):
     template: ClassVar[str] = ""
     """The description as the server's source has it, ``{names}`` for what it fills in, empty when it is fixed."""
 
-    def __init__(self, code: int, err_code: int, description: str) -> None:
+    def __init__(self, code: int, err_code: int, description: str, about: str = "") -> None:
         hint = f"; {self.hint}" if self.hint else ""
-        super().__init__(f"{description} (code {code}, err_code {err_code}){hint}")
+        where = f": {about}" if about else ""
+        super().__init__(f"{description}{where} (code {code}, err_code {err_code}){hint}")
         self.code = code
         self.err_code = err_code
         self.description = description
+        self.about = about
 
     @property
     def details(self) -> dict[str, str]:
@@ -279,9 +285,9 @@ class APIError(Error):
         return {} if found is None else found.groupdict()
 
     @staticmethod
-    def from_fields(code: int, err_code: int, description: str) -> APIError:
+    def from_fields(code: int, err_code: int, description: str, about: str = "") -> APIError:
         """The subclass for ``err_code``. APIError itself when the code is unknown."""
-        return _BY_ERR_CODE.get(err_code, APIError)(code, err_code, description)
+        return _BY_ERR_CODE.get(err_code, APIError)(code, err_code, description, about)
 
     def __init_subclass__(cls, err_code: int | None = None) -> None:
         """``err_code``: the server's code for which the subclass stands."""
@@ -290,19 +296,23 @@ class APIError(Error):
 
 
 class StatusError(Error):
-    """A status line that is not success: ``code`` and ``description``."""
+    """A status line that is not success: ``code`` and ``description``.
+
+    ``about``: what was asked about, such as "message 7 of stream S". Empty where that is not known.
+    """
 
     code: int = 0
 
-    def __init__(self, code: int, description: str) -> None:
-        super().__init__(f"status {code} {description}".rstrip())
+    def __init__(self, code: int, description: str, about: str = "") -> None:
+        super().__init__(f"status {code} {description}".rstrip() + (f": {about}" if about else ""))
         self.code = code
         self.description = description
+        self.about = about
 
     @staticmethod
-    def from_status(code: int, description: str) -> StatusError:
+    def from_status(code: int, description: str, about: str = "") -> StatusError:
         """The subclass for ``code``. StatusError itself when there is none."""
-        return _BY_STATUS.get(code, StatusError)(code, description)
+        return _BY_STATUS.get(code, StatusError)(code, description, about)
 
 
 class MessageNotFoundError(StatusError):
@@ -604,7 +614,9 @@ class NoMatchingStreamError(SubscribeError):
     """Not exactly one stream has messages of ``subject``: none of ``streams``, or all of them do."""
 
     def __init__(self, subject: str, streams: Sequence[str]) -> None:
-        found = f"several streams have it: {', '.join(streams)} (name one)" if streams else "no stream has it"
+        more = f" and {len(streams) - MAX_NAMED} more" if len(streams) > MAX_NAMED else ""
+        some = ", ".join(streams[:MAX_NAMED])
+        found = f"several streams have it: {some}{more} (name one)" if streams else "no stream has it"
         super().__init__(f"no single stream for {subject!r}: {found}")
         self.subject = subject
         self.streams = tuple(streams)

@@ -6,8 +6,8 @@ tests exist, and that no sentence with the words of a guarantee is in neither. N
 same title.
 
 Here are the README of the repository, and that of the drivers up to reading. ``promises_consuming`` has consuming, the
-core and the tests, ``promises_spark`` has Spark, ``promises_testing`` the server in memory, ``promises_docstrings`` the
-docstrings.
+core and the tests, ``promises_managing`` managing, ``promises_spark`` Spark, ``promises_testing`` the server in memory,
+``promises_docstrings`` the docstrings.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
 CLIENT_SENDING: Final = "client/test_sending.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
+CLIENT_SINGLE: Final = "client/test_single.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
 CLIENT_SNAPSHOT_DOUBTS: Final = "client/test_snapshot_doubts.py::test_"
 CLI_END_TO_END: Final = "cli/test_end_to_end.py::test_"
@@ -536,6 +537,10 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             PAIR_DIRECT_PAIR + "stale_reads_at_will",
             SERVER_REPLICAS + "every_copy_answers_and_chance_says_which",
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
+        ),
+        promise(
+            "Without a `level`, `get_last_msg` asks the leader of a stream that allows no Direct Get.",
+            CLIENT_SINGLE + "the_leader_is_asked_where_nobody_answers_a_direct_get",
         ),
         promise(
             "`get_batch`, `get_last_msgs_for` and `snapshot` read the stream itself. Up to where they end they "

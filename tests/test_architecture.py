@@ -31,9 +31,9 @@ PROGRAMS: Final = [path for folder in ("tests", "fuzz") for path in sorted((ROOT
 # All that the core may import besides itself, and from what else one module may take one name.
 ALLOWED: Final = frozenset(
     {
-        "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "enum",
-        "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "types", "typing",
-        "urllib.parse",
+        "__future__", "base64", "bisect", "builtins", "collections", "collections.abc", "dataclasses", "difflib",
+        "enum", "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "struct", "types",
+        "typing", "urllib.parse",
     }
 )  # fmt: skip
 ALLOWED_NAMES: Final = {("jsproto.grammar.times", "datetime", name) for name in ("datetime", "timedelta")}
@@ -59,7 +59,8 @@ LAYERS: Final = {
 ROOMS: Final = {
     "client.connection": {"connection"},
     "client.publish": {"connection", "publish"},
-    "client.consume": {"connection", "consume"},
+    "client.manage": {"connection", "manage"},
+    "client.consume": {"connection", "manage", "consume"},
     "client.copy": {"copy"},
     "client.read": {"connection", "read"},
     "server.store": {"store"},

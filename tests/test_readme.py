@@ -33,7 +33,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
     ),
     DRIVERS: (
         "force_reconnect", "from_env", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait",
-        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()",
+        "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()", "js.purge_stream(",
     ),
     TESTING: (
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",

@@ -7,15 +7,13 @@ Rules:
 * Where no API answers, the ticket fails with JetStreamNotAvailableError. Where no stream takes a subject, it fails with
   NoStreamResponseError.
 
-Not here: the verbs that read (``read.api``), consumers (``consume.api``, ``subscribe``).
+Not here: streams (``manage.api``), the verbs that read (``read.api``), consumers (``consume.api``, ``subscribe``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
 
-from jsproto.client.connection.api import succeeded
 from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, bury, open_dead_letters
 from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.copy.target import CopyTarget, find_target
@@ -26,14 +24,8 @@ from jsproto.client.publish.message import Message
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES, PipelinedPublisher
 from jsproto.client.read.api import Reads
 from jsproto.client.read.consistent_session import ConsistentSession, SessionLevel
-from jsproto.client.scripts import change_stream, explain_server_managed, publish_batch
-from jsproto.errors import (
-    APIError,
-    BatchFullError,
-    LocalProtocolError,
-    NoStreamResponseError,
-    UnsupportedByServerError,
-)
+from jsproto.client.scripts import publish_batch
+from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import (
     EXPECTED_LAST_SEQUENCE,
@@ -42,69 +34,15 @@ from jsproto.grammar.batch import (
     MSG_ID,
     check_unbatched,
 )
-from jsproto.grammar.bodies import dumps
-from jsproto.grammar.config import AccountInfo, SourceConsumer, StreamConfig, StreamInfo
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.position import SessionToken
-from jsproto.grammar.sources import SOURCING_SINCE
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
-
-FEATURES: Final = {
-    ("allow_atomic", True): ("2.12", "atomic batches"),
-    ("allow_batched", True): ("2.14", "fast ingest"),
-    ("persist_mode", "async"): ("2.12", "asynchronous persistence"),
-}
-"""Fields of a stream's configuration, and their values, that older servers do not know: since when, and their names."""
 
 
 class JetStream(Reads, Subscriptions):
     """JetStream on a session. ``domain`` or ``prefix`` choose another API subject than ``$JS.API``."""
-
-    # -- streams -------------------------------------------------------------------------------------------------------
-
-    def account_info(self, *, now: float, timeout: float | None = None) -> Ticket[AccountInfo]:
-        """Limits and use of the account."""
-        return self._ask(self.api.info(), b"", AccountInfo.from_json, now, timeout)
-
-    def create_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
-        """Create the stream, or find it there with the same configuration.
-
-        Raises:
-            LocalProtocolError: ``config.check`` finds a fault.
-            UnsupportedByServerError: the server is too old for a feature: it would refuse the field, or drop it
-                silently.
-
-        The ticket fails with:
-            APIError: the server refused.
-            UnsupportedByServerError: it refused ``server_managed`` in the consumer of a source or mirror.
-        """
-        return self._configure(self.api.stream_create(config.name), config, now, timeout)
-
-    def update_stream(self, config: StreamConfig, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
-        """Replace the stream's configuration by ``config``, whole: a field left out counts as a change.
-
-        To servers a source that gets a ``consumer`` is another source. It copies again all that the consumer delivers,
-        so a change to a durable source is not made by one update (FACTS.md F4.10).
-
-        Raises: as ``create_stream``.
-        """
-        return self._configure(self.api.stream_update(config.name), config, now, timeout)
-
-    def change_stream(
-        self, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
-    ) -> Ticket[StreamInfo]:
-        """Fetch the configuration, change the named fields (as in ``StreamOptions``), send it back."""
-        return self.session.run(change_stream(self, name, changes, now, timeout))
-
-    def stream_info(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[StreamInfo]:
-        """Configuration and state of a stream."""
-        return self._ask(self.api.stream_info(name), b"", StreamInfo.from_json, now, timeout)
-
-    def delete_stream(self, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
-        """Delete a stream and all its messages."""
-        return self._ask(self.api.stream_delete(name), b"", succeeded, now, timeout)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -275,28 +213,6 @@ class JetStream(Reads, Subscriptions):
     def _batch_id(self, given: str | None) -> str:
         """``given``, or one made up. It stands in the messages, so it tells nothing of the batch's inbox."""
         return self.session.new_inbox().rpartition(".")[2] if given is None else given
-
-    def _configure(self, subject: str, config: StreamConfig, now: float, timeout: float | None) -> Ticket[StreamInfo]:
-        self._check(config)
-        asked = self._ask(subject, dumps(config.to_json()), StreamInfo.from_json, now, timeout)
-        if not any(consumer.get("server_managed") for consumer in _consumers(config)):
-            return asked
-        return self.session.run(explain_server_managed(asked, self.session.server))
-
-    def _check(self, config: StreamConfig) -> None:
-        config.check()
-        server = self.session.server
-        if _consumers(config) and server is not None and server.is_before(SOURCING_SINCE):
-            raise UnsupportedByServerError("the consumer of a source or mirror", SOURCING_SINCE, server.version)
-        for (feature, value), (needed, name) in FEATURES.items():
-            if getattr(config, feature) == value and server is not None and server.is_before(needed):
-                raise UnsupportedByServerError(f"{name} ({feature})", needed, server.version)
-
-
-def _consumers(config: StreamConfig) -> list[SourceConsumer]:
-    """The consumers that its sources and its mirror name."""
-    blocks = [*(config.sources or []), *([] if config.mirror is None else [config.mirror])]
-    return [block["consumer"] for block in blocks if block.get("consumer") is not None]
 
 
 def publish_headers(

@@ -135,16 +135,23 @@ class ApiSubjects:
         return f"{self._stream(verb, stream)}.{check_name(consumer, 'consumer')}"
 
 
-def api_error(error: object) -> APIError:
-    """The error that an answer's ``error`` field says. RemoteProtocolError when it says none."""
+def api_error(error: object, about: str = "") -> APIError:
+    """The error that an answer's ``error`` field says. RemoteProtocolError when it says none.
+
+    ``about``: what was asked about.
+    """
     if not isinstance(error, dict):
         raise RemoteProtocolError(f"an API error must be an object, not {error!r:.100}")
-    return APIError.from_fields(uint64(error, "code", 0), uint64(error, "err_code", 0), text(error, "description", ""))
+    description = text(error, "description", "")
+    return APIError.from_fields(uint64(error, "code", 0), uint64(error, "err_code", 0), description, about)
 
 
-def decode_response(payload: bytes, limit: int = MAX_JSON) -> dict[str, Any]:
-    """The body of an answer of up to ``limit`` bytes. Raises its APIError, or RemoteProtocolError when it is none."""
+def decode_response(payload: bytes, limit: int = MAX_JSON, about: str = "") -> dict[str, Any]:
+    """The body of an answer of up to ``limit`` bytes. Raises its APIError, or RemoteProtocolError when it is none.
+
+    ``about``: what was asked about, for the text of the error.
+    """
     body = loads(payload, limit)
     if body.get("error") is not None:
-        raise api_error(body["error"])
+        raise api_error(body["error"], about)
     return body

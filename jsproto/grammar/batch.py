@@ -72,6 +72,13 @@ class BatchHeaders:
     problem: BatchProblem | None
 
 
+def api_level(level: int) -> str:
+    """The value of ``Nats-Required-Api-Level``. LocalProtocolError for a level that is no number, or negative."""
+    if type(level) is not int or level < 0:
+        raise LocalProtocolError(f"an API level is a number, 0 or more, not {level!r}")
+    return str(level)
+
+
 def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
     """What the header blocks of all members begin with. The sequence in digits comes next.
 
@@ -81,9 +88,7 @@ def batch_head(batch_id: str, required_api_level: int | None = None) -> bytes:
     """
     level = b""
     if required_api_level is not None:
-        if type(required_api_level) is not int or required_api_level < 0:
-            raise LocalProtocolError(f"an API level is a number, 0 or more, not {required_api_level!r}")
-        level = b"%b: %d\r\n" % (REQUIRED_API_LEVEL.encode(), required_api_level)
+        level = f"{REQUIRED_API_LEVEL}: {api_level(required_api_level)}\r\n".encode()
     return b"%b%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: " % (_BLOCK, level, check_batch_id(batch_id))
 
 

@@ -1,4 +1,4 @@
-"""Models of what servers say about themselves and about streams: configuration, state, INFO, account.
+"""Models of what servers say about themselves and about streams: configuration, state, INFO.
 
 Rules: names are those of the wire. What a server (or a caller) did not say is None and is not written: unset
 stays unset. Unknown fields are kept in ``extra`` and written back, so an update never loses what a newer
@@ -10,7 +10,7 @@ Durations are seconds wherever they are read or written, as a number or a timede
 was read is ``Seconds``, exact to the nanosecond.
 
 Not here: whether a server will accept a configuration (the server judges, it knows its limits: ``check`` refuses only
-what all of them do), consumers.
+what all of them do), consumers, accounts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.errors import MAX_NAMED, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.fields import (
     NEVER,
     Json,
@@ -36,6 +36,7 @@ from jsproto.grammar.fields import (
     as_size,
     as_text,
     as_texts,
+    check_words,
     cluster_of,
     list_of,
     map_of,
@@ -381,6 +382,13 @@ class StreamConfig:
                     " set it on the stream that is mirrored"
                 )
 
+    def check_words(self) -> None:
+        """LocalProtocolError, with the nearest valid word, for a field that is not one of the few values it may have.
+
+        It is for streams that are created: what a newer server said of one may have words that this library lacks.
+        """
+        check_words(self, _WORDS, "stream")
+
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
 
@@ -482,6 +490,15 @@ class StreamInfo:
     ts: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        config, state = self.config, self.state
+        subjects = ", ".join((config.subjects or [])[:MAX_NAMED])
+        more = f" and {len(config.subjects or []) - MAX_NAMED} more" if len(config.subjects or []) > MAX_NAMED else ""
+        return (
+            f"<StreamInfo {config.name} [{subjects}{more}]: {state.messages} messages, {state.bytes} bytes,"
+            f" sequences {state.first_seq} to {state.last_seq}, {state.consumer_count} consumers>"
+        )
+
     @property
     def required_api_level(self) -> int | None:
         """The API level that the configuration needs, as the server noted in its metadata, None when it did not."""
@@ -511,7 +528,7 @@ class StreamInfo:
         return body | {"config": self.config.to_json(), "state": self.state.to_json()}
 
 
-# -- servers and accounts ----------------------------------------------------------------------------------------------
+# -- servers -----------------------------------------------------------------------------------------------------------
 
 _SERVER_INFO: Final[Mapping[str, Reader]] = {
     "server_id": as_text,
@@ -605,52 +622,6 @@ class ServerInfo:
         body = write_fields(self, _SERVER_INFO, self.extra)
         optional = ("auth_required", "tls_required", "tls_verify", "tls_available", "jetstream", "ldm")
         return {name: value for name, value in body.items() if value is not False or name not in optional}
-
-
-_ACCOUNT_INFO: Final[Mapping[str, Reader]] = {
-    "memory": as_count,
-    "storage": as_count,
-    "reserved_memory": as_count,
-    "reserved_storage": as_count,
-    "streams": as_integer,
-    "consumers": as_integer,
-    "limits": as_record,
-    "domain": as_text,
-    "api": as_record,
-    "tiers": map_of(as_record),
-}
-
-
-@dataclass(slots=True)
-class AccountInfo:
-    """What an account uses of JetStream. ``limits``, ``api`` and ``tiers`` are the server's objects as they are."""
-
-    memory: int = 0
-    storage: int = 0
-    reserved_memory: int | None = None
-    reserved_storage: int | None = None
-    streams: int = 0
-    consumers: int = 0
-    limits: dict[str, Any] | None = None
-    domain: str | None = None
-    api: dict[str, Any] | None = None
-    tiers: dict[str, dict[str, Any]] | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def api_level(self) -> int | None:
-        """The JetStream API level, None when the server does not say."""
-        level = (self.api or {}).get("level")
-        return level if type(level) is int else None
-
-    @classmethod
-    def from_json(cls, document: bytes | Json) -> AccountInfo:
-        """Read the answer to an account request. RemoteProtocolError when a known field has the wrong type."""
-        return cls(**read_fields(document, _ACCOUNT_INFO, "account information"))
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object."""
-        return write_fields(self, _ACCOUNT_INFO, self.extra)
 
 
 def _digits(text: str) -> int | None:

@@ -29,6 +29,7 @@ from jsproto.grammar.fields import (
     as_seconds,
     as_text,
     as_texts,
+    check_words,
     cluster_of,
     list_of,
     map_of,
@@ -260,6 +261,10 @@ class ConsumerConfig:
             raise LocalProtocolError(f"consumer option {error}") from None
         return replace(self, **changes)
 
+    def check_words(self) -> None:
+        """As ``StreamConfig.check_words``, for consumers that are created."""
+        check_words(self, _WORDS, "consumer")
+
     def to_json(self) -> dict[str, Any]:
         """The JSON object: what is set, and what is unknown. Durations are nanoseconds.
 
@@ -425,6 +430,14 @@ class ConsumerInfo:
     ts: int | None = None
     priority_groups: list[PriorityGroup] | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        kind = "push" if self.config.deliver_subject else "pull"
+        paused = ", paused" if self.paused else ""
+        return (
+            f"<ConsumerInfo {self.name} of stream {self.stream_name} ({kind}{paused}): {self.num_pending} pending,"
+            f" {self.num_ack_pending} without an acknowledgement, {self.num_redelivered} redelivered>"
+        )
 
     @classmethod
     def from_json(cls, document: bytes | Json) -> ConsumerInfo:

@@ -20,14 +20,16 @@ Not here: what the messages say (``acks``), when to send which (``rules``, ``cli
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from jsproto._event import event
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.decimals import saturated
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.subjects import check_subject
 
 GapMode: TypeAlias = Literal["ok", "fail"]
+GAP_MODES: Final = get_args(GapMode)
 """What a lost message does to the batch: ``ok`` reports it, ``fail`` ends the batch."""
 
 MAX_BATCH_ID: Final = 64
@@ -101,8 +103,7 @@ def fast_reply_prefix(prefix: str, batch_id: str, flow: int, gap: GapMode) -> by
     """
     if type(flow) is not int or not 1 <= flow <= MAX_FLOW:
         raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages per acknowledgement, not {flow!r}")
-    if gap not in ("ok", "fail"):
-        raise LocalProtocolError(f"gap is 'ok' or 'fail', not {gap!r}")
+    checked_word("gap", gap, GAP_MODES)
     return b"%b.%b.%d.%b." % (check_subject(prefix), check_batch_id(batch_id), flow, gap.encode())
 
 

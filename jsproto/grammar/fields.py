@@ -10,9 +10,10 @@ Not here: the documents themselves (``config``, ``consumer``), text to JSON (``b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
-from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.errors import MAX_QUOTED, LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.bodies import loads, shown
 from jsproto.grammar.times import Seconds, format_timestamp, parse_timestamp
 
@@ -175,12 +176,41 @@ def word_of(allowed: Sequence[str]) -> Writer:
     """A field whose values are ``allowed``. It is for what callers give: a newer server may say another one."""
 
     def take(value: Any, path: str) -> str:
-        if value not in allowed:
+        if type(value) is not str or value not in allowed:
             *others, last = map(repr, allowed)
-            raise ValueError(f"{path} is {', '.join(others)} or {last}, not {shown(value)}")
-        return as_text(value, path)
+            raise ValueError(f"{path} is {', '.join(others)} or {last}, not {shown(value)}{_nearest(value, allowed)}")
+        return value
 
     return take
+
+
+def checked_word(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Check an option whose values are ``allowed``. LocalProtocolError, with the nearest of them, for another one."""
+    if value not in allowed:
+        try:
+            word_of(allowed)(value, name)
+        except ValueError as error:
+            raise LocalProtocolError(str(error)) from None
+
+
+def check_words(model: Any, words: Mapping[str, Writer], kind: str) -> None:
+    """Check the fields of a configuration that have a few values. LocalProtocolError as of ``checked_word``."""
+    for name, take in words.items():
+        value = getattr(model, name)
+        try:
+            if value is not None:
+                take(value, name)
+        except ValueError as error:
+            raise LocalProtocolError(f"{kind} option {error}") from None
+
+
+def _nearest(value: Any, allowed: Sequence[str]) -> str:
+    """A question that offers the nearest of ``allowed``, empty where none is near."""
+    if not isinstance(value, str):
+        return ""
+    by_lower = {word.lower().replace("-", "_"): word for word in allowed}
+    near = get_close_matches(value[:MAX_QUOTED].lower().replace("-", "_"), by_lower, 1)
+    return f": did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def as_seconds(value: Any, path: str) -> Seconds:

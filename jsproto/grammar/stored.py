@@ -15,8 +15,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
-from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.bodies import decode_json
+from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.bodies import MAX_UINT64, decode_json
 from jsproto.grammar.consecutive import joined
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers, last_value
@@ -213,3 +213,13 @@ def stored_messages(headers: Sequence[bytes], data: Iterable[bytes], seqs: Itera
         message.data = payload
         message.seq = seq
     return messages
+
+
+def check_seq(seq: object, name: str = "seq") -> None:
+    """Check a sequence.
+
+    Raises:
+        LocalProtocolError: it is not the sequence of a message, 1 to 2**64-1.
+    """
+    if type(seq) is not int or not 1 <= seq <= MAX_UINT64:
+        raise LocalProtocolError(f"{name} must be a stream sequence, and those start at 1, not {seq!r:.100}")

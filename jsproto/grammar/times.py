@@ -25,6 +25,9 @@ Duration: TypeAlias = float | timedelta
 Instant: TypeAlias = "int | datetime"
 """A moment as callers give it: nanoseconds since the epoch, or a datetime that knows its zone."""
 
+Until: TypeAlias = "int | datetime | timedelta"
+"""An end as callers give it: a moment, or after how long from now on."""
+
 Point: TypeAlias = "int | datetime"
 """A point of a stream as callers give it: a sequence, or a moment as a datetime that knows its zone."""
 
@@ -124,6 +127,18 @@ def instant(moment: Instant) -> int:
     if not -MAX_DURATION <= exact <= MAX_DURATION:
         raise LocalProtocolError(f"a moment must be in the years 1678 to 2261, not {moment!r:.100}")
     return exact
+
+
+def end_of(until: Until) -> tuple[int, bool]:
+    """Nanoseconds, and whether they count from now on (a timedelta) or from the epoch (a moment).
+
+    LocalProtocolError for a timedelta that is not positive, and as of ``instant``.
+    """
+    if not isinstance(until, timedelta):
+        return instant(until), False
+    if until <= timedelta():
+        raise LocalProtocolError(f"the end must be ahead, not {until} from now on")
+    return nanoseconds(until), True
 
 
 def parse_timestamp(text: bytes | str) -> int:

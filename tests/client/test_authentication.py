@@ -99,7 +99,7 @@ def test_a_callback_that_fails_ends_the_link_and_is_not_quoted(result: Any) -> N
     harness.feed(info(nonce="one"))
     error = harness.session.connected.error
     assert isinstance(error, CredentialsError)
-    assert str(error).startswith("signature_cb failed: ")
+    assert str(error).startswith("nats://localhost:4222: signature_cb failed: ")
     assert SECRET not in str(error)
 
 

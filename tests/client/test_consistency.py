@@ -359,7 +359,7 @@ def test_old_servers_have_no_form_that_proves_anything() -> None:
 @pytest.mark.parametrize("level", ["linearizable", "Direct", "follower", "", 1])
 def test_a_level_that_is_none(level: Any) -> None:
     reader = Reader(Replicas("a"))
-    session, words = reader.session, f"a level is 'direct', 'leader' or 'mirror', not {level!r}"
+    session, words = reader.session, f"level is 'direct', 'leader' or 'mirror', not {level!r}"
     for ask in (
         lambda: reader.h.js.consistent_session(level=level),
         lambda: session.get_msg("S", 1, now=0.0, level=level),

@@ -86,18 +86,6 @@ def test_looking_up_and_deleting() -> None:
         harness.js.consumer_info("S", "a.b", now=harness.now)
 
 
-def test_pausing() -> None:
-    harness = Harness()
-    ticket = harness.js.pause_consumer("S", "C", 1_000_000_000, now=harness.now)
-    (pub,) = harness.answer(lambda _: {"paused": True, "pause_until": "1970-01-01T00:00:01Z"})
-    assert (pub.subject, pub.payload) == (b"$JS.API.CONSUMER.PAUSE.S.C", b'{"pause_until":"1970-01-01T00:00:01Z"}')
-    assert ticket.result().pause_until == 1_000_000_000
-    ticket = harness.js.pause_consumer("S", "C", None, now=harness.now)
-    (pub,) = harness.answer(lambda _: {"paused": False})
-    assert pub.payload == b"{}"
-    assert not ticket.result().paused
-
-
 def test_unpinning() -> None:
     harness = Harness()
     ticket = harness.js.unpin_consumer("S", "C", "g", now=harness.now)
@@ -148,7 +136,7 @@ def test_lists_that_are_none(answer: dict[str, Any]) -> None:
 
 
 def test_a_list_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jsproto.client.consume.api.MAX_PAGES", 3)
+    monkeypatch.setattr("jsproto.client.manage.pages.MAX_PAGES", 3)
     harness = Harness()
     ticket = harness.js.consumer_names("S", now=harness.now)
     for _ in range(3):

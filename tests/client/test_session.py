@@ -110,6 +110,7 @@ def test_a_handshake_that_fails(data: bytes, error: type[Error], text: str) -> N
     harness.feed(data)
     assert type(harness.session.connected.error) is error
     assert text in str(harness.session.connected.error)
+    assert str(harness.session.connected.error).startswith("nats://localhost:4222: ")
     assert harness.session.closed
     assert harness.session.wants_close
     harness.feed(info())  # too late
@@ -166,6 +167,22 @@ def test_a_handshake_that_fails_leads_to_the_next_address() -> None:
     assert isinstance(error, NoServersError)
     assert [url for url, _ in error.attempts] == ["nats://a:1", "nats://b:2"]
     assert "gone during the handshake" in str(error)
+
+
+def test_where_a_session_stands_is_one_line_without_secrets() -> None:
+    harness = Harness(connected=False, servers="nats://user:s3cret@localhost:4222", max_reconnect_attempts=1)
+    session = harness.session
+    assert repr(session) == "<Session nats://localhost:4222 connecting, 0 bytes waiting>"
+    harness.connect()
+    assert session.state == "nats://localhost:4222 connected, nats-server 2.15.1, 0 bytes waiting"
+    harness.lose()
+    session.publish("a", b"xyz")
+    assert session.state == f"nats://localhost:4222 reconnecting, {len(b'PUB a 3;xyz;;;')} bytes waiting"
+    session.connection_failed("refused", harness.now)
+    assert session.state == "nats://localhost:4222 closed: cannot connect: nats://localhost:4222: refused"
+    closed = Harness()
+    closed.session.close(closed.now)
+    assert closed.session.state == "nats://localhost:4222 closed"
 
 
 def test_a_token_is_needed() -> None:

@@ -17,13 +17,16 @@ from jsproto.errors import (
     LocalProtocolError,
     MessageNotFoundError,
     NoRespondersError,
+    OutboundBufferLimitError,
     RemoteProtocolError,
     RequiredApiLevelError,
     StatusError,
+    TimeoutError,
     TooManyResultsError,
 )
 from jsproto.grammar.stored import StoredMsg
 from jsproto.ticket import Ticket
+from jsproto.wire.encoder import encode_msg
 from jsproto.wire.frames import Pub
 from tests.harness import Harness
 
@@ -211,3 +214,86 @@ def test_a_leaders_answer_that_is_none(change: dict[str, Any]) -> None:
 
 def test_a_leaders_answer_without_a_message() -> None:
     assert isinstance(Get(4, level="leader").answer_json({}).ticket.error, RemoteProtocolError)
+
+
+# -- what was not found ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seq": 4}, "message 4 of stream DG"),
+        ({"subject": "foo.*"}, "the last message of 'foo.*' in stream DG"),
+        ({"seq": 4, "next": True}, "a message from sequence 4 on in stream DG"),
+        ({"next": True}, "a message from sequence 1 on in stream DG"),
+        ({"subject": "a", "next": True}, "a message of 'a' from sequence 1 on in stream DG"),
+        ({"start_time": NANOSECONDS}, f"a message from {TIME} on in stream DG"),
+        ({"start_time": NANOSECONDS, "next": True, "subject": "a"}, f"a message of 'a' from {TIME} on in stream DG"),
+    ],
+)
+def test_an_error_names_what_is_not_there(options: dict[str, Any], words: str) -> None:
+    status, error = b"NATS/1.0 404 Message Not Found\r\n\r\n", {"code": 404, "err_code": 10037, "description": "none"}
+    found = (
+        Get(**options).answer(b"", status),
+        Get(**options, verb="get_data").answer(b"", status),
+        Get(**options, level="leader").answer_json({"error": error}),
+    )
+    for get in found:
+        assert isinstance(get.ticket.error, MessageNotFoundError)
+        assert get.ticket.error.about == words
+        assert str(get.ticket.error).endswith(f": {words}")
+
+
+def test_the_stream_that_is_not_there_is_named() -> None:
+    error = {"code": 404, "err_code": 10059, "description": "stream not found"}
+    get = Get(4, level="leader").answer_json({"error": error})
+    assert str(get.ticket.error) == "stream not found: stream DG (code 404, err_code 10059)"
+
+
+# -- the last message of a stream without Direct Gets ------------------------------------------------------------------
+
+NOBODY = b"NATS/1.0 503\r\n\r\n"
+
+
+def test_the_leader_is_asked_where_nobody_answers_a_direct_get() -> None:
+    get = Get("foo.A", verb="get_last_msg")
+    get.h.deliver(get.reply, b"", NOBODY)
+    assert not get.ticket.done
+    (pub,) = get.h.answer(lambda _: {"message": IN_JSON})
+    assert (pub.subject, json.loads(pub.payload)) == (LEADER, {"last_by_subj": "foo.A"})
+    assert pub.reply != get.reply
+    assert get.ticket.result().seq == 4
+    nobody = Get("foo.A", verb="get_last_msg")
+    for _ in range(2):
+        nobody.h.deliver(nobody.reply, b"", NOBODY)
+        nobody.reply = next((pub.reply for pub in nobody.h.published() if pub.reply), b"")
+    assert isinstance(nobody.ticket.error, JetStreamNotAvailableError)
+    given = Get("foo.A", verb="get_last_msg", level="direct")
+    given.answer(b"", NOBODY)
+    assert isinstance(given.ticket.error, NoRespondersError)
+
+
+def test_the_second_question_has_its_own_time() -> None:
+    get = Get("foo.A", verb="get_last_msg", timeout=2)
+    get.h.advance(1.5)
+    get.h.deliver(get.reply, b"", NOBODY)
+    get.h.advance(1.5)
+    assert not get.ticket.done
+    get.h.advance(0.5)
+    assert isinstance(get.ticket.error, TimeoutError)
+    assert "STREAM.MSG.GET.DG" in str(get.ticket.error)
+
+
+def test_a_second_question_that_cannot_be_sent() -> None:
+    h = Harness(pending_size=100)
+    ticket = h.js.get_last_msg("DG", "foo.A", now=h.now)
+    (asked,) = h.published()
+    while True:
+        try:
+            h.session.publish("a", bytes(50))
+        except OutboundBufferLimitError:
+            break
+    assert asked.reply is not None
+    sid = next(iter(h.subs))
+    h.session.receive_data(encode_msg(asked.reply, sid, None, NOBODY, b""), h.now)
+    assert isinstance(ticket.error, OutboundBufferLimitError)

@@ -74,7 +74,7 @@ class Workflow:
 
 def test_the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it() -> None:
     flow = Workflow(stream=None)
-    assert flow.expect("STREAM.NAMES", {"streams": ["S"]}) == {"subject": "s.a"}
+    assert flow.expect("STREAM.NAMES", {"streams": ["S"], "total": 1}) == {"offset": 0, "subject": "s.a"}
     frames = flow.h.sent()
     sub = next(frame for frame in frames if isinstance(frame, Sub))
     request = next(frame for frame in frames if isinstance(frame, Pub))
@@ -92,7 +92,7 @@ def test_the_stream_is_found_by_the_subject_and_the_consumer_is_made_for_it() ->
 @pytest.mark.parametrize("streams", [None, [], ["A", "B"]])
 def test_a_subject_must_be_of_one_stream(streams: list[str] | None) -> None:
     flow = Workflow(stream=None)
-    flow.expect("STREAM.NAMES", {"streams": streams})
+    flow.expect("STREAM.NAMES", {"streams": streams, "total": len(streams or ())})
     assert isinstance(flow.error, NoMatchingStreamError)
     assert (flow.error.subject, flow.error.streams) == ("s.a", tuple(streams or ()))
     assert flow.h.sent() == []
@@ -101,7 +101,7 @@ def test_a_subject_must_be_of_one_stream(streams: list[str] | None) -> None:
 @pytest.mark.parametrize("streams", ["S", [1]])
 def test_a_junk_list_of_streams(streams: Any) -> None:
     flow = Workflow(stream=None)
-    flow.expect("STREAM.NAMES", {"streams": streams})
+    flow.expect("STREAM.NAMES", {"streams": streams, "total": len(streams or ())})
     assert isinstance(flow.error, RemoteProtocolError)
 
 
@@ -261,7 +261,7 @@ def test_a_refused_creation_leaves_no_subscription() -> None:
 
 def test_a_pull_consumer_is_found_or_created() -> None:
     flow = Workflow(pull=True, durable="D", stream=None)
-    flow.expect("STREAM.NAMES", {"streams": ["S"]})
+    flow.expect("STREAM.NAMES", {"streams": ["S"], "total": 1})
     flow.expect("CONSUMER.INFO.S.D", info("D", {"ack_policy": "explicit"}))
     bound = flow.ticket.result()
     assert isinstance(bound, BoundConsumer)
@@ -361,8 +361,8 @@ def test_an_ordered_consumer_finds_its_stream() -> None:
     h = Pushing()
     ticket = h.js.subscribe_ordered(SubscriptionSpec("s.>"), now=h.now, message_class=JSMsg)
     ((what, body, names),) = h.asked()
-    assert (what, body) == ("STREAM.NAMES", {"subject": "s.>"})
-    h.reply_to(names, {"streams": ["S"]})
+    assert (what, body) == ("STREAM.NAMES", {"offset": 0, "subject": "s.>"})
+    h.reply_to(names, {"streams": ["S"], "total": 1})
     (asked, _, _), (what, body, create) = h.asked()
     assert (asked, what) == ("STREAM.INFO.S", f"CONSUMER.CREATE.S.{body['config']['name']}.s.>")
     h.reply_to(create, info(body["config"]["name"], body["config"]))

@@ -18,7 +18,7 @@ from tests.tools import generate_blocking
 
 CLASSES = (
     "PipelinedPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "ConsumeContext", "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages",
+    "ConsumeContext", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages",
     "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.

@@ -151,7 +151,7 @@ async def test_strangers_are_refused(
     ]
     for server, options in cases:
         events: list[Event] = []
-        with pytest.raises(AuthorizationError, match="^Authorization Violation$") as caught:
+        with pytest.raises(AuthorizationError, match=f"^{server.url}: Authorization Violation$") as caught:
             async with connect(server.url, event_cb=events.append, connect_timeout=PATIENT, **options):
                 pass
         assert ServerReportedError("Authorization Violation", True) in events

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from math import inf
 from typing import Any
 
@@ -36,6 +37,12 @@ VERBS: dict[str, Verb] = {
     "update_stream": lambda nc, js: js.update_stream("S", subjects=["a"], timeout=LIMIT),
     "stream_info": lambda nc, js: js.stream_info("S", timeout=LIMIT),
     "delete_stream": lambda nc, js: js.delete_stream("S", timeout=LIMIT),
+    "stream_names": lambda nc, js: js.stream_names(timeout=LIMIT),
+    "find_stream": lambda nc, js: js.find_stream("a", timeout=LIMIT),
+    "stream_subjects": lambda nc, js: js.stream_subjects("S", timeout=LIMIT),
+    "purge_stream": lambda nc, js: js.purge_stream("S", timeout=LIMIT),
+    "delete_msg": lambda nc, js: js.delete_msg("S", 1, timeout=LIMIT),
+    "secure_delete_msg": lambda nc, js: js.secure_delete_msg("S", 1, timeout=LIMIT),
     "get_msg": lambda nc, js: js.get_msg("S", 1, timeout=LIMIT),
     "get_last_msg": lambda nc, js: js.get_last_msg("S", "a", level="leader", timeout=LIMIT),
     "get_data": lambda nc, js: js.get_data("S", 1, timeout=LIMIT),
@@ -50,6 +57,7 @@ VERBS: dict[str, Verb] = {
     "consumers_info": lambda nc, js: js.consumers_info("S", timeout=LIMIT),
     "delete_consumer": lambda nc, js: js.delete_consumer("S", "C", timeout=LIMIT),
     "pause_consumer": lambda nc, js: js.pause_consumer("S", "C", 1, timeout=LIMIT),
+    "pause_consumer_for": lambda nc, js: js.pause_consumer("S", "C", timedelta(1), timeout=LIMIT),
     "resume_consumer": lambda nc, js: js.resume_consumer("S", "C", timeout=LIMIT),
     "reset_consumer": lambda nc, js: js.reset_consumer("S", "C", timeout=LIMIT),
     "unpin_consumer": lambda nc, js: js.unpin_consumer("S", "C", "g", timeout=LIMIT),

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
+from jsproto.grammar.account import AccountInfo, AccountLimits, AccountTier, ApiStats
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import (
-    AccountInfo,
     ServerInfo,
     StreamConfig,
     StreamInfo,
@@ -305,6 +305,9 @@ def test_what_a_server_may_accept_is_the_servers_business(options: Any) -> None:
         (AccountInfo, {"memory": -1}),
         (AccountInfo, {"tiers": {"R1": 5}}),
         (AccountInfo, {"api": 5}),
+        (AccountInfo, {"api": {"level": True}}),
+        (AccountInfo, {"limits": {"max_streams": "5"}}),
+        (AccountInfo, {"tiers": {"R1": {"limits": {"max_bytes_required": 1}}}}),
     ],
 )
 def test_documents_with_wrong_types(model: Any, document: Any) -> None:
@@ -411,11 +414,33 @@ def test_versions(version: str, numbers: tuple[int, int, int]) -> None:
 def test_account() -> None:
     account = AccountInfo.from_json(ACCOUNT)
     assert (account.streams, account.consumers, account.storage, account.api_level) == (12, 2, 676, 5)
-    assert account.limits == {"max_memory": -1, "max_streams": -1, "max_bytes_required": False}
+    assert account.limits == AccountLimits(max_memory=-1, max_streams=-1, max_bytes_required=False)
+    assert account.api == ApiStats(level=5, total=24, errors=0)
+    assert account.tiers is None
     assert account.extra == {"type": "io.nats.jetstream.api.v1.account_info_response"}
     assert account.to_json() == json.loads(ACCOUNT)
     assert AccountInfo().api_level is None
-    assert AccountInfo(api={"level": True}).api_level is None
+    assert AccountInfo.from_json({"api": {}}).api_level is None
+
+
+def test_an_account_with_tiers() -> None:
+    limits = {"max_memory": -1, "max_storage": 1024, "max_streams": 5, "max_consumers": -1, "max_ack_pending": 9,
+              "memory_max_stream_bytes": -1, "storage_max_stream_bytes": 512, "max_bytes_required": True,
+              "new": 1}  # fmt: skip
+    tier = {"memory": 0, "storage": 7, "reserved_memory": 0, "reserved_storage": 3, "streams": 1, "consumers": 2,
+            "limits": limits, "new": [1]}  # fmt: skip
+    body = {"memory": 0, "storage": 7, "streams": 1, "consumers": 2, "tiers": {"R3": tier},
+            "api": {"level": 5, "total": 1, "errors": 0, "inflight": 2, "new": {}}}  # fmt: skip
+    account = AccountInfo.from_json(body)
+    assert account.to_json() == body
+    assert account.limits is None
+    assert account.tiers is not None
+    found = account.tiers["R3"]
+    assert (found.storage, found.streams, found.consumers, found.extra) == (7, 1, 2, {"new": [1]})
+    assert found.limits is not None
+    assert (found.limits.max_storage, found.limits.storage_max_stream_bytes) == (1024, 512)
+    assert (found.limits.max_bytes_required, found.limits.extra) == (True, {"new": 1})
+    assert AccountTier.from_json({}).to_json() == {"memory": 0, "storage": 0, "streams": 0, "consumers": 0}
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
@@ -482,3 +507,38 @@ def test_older_than() -> None:
     assert ServerInfo(version="2.14.0-RC.1").is_before("2.15")
     assert not ServerInfo(version="2.14.0").is_before("2.14")
     assert not ServerInfo(version="built-here").is_before("2.14")
+
+
+# -- words, and what an info looks like --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "hint"),
+    [
+        ("retention", "limit", "limits"), ("retention", "WorkQueue", "workqueue"),
+        ("retention", "work-queue", "workqueue"),
+        ("discard", "olds", "old"), ("storage", "flie", "file"), ("compression", "s3", "s2"), ("storage", "disk", None),
+        ("persist_mode", "defaults", "default"), ("retention", "x" * 100_000, None), ("retention", None, ""),
+    ],
+)  # fmt: skip
+def test_the_nearest_word_is_offered(field: str, bad: Any, hint: str | None) -> None:
+    options: Any = {field: bad}
+    if hint == "":
+        StreamConfig("S", **options).check_words()
+        return
+    for refuse in (lambda: StreamConfig.from_options("S", **options), StreamConfig("S", **options).check_words):
+        with pytest.raises(LocalProtocolError) as caught:
+            refuse()
+        assert str(caught.value).startswith(f"stream option {field} is ")
+        assert len(str(caught.value)) < 300
+        assert str(caught.value).endswith(f": did you mean {hint!r}?") == (hint is not None)
+
+
+def test_an_info_is_one_line() -> None:
+    state = StreamState(messages=3, bytes=100, first_seq=1, last_seq=4, consumer_count=2)
+    assert repr(StreamInfo(StreamConfig("S", subjects=["a", "b.>"]), state=state)) == (
+        "<StreamInfo S [a, b.>]: 3 messages, 100 bytes, sequences 1 to 4, 2 consumers>"
+    )
+    many = StreamInfo(StreamConfig("S", subjects=[*"abcdefg"]))
+    assert repr(many).startswith("<StreamInfo S [a, b, c, d, e and 2 more]: 0 messages, ")
+    assert repr(StreamInfo(StreamConfig("S"))).startswith("<StreamInfo S []: ")

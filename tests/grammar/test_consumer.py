@@ -238,12 +238,19 @@ WORDS: Final = {
 @pytest.mark.parametrize("field", WORDS)
 def test_a_policy_that_no_server_knows_is_refused_with_those_that_there_are(field: str) -> None:
     *others, last = map(repr, WORDS[field])
-    for bad in ("bogus", "", WORDS[field][0].upper(), 5):
+    near = f": did you mean {WORDS[field][0]!r}?"
+    for bad, hint in (("bogus", ""), ("", ""), (WORDS[field][0].upper(), near), (5, ""), ([], "")):
         options: Any = {field: bad}
         for refuse in (ConsumerConfig().updated, ConsumerConfig.from_options):
             with pytest.raises(LocalProtocolError) as caught:
                 refuse(**options)
-            assert str(caught.value) == f"consumer option {field} is {', '.join(others)} or {last}, not {bad!r}"
+            quoted = "list" if bad == [] else repr(bad)
+            words = f"consumer option {field} is {', '.join(others)} or {last}, not {quoted}{hint}"
+            assert str(caught.value) == words
+        with pytest.raises(LocalProtocolError) as caught:
+            ConsumerConfig(**options).check_words()
+        assert str(caught.value) == words
+    ConsumerConfig().check_words()
     for good in (*WORDS[field], None):
         given_option: Any = {field: good}
         assert getattr(ConsumerConfig.from_options(**given_option), field) == good
@@ -274,3 +281,12 @@ def test_arbitrary_documents(document: Any) -> None:  # fmt: skip
         except RemoteProtocolError:
             continue
         assert model.from_json(dumps(found.to_json())) == found
+
+
+def test_an_info_is_one_line() -> None:
+    pulled = ConsumerInfo("S", "C", ConsumerConfig(), num_pending=3, num_ack_pending=2, num_redelivered=1)
+    assert repr(pulled) == (
+        "<ConsumerInfo C of stream S (pull): 3 pending, 2 without an acknowledgement, 1 redelivered>"
+    )
+    pushed = ConsumerInfo("S", "C", ConsumerConfig(deliver_subject="d"), paused=True)
+    assert repr(pushed).startswith("<ConsumerInfo C of stream S (push, paused): 0 pending, ")

@@ -14,7 +14,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jsproto.errors import LocalProtocolError
-from jsproto.grammar.times import MAX_DURATION, Seconds, format_timestamp, instant, nanoseconds, parse_timestamp
+from jsproto.grammar.times import MAX_DURATION, Seconds, end_of, format_timestamp, instant, nanoseconds, parse_timestamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST = -62_167_219_200 * 10**9  # 0000-01-01T00:00:00Z
@@ -260,3 +260,13 @@ def test_what_came_from_nanoseconds_goes_back_to_them(count: int) -> None:
     seconds = Seconds.from_nanoseconds(count)
     assert nanoseconds(seconds) == count
     assert seconds == count / 10**9
+
+
+def test_an_end_is_a_moment_or_a_while() -> None:
+    assert end_of(5) == (5, False)
+    assert end_of(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)) == (1_000_000_000, False)
+    assert end_of(timedelta(microseconds=1)) == (1_000, True)
+    wrong: list[Any] = [timedelta(), timedelta(-1), timedelta.max, datetime(2026, 1, 1), "1h", 1.5, None]
+    for until in wrong:
+        with pytest.raises(LocalProtocolError):
+            end_of(until)

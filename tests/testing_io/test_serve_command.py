@@ -102,7 +102,7 @@ def test_its_options() -> None:
         assert (info.domain, info.version, info.max_payload) == ("hub", "2.14.0", 1000)
         limits = nc.jetstream().account_info().limits
         assert limits is not None
-        assert limits["max_streams"] == 7
+        assert limits.max_streams == 7
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.engine import AsyncEvent
+from jsproto_io._aio.managing import InfoLister
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
@@ -50,7 +51,7 @@ from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
     "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 

@@ -46,6 +46,7 @@ from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, S
 from jsproto_io._blocking.consume_context import ConsumeContext
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking.copying import StreamCopy
+from jsproto_io._blocking.managing import InfoLister
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
@@ -62,7 +63,7 @@ from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
     "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 

@@ -39,6 +39,7 @@ from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.engine import AsyncEvent
+from jsproto_io._aio.managing import InfoLister
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
@@ -52,7 +53,7 @@ from jsproto_io.dialer import TrioDialer as Dialer
 
 __all__ = [
     "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
-    "FastPublisher", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
     "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
 ]  # fmt: skip
 

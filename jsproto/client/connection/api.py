@@ -9,14 +9,22 @@ Not here: what is asked (``jetstream``, ``consume.api``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from jsproto.client.connection.session import Session
-from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError
+from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
+from jsproto.grammar.batch import REQUIRED_API_LEVEL, api_level
+from jsproto.grammar.bodies import MAX_JSON
+from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 
 T = TypeVar("T")
+
+PEDANTIC_SINCE: Final = "2.11"
+"""The first release that refuses what it would replace in a configuration, if it is asked to."""
+LEVEL_SINCE: Final = "2.12"
+"""The first release that refuses a request that demands a higher API level (FACTS.md F0.3)."""
 
 
 class Api:
@@ -49,13 +57,37 @@ class Api:
         now: float,
         timeout: float | None,
         *,
+        about: str = "",
+        headers: HeadersLike | None = None,
+        limit: int = MAX_JSON,
         wildcards: bool = False,
     ) -> Ticket[T]:
+        """Ask the API. ``build`` makes the value of an answer of up to ``limit`` bytes.
+
+        ``about``: what is asked about, for the text of an error. ``wildcards``: the subject may have some.
+        """
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now,
-            decode=lambda message: build(decode_response(message.payload)), no_responders=not_available,
-            wildcards=wildcards,
+            decode=lambda message: build(decode_response(message.payload, limit, about)), headers=headers,
+            no_responders=not_available, wildcards=wildcards,
         )  # fmt: skip
+
+    def _level_header(self, level: int | None, *, pedantic: bool) -> HeadersLike | None:
+        """The header of a request that demands the API level ``level``, None for no demand.
+
+        Raises, with nothing sent:
+            LocalProtocolError: ``level`` is no level.
+            UnsupportedByServerError: the server is so old that it passes over the level, or over ``pedantic``.
+        """
+        server = self.session.server
+        if pedantic and server is not None and server.is_before(PEDANTIC_SINCE):
+            raise UnsupportedByServerError("pedantic", PEDANTIC_SINCE, server.version)
+        if level is None:
+            return None
+        text = api_level(level)
+        if server is not None and server.is_before(LEVEL_SINCE):
+            raise UnsupportedByServerError("required_api_level", LEVEL_SINCE, server.version)
+        return {REQUIRED_API_LEVEL: text}
 
 
 def succeeded(body: dict[str, Any]) -> bool:

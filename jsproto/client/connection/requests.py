@@ -5,6 +5,7 @@ Rules:
 * One subscription ``<inbox>.*`` serves all requests. The first request makes it.
 * Each request gets a token of its own, which cannot be computed from others. So an answer that is late, double or
   forged for another request changes nothing.
+* A request may name another subject, which is asked in its place where nobody answers the first.
 * A request ends once: with the decoded answer, with the error in it, with NoRespondersError, PermissionsViolationError
   or TimeoutError, or with why the link ended.
 
@@ -14,7 +15,7 @@ Not here: answers of many messages (``direct``, ``fast``), which have inboxes of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jsproto.errors import Error, NoRespondersError, PermissionsViolationError, TimeoutError
 from jsproto.events import UnexpectedMessage
@@ -45,10 +46,19 @@ def is_no_responders(message: Msg) -> bool:
     return status is not None and status[0] == NO_RESPONDERS
 
 
+class Question(NamedTuple):
+    """What a request asks. The fields are arguments of ``Requests.request``."""
+
+    subject: str
+    payload: bytes
+    decode: Callable[[Msg], Any]
+    no_responders: Callable[[str], Error]
+
+
 class _Request:
     """What is kept of one request under way."""
 
-    __slots__ = ("decode", "no_responders", "subject", "ticket", "timeout", "token")
+    __slots__ = ("decode", "fallback", "no_responders", "subject", "ticket", "timeout", "token")
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class _Request:
         ticket: Ticket[Any],
         decode: Callable[[Msg], Any],
         no_responders: Callable[[str], Error],
+        fallback: Question | None,
     ) -> None:
         self.token = token
         self.subject = subject
@@ -65,6 +76,7 @@ class _Request:
         self.ticket = ticket
         self.decode = decode
         self.no_responders = no_responders
+        self.fallback = fallback
 
 
 class Requests(Conversation):
@@ -104,12 +116,13 @@ class Requests(Conversation):
         decode: Callable[[Msg], T],
         headers: HeadersLike | None = None,
         no_responders: Callable[[str], Error] = NoRespondersError,
+        fallback: Question | None = None,
         wildcards: bool = False,
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        ``timeout``: seconds. ``wildcards``: the subject may have some, and there are no headers. ``no_responders``:
-        makes the error for a subject without a responder.
+        ``timeout``: seconds. ``wildcards``: the subject may have some. ``no_responders``: makes the error for a subject
+        without a responder. ``fallback``: what to ask then instead, for ``timeout`` seconds more.
 
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header or the size is not allowed.
@@ -119,13 +132,13 @@ class Requests(Conversation):
             self._sid = self._outbox.subscribe(f"{self._inbox}.*", self)
         token = self._draw()
         if wildcards:
-            self._outbox.publish_to_pattern(subject, payload, self._prefix + token)
+            self._outbox.publish_to_pattern(subject, payload, self._prefix + token, block)
         else:
             self._outbox.publish(subject, payload, self._prefix + token, block)
         self._outbox.flush()
         self.last_message = self._outbox.published
         ticket: Ticket[T] = Ticket()
-        self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders)
+        self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders, fallback)
         self._deadlines.set(token, now + timeout)
         self._outbox.rearm(self)
         return ticket
@@ -137,7 +150,10 @@ class Requests(Conversation):
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
         if is_no_responders(message):
-            self._fail(request, request.no_responders(request.subject))
+            if request.fallback is None:
+                self._fail(request, request.no_responders(request.subject))
+            else:
+                self._fall_back(request, request.fallback, now)
             return
         try:
             value = request.decode(message)
@@ -176,6 +192,19 @@ class Requests(Conversation):
         self._deadlines = Deadlines()
         for request in requests.values():
             self._fail(request, error)
+
+    def _fall_back(self, request: _Request, fallback: Question, now: float) -> None:
+        """Ask what ``fallback`` says. The ticket of ``request`` ends with what becomes of that."""
+        token = self._draw()
+        try:
+            self._outbox.publish(fallback.subject, fallback.payload, self._prefix + token)
+        except Error as error:
+            self._fail(request, error)
+            return
+        self._outbox.flush()
+        self._open[token] = _Request(token, fallback.subject, request.timeout, request.ticket, *fallback[2:], None)
+        self._deadlines.set(token, now + request.timeout)
+        self._outbox.rearm(self)
 
     def _end_request(self, token: bytes) -> _Request | None:
         request = self._open.pop(token, None)

@@ -135,6 +135,20 @@ class Session(BulkOutbox):
         self._in_msgs = self._in_bytes = self._links = self._errors_received = 0
         self._requests = Requests(self, self.new_inbox(), self.draw)
 
+    def __repr__(self) -> str:
+        return f"<Session {self.state}>"
+
+    @property
+    def state(self) -> str:
+        """Where the session stands, in one line without secrets."""
+        where = (self._address or self.options.servers[0]).url
+        if self.closed:
+            return f"{where} closed" + ("" if self.error is None else f": {self.error}")
+        if self.is_connected and self._server is not None:
+            return f"{where} connected, nats-server {self._server.version}, {self._write_buffer.size} bytes waiting"
+        waiting = f"{self._write_buffer.size} bytes waiting"
+        return f"{where} {'reconnecting' if self.connected.done else 'connecting'}, {waiting}"
+
     # -- the link ------------------------------------------------------------------------------------------------------
 
     @property
@@ -500,12 +514,12 @@ class Session(BulkOutbox):
         """True: our connections are not pedantic."""
         return True
 
-    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
+    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes, headers: bytes | None = None) -> None:
         """``publish`` to a subject that may have wildcards, as the API has for a consumer with a filter.
 
         Servers accept it, because the session's connections are not pedantic. Raises: as ``publish``.
         """
-        self._write_buffer.publish_to_pattern(subject, payload, reply)
+        self._write_buffer.publish_to_pattern(subject, payload, reply, headers)
 
     def subscribe(self, subject: str, conversation: Conversation, queue: str | None = None) -> int:
         """Subscribe ``conversation`` to ``subject`` (wildcards allowed), in the queue group ``queue``.
@@ -710,7 +724,9 @@ class Session(BulkOutbox):
             link.ping(ticket, now)
 
     def _link_lost(self, link: Link, error: Error, now: float, *, left: bool = False) -> None:
-        """The link is gone: dial again, or end. ``left``: this side has ended it, to have another one."""
+        """The link is gone: dial again, or end. ``left``: this side has ended it, to have another one. The text of a handshake's error
+        names the server.
+        """
         self._link = None
         self.wants_close = True
         self._end_move()
@@ -727,6 +743,8 @@ class Session(BulkOutbox):
                 or link.was_open
                 or (not self.connected.done and len(self._server_pool.attempts) == 1)
             )
+            if alone and not link.was_open:
+                error.args = (f"{self.url}: {error}",)
             self._end(error if alone else NoServersError(tuple(self._server_pool.attempts)), now)
         elif link.was_open:
             for conversation in dict.fromkeys(self._routes.values()):

@@ -56,7 +56,7 @@ class Subscription(Drainable):
 
     Attributes:
 
-    * ``subject``: what was subscribed to.
+    * ``subject`` and ``queue``: what was subscribed to, in which queue group.
     * ``dropped``: messages lost to a full buffer.
     * ``pending_msgs`` and ``pending_bytes``: messages, and their bytes, that can be taken.
     * ``error``: why it ended, None while it lives.
@@ -64,7 +64,7 @@ class Subscription(Drainable):
 
     __slots__ = (
         "_buffer", "_full", "_limit", "_max_bytes", "_max_msgs", "_readable", "_received", "_session", "_sid",
-        "dropped", "error", "pending_bytes", "subject",
+        "dropped", "error", "pending_bytes", "queue", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class Subscription(Drainable):
         """Subscribe to ``subject`` (wildcards allowed), in the queue group ``queue`` if given."""
         check_limits(pending_msgs_limit, pending_bytes_limit)
         self.subject = subject
+        self.queue = queue
         self.dropped = 0
         self.pending_bytes = 0
         self.error: Error | None = None

@@ -31,6 +31,7 @@ from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.subjects import check_subject
 from jsproto.ticket import Ticket
 from jsproto.wire.bulk_encoder import encode_numbered, encode_replied, encode_run
+from jsproto.wire.encoder import encode_pub
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 _NOTHING: Final = -1  # bytes that a closed buffer takes
@@ -115,14 +116,14 @@ class WriteBuffer:
             self._frames.append(b"%b%b\r\n" % (head, payload))
         self.size += len(head) + len(payload) + 2
 
-    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes) -> None:
+    def publish_to_pattern(self, subject: str, payload: bytes, reply: bytes, headers: bytes | None) -> None:
         """See ``Session.publish_to_pattern``."""
         checked = check_subject(subject, wildcards=True)
-        size = self._check_size(len(payload), None)
+        self._check_size(len(payload), headers)
         if self.size > self._limit:
             self.refuse()
         self.published += 1
-        self.queue(b"PUB %b %b %d\r\n%b\r\n" % (checked, reply, size, payload))
+        self.queue(encode_pub(checked, reply, headers, payload))
 
     def publish_replies(self, replies: Sequence[bytes], payload: bytes) -> None:
         """See ``Session.publish_replies``."""

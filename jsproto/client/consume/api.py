@@ -11,16 +11,19 @@ Not here: the subscribe workflow (ADR-15), which decides what to create.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from jsproto.api_errors import ConsumerNotFoundError, StreamNotFoundError
-from jsproto.client.connection.api import Api, not_available, succeeded
+from jsproto.client.connection.api import not_available, succeeded
 from jsproto.client.consume.heartbeats import HEARTBEATS_MISSED
 from jsproto.client.consume.message import DEFAULT_ACK_WAIT, Acker, ConsumerMsg, WorkAcker
 from jsproto.client.consume.priority import Priority, most_seconds
 from jsproto.client.consume.pull import PullConsumer
 from jsproto.client.consume.work import ConsumerWork, FailureRule
+from jsproto.client.manage.api import Streams
+from jsproto.client.manage.pages import Pages, name_of
 from jsproto.errors import (
     Error,
     LocalProtocolError,
@@ -34,20 +37,20 @@ from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerPause
 from jsproto.grammar.headers import STREAM_IDENTITY, last_value
 from jsproto.grammar.sources import SOURCING_LEVEL, SOURCING_SINCE
 from jsproto.grammar.sourcing import check_sourcing
-from jsproto.grammar.times import format_timestamp
+from jsproto.grammar.times import Until, end_of, format_timestamp
 from jsproto.rules.status import CONFLICT, PUSH_BASED
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
-T = TypeVar("T")
 D = TypeVar("D", bound=ConsumerMsg)
 
 Action: TypeAlias = Literal["create", "update"]
 
-MAX_PAGES: Final = 10_000  # of a list, because a server could send pages without an end
+PAUSE_SINCE: Final = "2.11"
+"""The first release that pauses consumers."""
 
 
-class Consumers(Api):
+class Consumers(Streams):
     """The consumers' half of ``JetStream``."""
 
     def create_consumer(
@@ -57,22 +60,28 @@ class Consumers(Api):
         *,
         now: float,
         action: Action | None = "create",
+        pedantic: bool = False,
+        required_api_level: int | None = None,
         timeout: float | None = None,
     ) -> Ticket[ConsumerInfo]:
         """Create a consumer, or find it there with the same configuration.
 
         Without a name the server chooses one, and deletes the consumer when it is not used. ``action``: "create" fails
         if the consumer is there with another configuration, "update" if there is none. None creates or changes it.
-        ``timeout``: seconds, None for the default of the context.
+        ``pedantic``: the server refuses values that it would replace. ``required_api_level``: a server of a lower one
+        refuses the request. ``timeout``: seconds, None for the default of the context.
 
         Raises, with nothing sent:
-            LocalProtocolError: ``check_sourcing`` finds a fault.
-            UnsupportedByServerError: the server is too old for the ack policy ``flow_control``.
+            LocalProtocolError: ``check_sourcing`` or ``config.check_words`` finds a fault.
+            UnsupportedByServerError: the server is too old for the ack policy ``flow_control``, for ``pedantic`` or
+                for ``required_api_level``.
 
         The ticket fails with:
             APIError: the server refused.
         """
         check_sourcing(config)
+        if action != "update":
+            config.check_words()
         server = self.session.server
         if config.ack_policy == "flow_control" and server is not None and server.is_before(SOURCING_SINCE):
             raise UnsupportedByServerError("ack_policy 'flow_control'", SOURCING_SINCE, server.version)
@@ -81,19 +90,48 @@ class Consumers(Api):
         body: dict[str, Any] = {"stream_name": stream, "config": config.to_json()}
         if action is not None:
             body["action"] = action
-        return self._ask(subject, dumps(body), ConsumerInfo.from_json, now, timeout, wildcards=True)
+        if pedantic:
+            body["pedantic"] = True
+        headers = self._level_header(required_api_level, pedantic=pedantic)
+        return self._ask(
+            subject, dumps(body), ConsumerInfo.from_json, now, timeout, about=_about(stream, name), headers=headers,
+            wildcards=True,
+        )  # fmt: skip
 
     def update_consumer(
-        self, stream: str, config: ConsumerConfig, *, now: float, timeout: float | None = None
+        self,
+        stream: str,
+        config: ConsumerConfig,
+        *,
+        now: float,
+        pedantic: bool = False,
+        required_api_level: int | None = None,
+        timeout: float | None = None,
     ) -> Ticket[ConsumerInfo]:
         """Replace a consumer's whole configuration by ``config``. The server refuses to change some fields."""
-        return self.create_consumer(stream, config, now=now, action="update", timeout=timeout)
+        return self.create_consumer(
+            stream, config, now=now, action="update", pedantic=pedantic, required_api_level=required_api_level,
+            timeout=timeout,
+        )  # fmt: skip
 
     def change_consumer(
-        self, stream: str, name: str, changes: dict[str, Any], *, now: float, timeout: float | None = None
+        self,
+        stream: str,
+        name: str,
+        changes: dict[str, Any],
+        *,
+        now: float,
+        pedantic: bool = False,
+        required_api_level: int | None = None,
+        timeout: float | None = None,
     ) -> Ticket[ConsumerInfo]:
-        """Fetch the configuration, change the named fields (those of ``ConsumerOptions``), and send it back."""
-        return self.session.run(_change_consumer(self, stream, name, changes, now, timeout))
+        """Fetch the configuration, change the named fields (those of ``ConsumerOptions``), and send it back.
+
+        Fields that this library does not know go back as they came. Two changes at the same time: the last one wins.
+        """
+        return self.session.run(
+            _change_consumer(self, stream, name, changes, now, timeout, pedantic, required_api_level)
+        )
 
     def consumer_info(
         self, stream: str, name: str, *, now: float, timeout: float | None = None
@@ -104,7 +142,9 @@ class Consumers(Api):
             ConsumerNotFoundError: there is no such consumer.
             StreamNotFoundError: there is no such stream.
         """
-        return self._ask(self.api.consumer_info(stream, name), b"", ConsumerInfo.from_json, now, timeout)
+        return self._ask(
+            self.api.consumer_info(stream, name), b"", ConsumerInfo.from_json, now, timeout, about=_about(stream, name)
+        )
 
     def delete_consumer(self, stream: str, name: str, *, now: float, timeout: float | None = None) -> Ticket[bool]:
         """Delete a consumer.
@@ -112,24 +152,64 @@ class Consumers(Api):
         The ticket fails with:
             ConsumerNotFoundError: there is no such consumer.
         """
-        return self._ask(self.api.consumer_delete(stream, name), b"", succeeded, now, timeout)
+        subject = self.api.consumer_delete(stream, name)
+        return self._ask(subject, b"", succeeded, now, timeout, about=_about(stream, name))
 
     def consumer_names(self, stream: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
-        """The names of all consumers of a stream."""
-        subject = self.api.consumer_names(stream)
-        return self.session.run(_all_pages(self, subject, _name, now, timeout))
+        """The names of all consumers of a stream. ``timeout``: seconds for each page."""
+        pages: Pages[str] = self._pages(
+            self.api.consumer_names(stream), "consumers", name_of, {}, timeout, f"stream {stream}"
+        )
+        return self.session.run(pages.whole(now))
+
+    def consumers(self, stream: str, *, timeout: float | None = None) -> Pages[ConsumerInfo]:
+        """Configuration and state of all consumers of a stream, page by page. ``timeout``: seconds for each page."""
+        subject = self.api.consumer_list(stream)
+        return self._pages(subject, "consumers", ConsumerInfo.from_json, {}, timeout, f"stream {stream}")
 
     def consumers_info(self, stream: str, *, now: float, timeout: float | None = None) -> Ticket[list[ConsumerInfo]]:
-        """Configuration and state of all consumers of a stream."""
-        subject = self.api.consumer_list(stream)
-        return self.session.run(_all_pages(self, subject, ConsumerInfo.from_json, now, timeout))
+        """Configuration and state of all consumers of a stream, at once."""
+        return self.session.run(self.consumers(stream, timeout=timeout).whole(now))
 
     def pause_consumer(
-        self, stream: str, name: str, pause_until: int | None, *, now: float, timeout: float | None = None
+        self, stream: str, name: str, until: Until, *, now: float, timeout: float | None = None
     ) -> Ticket[ConsumerPause]:
-        """Pause deliveries until ``pause_until``, nanoseconds since the epoch. None resumes them."""
-        body = {} if pause_until is None else {"pause_until": format_timestamp(pause_until)}
-        return self._ask(self.api.consumer_pause(stream, name), dumps(body), ConsumerPause.from_json, now, timeout)
+        """Pause deliveries until a moment, or for a timedelta from now on.
+
+        A timedelta counts from the time of the server, which is asked for it first: clocks need not agree.
+        ``timeout``: seconds for each of the two steps.
+
+        Raises, with nothing sent:
+            LocalProtocolError: ``until`` is no moment, or a timedelta that is not positive.
+            UnsupportedByServerError: the server is older than 2.11.
+
+        The ticket fails with:
+            ConsumerNotFoundError, StreamNotFoundError: there is no such consumer, or no such stream.
+            RemoteProtocolError: a timedelta was given, and the server does not say what time it is.
+        """
+        end, is_ahead = end_of(until)
+        if not is_ahead:
+            return self._pause(stream, name, {"pause_until": format_timestamp(end)}, now, timeout)
+        self._check_pauses()
+        return self.session.run(_pause_for(self, stream, name, end, now, timeout))
+
+    def resume_consumer(
+        self, stream: str, name: str, *, now: float, timeout: float | None = None
+    ) -> Ticket[ConsumerPause]:
+        """End a pause. Errors: as ``pause_consumer``."""
+        return self._pause(stream, name, {}, now, timeout)
+
+    def _pause(
+        self, stream: str, name: str, body: dict[str, Any], now: float, timeout: float | None
+    ) -> Ticket[ConsumerPause]:
+        self._check_pauses()
+        subject = self.api.consumer_pause(stream, name)
+        return self._ask(subject, dumps(body), ConsumerPause.from_json, now, timeout, about=_about(stream, name))
+
+    def _check_pauses(self) -> None:
+        server = self.session.server
+        if server is not None and server.is_before(PAUSE_SINCE):
+            raise UnsupportedByServerError("a consumer's pause", PAUSE_SINCE, server.version)
 
     def reset_consumer(
         self, stream: str, name: str, seq: int | None = None, *, now: float, timeout: float | None = None
@@ -161,7 +241,8 @@ class Consumers(Api):
         self, stream: str, name: str, group: str, *, now: float, timeout: float | None = None
     ) -> Ticket[None]:
         """Let another client of a priority group be pinned."""
-        return self._ask(self.api.consumer_unpin(stream, name), dumps({"group": group}), _nothing, now, timeout)
+        subject = self.api.consumer_unpin(stream, name)
+        return self._ask(subject, dumps({"group": group}), _nothing, now, timeout, about=_about(stream, name))
 
     def acker(self, config: ConsumerConfig, message_class: type[D], facade: Any = None) -> Acker[D]:
         """What makes and acknowledges the messages of a consumer with this configuration."""
@@ -258,12 +339,26 @@ def _check_consumer(js: Consumers, pull: PullConsumer[Any], now: float) -> Gener
 
 
 def _change_consumer(
-    js: Consumers, stream: str, name: str, changes: dict[str, Any], now: float, timeout: float | None
-) -> Generator[Ticket[Any], Any, ConsumerInfo]:
+    js: Consumers, stream: str, name: str, changes: dict[str, Any], now: float, timeout: float | None, pedantic: bool,
+    level: int | None,
+) -> Generator[Ticket[Any], Any, ConsumerInfo]:  # fmt: skip
     info: ConsumerInfo = yield js.consumer_info(stream, name, now=now, timeout=timeout)
     config = info.config.updated(**changes)
-    changed: ConsumerInfo = yield js.update_consumer(stream, config, now=now, timeout=timeout)
+    changed: ConsumerInfo = yield js.update_consumer(
+        stream, config, now=now, pedantic=pedantic, required_api_level=level, timeout=timeout
+    )
     return changed
+
+
+def _pause_for(
+    js: Consumers, stream: str, name: str, duration: int, now: float, timeout: float | None
+) -> Generator[Ticket[Any], Any, ConsumerPause]:
+    """Ask the server what time it is, and pause for ``duration`` nanoseconds from then on."""
+    info: ConsumerInfo = yield js.consumer_info(stream, name, now=now, timeout=timeout)
+    if info.ts is None:
+        raise RemoteProtocolError("a consumer's information without the server's time: give pause_consumer a moment")
+    paused: ConsumerPause = yield js.pause_consumer(stream, name, info.ts + duration, now=now, timeout=timeout)
+    return paused
 
 
 def _reset_consumer(
@@ -277,44 +372,22 @@ def _reset_consumer(
         raise UnsupportedByServerError("a consumer's reset", SOURCING_SINCE, metadata.get("_nats.ver"))
     reset: ConsumerReset = yield js.session.requests.request(
         js.api.consumer_reset(stream, name), b"" if seq is None else dumps({"seq": seq}),
-        timeout=js.timeout if timeout is None else timeout, now=now, decode=_reset_answer,
+        timeout=js.timeout if timeout is None else timeout, now=now, decode=partial(_reset_answer, stream, name),
         headers={STREAM_IDENTITY: ""}, no_responders=not_available,
     )  # fmt: skip
     return reset
 
 
-def _reset_answer(message: Msg) -> ConsumerReset:
+def _reset_answer(stream: str, name: str, message: Msg) -> ConsumerReset:
     identity = last_value(message.header or b"", STREAM_IDENTITY.encode())
-    return ConsumerReset.from_json(
-        decode_response(message.payload), None if identity is None else identity.decode("utf-8", "replace")
-    )
-
-
-def _all_pages(
-    js: Consumers, subject: str, build: Callable[[Any], T], now: float, timeout: float | None
-) -> Generator[Ticket[Any], Any, list[T]]:
-    """All consumers that the API lists, page by page."""
-    found: list[T] = []
-    for _ in range(MAX_PAGES):
-        body: dict[str, Any] = yield js._ask(subject, dumps({"offset": len(found)}), _same, now, timeout)
-        page, total = body.get("consumers") or [], body.get("total")
-        if not isinstance(page, list) or type(total) is not int:
-            raise RemoteProtocolError("a list of consumers without its consumers, or their total")
-        found += map(build, page)
-        if not page or len(found) >= total:
-            break
-    return found
+    body = decode_response(message.payload, about=_about(stream, name))
+    return ConsumerReset.from_json(body, None if identity is None else identity.decode("utf-8", "replace"))
 
 
 def _nothing(body: dict[str, Any]) -> None:
     return None
 
 
-def _same(body: dict[str, Any]) -> dict[str, Any]:
-    return body
-
-
-def _name(value: Any) -> str:
-    if type(value) is not str:
-        raise RemoteProtocolError(f"a consumer's name is a string, not {value!r:.100}")
-    return value
+def _about(stream: str, name: str | None) -> str:
+    """What an error is about."""
+    return f"consumer {name} of stream {stream}" if name else f"a consumer of stream {stream}"

@@ -28,6 +28,7 @@ from jsproto.client.consume.ordered import OrderedConsumer
 from jsproto.client.consume.priority import Priority
 from jsproto.client.consume.push import PushConsumer
 from jsproto.client.consume.sourcing import SourcingConsumer
+from jsproto.client.manage.api import find_stream
 from jsproto.errors import (
     BindError,
     ConfigMismatchError,
@@ -36,17 +37,14 @@ from jsproto.errors import (
     FilterMismatchError,
     FlowControlAckError,
     LocalProtocolError,
-    NoMatchingStreamError,
     NoQueueError,
     PullConsumerError,
     PushConsumerError,
     QueueFlowControlError,
     QueueHeartbeatError,
     QueueRequiredError,
-    RemoteProtocolError,
     WrongQueueError,
 )
-from jsproto.grammar.bodies import dumps
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, differences
 from jsproto.grammar.subjects import check_name, check_queue, check_subject
 from jsproto.ticket import Ticket
@@ -203,11 +201,6 @@ class SubscriptionSpec:
 class Subscriptions(Consumers):
     """The half of ``JetStream`` that subscribes."""
 
-    def stream_names(self, subject: str, *, now: float, timeout: float | None = None) -> Ticket[list[str]]:
-        """Names of the streams that have messages of ``subject``, wildcards allowed: the first page of the list."""
-        body = dumps({"subject": check_subject(subject, wildcards=True).decode()})
-        return self._ask(self.api.stream_names(), body, _stream_names, now, timeout)
-
     def subscribe(
         self,
         wanted: SubscriptionSpec,
@@ -282,18 +275,6 @@ class BoundConsumer:
     created: bool
 
 
-def _find_stream(js: Subscriptions, subject: str, now: float) -> Generator[Ticket[Any], Any, str]:
-    """The one stream that has messages of ``subject``.
-
-    Raises:
-        NoMatchingStreamError: there is none, or there are several.
-    """
-    names: list[str] = yield js.stream_names(subject, now=now)
-    if len(names) != 1:
-        raise NoMatchingStreamError(subject, names)
-    return names[0]
-
-
 def _find_consumer(
     js: Subscriptions, stream: str, wanted: SubscriptionSpec, now: float
 ) -> Generator[Ticket[Any], Any, ConsumerInfo | None]:
@@ -312,7 +293,7 @@ def _find_consumer(
 
 def _bind_pull(js: Subscriptions, wanted: SubscriptionSpec, now: float) -> Generator[Ticket[Any], Any, BoundConsumer]:
     """A pull consumer as ``wanted``, found or created."""
-    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
     if found is not None:
         return BoundConsumer(found, created=False)
@@ -342,7 +323,7 @@ def _subscribe(
     **limits: Any,
 ) -> Generator[Ticket[Any], Any, PushConsumer[D]]:
     """A subscription to a push consumer as ``wanted``, found or created. ``limits`` are keywords of ``PushBuffer``."""
-    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     found: ConsumerInfo | None = yield js.session.run(_find_consumer(js, stream, wanted, now))
 
     def listen(config: ConsumerConfig, created: bool) -> PushConsumer[D]:
@@ -386,7 +367,7 @@ def _subscribe_ordered(
     facade: Any,
     **keywords: Any,
 ) -> Generator[Ticket[Any], Any, OrderedConsumer[D]]:
-    stream = wanted.stream or (yield from _find_stream(js, wanted.subject or "", now))
+    stream = wanted.stream or (yield from find_stream(js, wanted.subject or "", now, None))
     session = js.session
     ordered = OrderedConsumer(
         session, Acker(session, session.requests, message_class, wants_acks=False, facade=facade), api=js.api,
@@ -412,15 +393,6 @@ def _ordered_config(wanted: SubscriptionSpec) -> ConsumerConfig:
     if wanted.queue is not None or wanted.name is not None:
         raise LocalProtocolError("an ordered consumer has neither a queue nor a name: it is for one subscriber")
     return replace(wanted.config, filter_subject=wanted.subject)
-
-
-def _stream_names(body: dict[str, Any]) -> list[str]:
-    names = body.get("streams")
-    if names is None:
-        return []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise RemoteProtocolError(f"names of streams must be strings, not {names!r:.100}")
-    return names
 
 
 def _new_name(js: Subscriptions) -> str:

@@ -14,12 +14,13 @@ Not here: what a copy does when the proof fails (``copier``).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from jsproto._event import event
 from jsproto.errors import CopyTargetError, LocalProtocolError, MessageNotFoundError
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.copies import CopyOrigin, origin_of, parse_origin
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name, check_subject, matches
 from jsproto.ticket import Ticket
@@ -117,8 +118,7 @@ def check_copy(target: str, delivery: str, marker: str | None, prefix: str) -> N
     check_name(target)
     if not isinstance(prefix, str):
         raise LocalProtocolError(f"prefix is text before each subject, not {prefix!r:.100}")
-    if delivery not in ("fast", "atomic"):
-        raise LocalProtocolError(f"delivery is 'fast' or 'atomic', not {delivery!r:.100}")
+    checked_word("delivery", delivery, get_args(CopyDelivery))
     if (delivery == "atomic") != (marker is not None):
         raise LocalProtocolError("a marker goes with delivery='atomic', and that needs one: the subject of the markers")
     if marker is not None:

@@ -61,7 +61,8 @@ from jsproto.events import FlowRateChanged, GapReported, MessageRefused
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, PubAck, parse_flow
 from jsproto.grammar.batch import encode_unbatched
 from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.fast import MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
+from jsproto.grammar.fast import GAP_MODES, MAX_FLOW, FastOp, GapMode, check_batch_id, fast_reply_prefix
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Outbox, bulk
@@ -125,8 +126,7 @@ class FastPublisher(Batch):
         Raises: LocalProtocolError: a value is not one of these.
         """
         check_batch_id(batch_id)
-        if gap not in ("ok", "fail"):
-            raise LocalProtocolError(f"gap is 'ok' or 'fail', not {gap!r}")
+        checked_word("gap", gap, GAP_MODES)
         if type(flow) is not int or not 1 <= flow <= MAX_FLOW:
             raise LocalProtocolError(f"flow is 1 to {MAX_FLOW} messages for each acknowledgement, not {flow!r}")
         if max_outstanding_acks not in (1, 2, 3):

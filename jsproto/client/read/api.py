@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from jsproto.client.connection.api import not_available
+from jsproto.client.connection.requests import Question
 from jsproto.client.connection.session import Session
 from jsproto.client.read.direct import DirectBatch, IfDropped
 from jsproto.client.read.multi import LastMessages, checked_few
 from jsproto.client.read.single import (
+    LEVELS,
     ReadLevel,
     direct_data,
     direct_message,
@@ -24,12 +27,14 @@ from jsproto.client.read.single import (
     selection,
 )
 from jsproto.client.read.snapshot import Snapshot
-from jsproto.errors import LocalProtocolError, UnsupportedByServerError
+from jsproto.client.read.subject_list import SubjectList
+from jsproto.errors import UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.stored import StoredMsg
-from jsproto.grammar.subjects import check_name
+from jsproto.grammar.subjects import check_name, check_subject
 from jsproto.grammar.times import Instant, Point
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
@@ -75,18 +80,10 @@ class Reads:
             LocalProtocolError: the arguments choose no message, or contradict each other.
         """
         body = selection(seq, subject, next, start_time)
-        if level == "direct":
-            where, payload = direct_request(self.api, stream, body)
-            return self.session.requests.request(
-                where, payload, timeout=self._limit(timeout), now=now, decode=direct_message,
-                no_responders=partial(no_direct_get, stream),
-            )  # fmt: skip
-        if level != "leader":
-            raise LocalProtocolError(f"level is 'direct' or 'leader', not {level!r}")
-        return self.session.requests.request(
-            self.api.stream_msg_get(stream), dumps(body), timeout=self._limit(timeout), now=now,
-            decode=lambda message: leader_message(message, stream), no_responders=not_available,
-        )  # fmt: skip
+        checked_word("level", level, LEVELS)
+        if level == "leader":
+            return self._request(self._of_leader(stream, body), now, timeout)
+        return self._request(self._direct(stream, body), now, timeout)
 
     def get_last_msg(
         self,
@@ -94,11 +91,17 @@ class Reads:
         subject: str,
         *,
         now: float,
-        level: ReadLevel = "direct",
+        level: ReadLevel | None = None,
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
-        """Read the last message of ``subject``, as ``get_msg`` does."""
-        return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
+        """Read the last message of ``subject``, as ``get_msg`` does.
+
+        ``level`` None is "direct", and then "leader" where nobody answers that: the stream allows no Direct Get.
+        """
+        if level is not None:
+            return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
+        body = selection(None, subject, False, None)
+        return self._request(self._direct(stream, body), now, timeout, self._of_leader(stream, body))
 
     def get_data(
         self,
@@ -115,9 +118,10 @@ class Reads:
 
         From 2.12 on the server sends nothing else (``no_hdr``), so the answer does not say which message it was.
         """
-        where, payload = direct_request(self.api, stream, {**selection(seq, subject, next, start_time), "no_hdr": True})
+        body = {**selection(seq, subject, next, start_time), "no_hdr": True}
+        where, payload = direct_request(self.api, stream, body)
         return self.session.requests.request(
-            where, payload, timeout=self._limit(timeout), now=now, decode=direct_data,
+            where, payload, timeout=self._limit(timeout), now=now, decode=partial(direct_data, stream, body),
             no_responders=partial(no_direct_get, stream),
         )  # fmt: skip
 
@@ -220,9 +224,32 @@ class Reads:
         """
         payload = b"" if pattern is None else dumps({"subjects_filter": pattern, "offset": offset})
         return self.session.requests.request(
-            self.api.stream_info(stream), payload, timeout=self._limit(timeout), now=now, decode=_long_info,
+            self.api.stream_info(stream), payload, timeout=self._limit(timeout), now=now,
+            decode=partial(_long_info, stream),
             no_responders=not_available,
         )  # fmt: skip
+
+    def stream_subjects(
+        self, stream: str, filter: str = ">", *, now: float, timeout: float | None = None
+    ) -> Ticket[dict[str, int]]:
+        """The subjects of a stream that match ``filter``, sorted, and how many messages each has.
+
+        A list of more than 100,000 comes in pages, and is read anew if it changes meanwhile. ``timeout``: seconds for
+        each page.
+
+        Raises:
+            BadSubjectError: ``filter`` cannot be a subject.
+
+        The ticket fails with:
+            StreamNotFoundError: there is no such stream.
+            SnapshotError: the list changes faster than it can be read.
+        """
+        check_name(stream)
+        check_subject(filter, wildcards=True)
+        listed = SubjectList(
+            self, stream, [filter], now=lambda: max(now, self.session.now), timeout=self._limit(timeout)
+        )
+        return self.session.run(listed.counts())
 
     def need_batches(self) -> None:
         """Check that the server has Direct Get in batches.
@@ -234,9 +261,28 @@ class Reads:
         if server is not None and server.is_before("2.11"):
             raise UnsupportedByServerError("Direct Get in batches", "2.11", server.version)
 
+    def _direct(self, stream: str, body: dict[str, Any]) -> Question:
+        """What asks any replica or mirror for one message."""
+        where, payload = direct_request(self.api, stream, body)
+        return Question(where, payload, partial(direct_message, stream, body), partial(no_direct_get, stream))
+
+    def _of_leader(self, stream: str, body: dict[str, Any]) -> Question:
+        """What asks the leader for one message."""
+        where = self.api.stream_msg_get(stream)
+        return Question(where, dumps(body), partial(leader_message, stream, body), not_available)
+
+    def _request(
+        self, question: Question, now: float, timeout: float | None, fallback: Question | None = None
+    ) -> Ticket[StoredMsg]:
+        where, payload, decode, no_responders = question
+        return self.session.requests.request(
+            where, payload, timeout=self._limit(timeout), now=now, decode=decode, no_responders=no_responders,
+            fallback=fallback,
+        )  # fmt: skip
+
     def _limit(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else timeout
 
 
-def _long_info(message: Msg) -> StreamInfo:
-    return StreamInfo.from_json(decode_response(message.payload, HARD_MAX_PAYLOAD))
+def _long_info(stream: str, message: Msg) -> StreamInfo:
+    return StreamInfo.from_json(decode_response(message.payload, HARD_MAX_PAYLOAD, f"stream {stream}"))

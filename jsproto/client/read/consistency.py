@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 
 from jsproto.client.connection.requests import is_no_responders
 from jsproto.client.read.retry import DIRECT_TRIES, TRY_FOR, consistent_backoff
-from jsproto.client.read.single import UNAVAILABLE, direct_message, leader_message, no_direct_get
+from jsproto.client.read.single import UNAVAILABLE, asked_for, direct_message, leader_message, no_direct_get
 from jsproto.errors import (
     APIError,
     ConnectionClosedError,
@@ -341,7 +341,7 @@ class ConsistentReads(Conversation):
 
     def _receive_direct(self, read: _Read, message: Msg, now: float) -> None:
         try:
-            found = direct_message(message)
+            found = direct_message(read.stream, read.leader, message)
         except MessageNotFoundError as error:
             self._receive_nothing(read, error, now)
             return
@@ -386,7 +386,7 @@ class ConsistentReads(Conversation):
             self._mirrored(read, read.mirror, now)
             return
         if status[0] != END_OF_BATCH:
-            error = StatusError.from_status(*status)
+            error = StatusError.from_status(*status, asked_for(read.stream, read.leader))
             if not isinstance(error, MessageNotFoundError) or found is not None:
                 raise error
             self._receive_nothing(read, error, now)
@@ -397,7 +397,7 @@ class ConsistentReads(Conversation):
         if number(header, b"Nats-Last-Sequence") != last:
             raise IncompleteBatchError("the end of a batch without all that goes before", last)
         if found is None:
-            self._receive_nothing(read, MessageNotFoundError(*status), now)
+            self._receive_nothing(read, MessageNotFoundError(*status, asked_for(read.stream, read.leader)), now)
             return
         if read.source != read.stream:
             up_to = last  # of a mirror that may have left out what goes before
@@ -417,7 +417,8 @@ class ConsistentReads(Conversation):
             self._stale(read, None, now)
 
     def _receive_state(self, read: _Read, message: Msg, now: float) -> None:
-        read.confirmed = StreamInfo.from_json(decode_response(message.payload)).state.last_seq
+        info = StreamInfo.from_json(decode_response(message.payload, about=f"stream {read.stream}"))
+        read.confirmed = info.state.last_seq
         if read.confirmed < self._floor(read):
             self._stale(read, read.confirmed, now)
         else:
@@ -427,7 +428,7 @@ class ConsistentReads(Conversation):
     def _receive_of_leader(self, read: _Read, message: Msg, now: float) -> None:
         found: StoredMsg | None = None
         try:
-            found = leader_message(message, read.stream)
+            found = leader_message(read.stream, read.leader, message)
         except MessageNotFoundError as error:
             if read.confirmed >= self._floor(read):
                 self._fail(read, error)

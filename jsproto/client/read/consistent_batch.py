@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import checked_few
-from jsproto.client.read.single import check_seq
 from jsproto.client.read.snapshot import Snapshot
 from jsproto.errors import Error, StaleReadError
 from jsproto.grammar.columns import StoredColumns
-from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.subjects import check_name
 
 if TYPE_CHECKING:

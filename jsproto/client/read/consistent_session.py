@@ -26,7 +26,7 @@ Not here: how an answer proves that it is fresh (``consistency``), reads of many
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from jsproto.client.read.consistency import ConsistentReads
 from jsproto.client.read.consistent_batch import SessionBatch, SessionLastMsgs
@@ -34,6 +34,7 @@ from jsproto.client.read.single import direct_request, selection
 from jsproto.errors import LocalProtocolError
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.bodies import dumps
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name
@@ -264,6 +265,5 @@ class ConsistentSession:
 
 
 def _checked(level: SessionLevel) -> SessionLevel:
-    if level not in ("direct", "leader", "mirror"):
-        raise LocalProtocolError(f"a level is 'direct', 'leader' or 'mirror', not {level!r:.50}")
+    checked_word("level", level, get_args(SessionLevel))
     return level

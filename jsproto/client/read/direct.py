@@ -31,7 +31,7 @@ side (``buffered_read``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from jsproto.api_errors import NoMessageFoundError, StreamNotFoundError, StreamOfflineError
 from jsproto.client.connection.requests import is_no_responders
@@ -41,7 +41,6 @@ from jsproto.client.read.read_buffer import NONE, ReadBuffer
 from jsproto.client.read.retry import ASK_AGAIN, Retries
 from jsproto.client.read.single import (
     UNAVAILABLE,
-    check_seq,
     is_younger,
     leader_message,
     no_direct_get,
@@ -68,8 +67,9 @@ from jsproto.grammar.api import ApiSubjects, decode_response
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import Fields, StoredColumns, next_columns
 from jsproto.grammar.config import StreamInfo
+from jsproto.grammar.fields import checked_word
 from jsproto.grammar.headers import STATUS_START, status_line
-from jsproto.grammar.stored import StoredMsg, answerer, next_sequences, number, paging, stored_at
+from jsproto.grammar.stored import StoredMsg, answerer, check_seq, next_sequences, number, paging, stored_at
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox
@@ -78,6 +78,7 @@ from jsproto.timers import Timer, Timers
 from jsproto.wire.frames import Msg, MsgRun
 
 IfDropped: TypeAlias = Literal["skip", "error"]
+IF_DROPPED: Final = get_args(IfDropped)
 """What a read does about messages that limits, or a purge, took from where it was to begin, or to go on."""
 
 LAGS_ALLOWED: Final = 3  # answers in a row without a message of the leader: then its copy is taken
@@ -161,8 +162,7 @@ class DirectBatch(BufferedRead):
             raise LocalProtocolError("page_messages, max_bytes and timeout must be greater than 0")
         if subject is not None:
             check_subject(subject, wildcards=True)
-        if if_dropped not in ("skip", "error"):
-            raise LocalProtocolError(f"if_dropped is 'skip' or 'error', not {if_dropped!r:.100}")
+        checked_word("if_dropped", if_dropped, IF_DROPPED)
         super().__init__(outbox, stream)
         self._api = api
         self._inbox = inbox
@@ -512,7 +512,7 @@ class DirectBatch(BufferedRead):
             self._receive_no_message(description, now)
             return
         if code != END_OF_BATCH:
-            raise StatusError.from_status(code, description)
+            raise StatusError.from_status(code, description, f"a batch of stream {self.stream}")
         if number(header, b"Nats-Num-Pending") is None:
             raise RemoteProtocolError("the end of a page does not say how much is left", header)
         arrived = self._floor if self._page.is_open else 0
@@ -624,7 +624,7 @@ class DirectBatch(BufferedRead):
             if is_no_responders(message):
                 self._receive_no_api(now)
             else:
-                self._receive_from_leader(decode_response(message.payload), message, now)
+                self._receive_from_leader(decode_response(message.payload, about=f"stream {self.stream}"), message, now)
         except APIError as error:
             self._drop_page()
             if isinstance(error, NoMessageFoundError):
@@ -641,7 +641,7 @@ class DirectBatch(BufferedRead):
 
     def _receive_from_leader(self, body: dict[str, Any], message: Msg, now: float) -> None:
         if "config" not in body:
-            self._receive_leaders_copy(leader_message(message, self.stream), now)
+            self._receive_leaders_copy(leader_message(self.stream, {}, message), now)
             return
         info = StreamInfo.from_json(body)
         received = self._page.before

@@ -19,12 +19,11 @@ from typing import Any, Final
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.page import PAGE_MESSAGES
 from jsproto.client.read.read_buffer import NONE, ReadBuffer
-from jsproto.client.read.single import check_seq
 from jsproto.errors import LocalProtocolError, RemoteProtocolError
 from jsproto.grammar.api import ApiSubjects
 from jsproto.grammar.bodies import dumps
 from jsproto.grammar.columns import StoredColumns
-from jsproto.grammar.stored import StoredMsg, number
+from jsproto.grammar.stored import StoredMsg, check_seq, number
 from jsproto.grammar.subjects import check_subject, matches
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.outbox import Outbox

@@ -12,11 +12,11 @@ Not here: reading many messages (``direct``, ``multi``).
 from __future__ import annotations
 
 from base64 import b64decode
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from jsproto.api_errors import NoMessageFoundError
 from jsproto.errors import (
-    APIError,
     LocalProtocolError,
     MessageNotFoundError,
     NoRespondersError,
@@ -24,29 +24,23 @@ from jsproto.errors import (
     StatusError,
 )
 from jsproto.grammar.api import ApiSubjects, decode_response
-from jsproto.grammar.bodies import MAX_UINT64, dumps, text, uint64
+from jsproto.grammar.bodies import dumps, loads, text, uint64
 from jsproto.grammar.config import StreamInfo
 from jsproto.grammar.headers import status_line
-from jsproto.grammar.stored import StoredMsg, number, stored_header
+from jsproto.grammar.stored import StoredMsg, check_seq, number, stored_header
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import Instant, format_timestamp, instant
 from jsproto.wire.frames import Msg
 
 ReadLevel: TypeAlias = Literal["direct", "leader"]
 """Who answers a read. "direct": any replica or mirror, at once and perhaps behind. "leader": the stream's leader."""
+LEVELS: Final = get_args(ReadLevel)
+
+Asked: TypeAlias = Mapping[str, Any] | bytes
+"""What ``selection`` returns, or the same as JSON."""
 
 UNAVAILABLE: Final = 503  # code of an APIError: the stream has no leader just now
 _PLAIN: Final = b"NATS/1.0\r\n\r\n"
-
-
-def check_seq(seq: object, name: str = "seq") -> None:
-    """Check a sequence.
-
-    Raises:
-        LocalProtocolError: it is not the sequence of a message, 1 to 2**64-1.
-    """
-    if type(seq) is not int or not 1 <= seq <= MAX_UINT64:
-        raise LocalProtocolError(f"{name} must be a stream sequence, and those start at 1, not {seq!r:.100}")
 
 
 def selection(seq: int | None, subject: str | None, following: bool, start_time: Instant | None) -> dict[str, Any]:
@@ -98,8 +92,22 @@ def no_direct_get(stream: str, subject: str) -> NoRespondersError:
     )
 
 
-def direct_message(message: Msg) -> StoredMsg:
-    """The message in the answer to a Direct Get.
+def asked_for(stream: str, asked: Asked) -> str:
+    """What a request asked for, in words."""
+    body = loads(asked) if isinstance(asked, bytes) else asked
+    seq, start, last, following = map(body.get, ("seq", "start_time", "last_by_subj", "next_by_subj"))
+    if last is not None:
+        return f"the last message of {last!r} in stream {stream}"
+    of = "" if following in (None, ">") else f" of {following!r}"
+    if start is not None:
+        return f"a message{of} from {start} on in stream {stream}"
+    if following is None:
+        return f"message {seq} of stream {stream}"
+    return f"a message{of} from sequence {seq or 1} on in stream {stream}"
+
+
+def direct_message(stream: str, asked: Asked, message: Msg) -> StoredMsg:
+    """The message in the answer to a Direct Get of ``stream`` that was asked for what ``asked`` says.
 
     Raises:
         StatusError: the answer is a status, as MessageNotFoundError.
@@ -110,24 +118,24 @@ def direct_message(message: Msg) -> StoredMsg:
         raise RemoteProtocolError("a Direct Get reply without headers", message.payload)
     sequence = number(header, b"Nats-Sequence")
     if sequence is None:
-        _raise_status(header)
+        _raise_status(header, stream, asked)
         raise RemoteProtocolError("a Direct Get reply without Nats-Sequence", header)
     return StoredMsg(header, message.payload, sequence)
 
 
-def direct_data(message: Msg) -> bytes:
+def direct_data(stream: str, asked: Asked, message: Msg) -> bytes:
     """The payload in the answer to a Direct Get that asked for nothing else.
 
     Raises:
         StatusError: the answer is a status, as MessageNotFoundError.
     """
     if message.header is not None and number(message.header, b"Nats-Sequence") is None:  # those of 2.11 have it
-        _raise_status(message.header)
+        _raise_status(message.header, stream, asked)
     return message.payload
 
 
-def leader_message(message: Msg, stream: str) -> StoredMsg:
-    """The message in the answer of ``stream``'s leader.
+def leader_message(stream: str, asked: Asked, message: Msg) -> StoredMsg:
+    """The message in the answer of ``stream``'s leader that was asked for what ``asked`` says.
 
     Raises:
         MessageNotFoundError: nothing was found.
@@ -135,16 +143,15 @@ def leader_message(message: Msg, stream: str) -> StoredMsg:
         RemoteProtocolError: the answer is no message.
     """
     try:
-        body = decode_response(message.payload).get("message")
-    except APIError as error:
-        if isinstance(error, NoMessageFoundError):
-            raise MessageNotFoundError(error.code, error.description) from error
-        raise
-    if not isinstance(body, dict):
+        found = decode_response(message.payload, about=f"stream {stream}").get("message")
+    except NoMessageFoundError as error:
+        raise MessageNotFoundError(error.code, error.description, asked_for(stream, asked)) from error
+    if not isinstance(found, dict):
         raise RemoteProtocolError("a stored message is an object", message.payload)
-    seq = uint64(body, "seq")
-    user, data = _binary(body, "hdrs"), _binary(body, "data")
-    return StoredMsg(stored_header(user or _PLAIN, stream, text(body, "subject"), seq, text(body, "time")), data, seq)
+    seq = uint64(found, "seq")
+    user, data = _binary(found, "hdrs"), _binary(found, "data")
+    head = stored_header(user or _PLAIN, stream, text(found, "subject"), seq, text(found, "time"))
+    return StoredMsg(head, data, seq)
 
 
 def is_younger(info: StreamInfo, stored: int) -> bool:
@@ -166,7 +173,7 @@ def _binary(body: dict[str, Any], name: str) -> bytes:
         raise RemoteProtocolError(f"{name} of a stored message is not base64") from None
 
 
-def _raise_status(header: bytes) -> None:
+def _raise_status(header: bytes, stream: str, asked: Asked) -> None:
     status = status_line(header)
     if status is not None:
-        raise StatusError.from_status(*status)
+        raise StatusError.from_status(*status, asked_for(stream, asked))

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jsproto.client.read.direct import DirectBatch
 from jsproto.client.read.multi import LastAnswer, checked_subjects
 from jsproto.client.read.page import PAGE_BYTES
-from jsproto.client.read.single import check_seq, is_younger
+from jsproto.client.read.single import is_younger
 from jsproto.client.read.subject_list import TIMES_LISTED, SubjectList, is_literal, matcher
 from jsproto.errors import (
     Error,
@@ -53,7 +53,7 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
-from jsproto.grammar.stored import StoredMsg
+from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.times import instant
 from jsproto.ticket import Ticket
 

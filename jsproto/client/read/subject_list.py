@@ -66,14 +66,19 @@ class SubjectList:
             if is_literal(pattern):
                 names[pattern] = None
             else:
-                names.update(dict.fromkeys((yield from self._listed(pattern))))
+                names.update(dict.fromkeys((yield from self._listed(pattern, by_name=True))))
         return [*names]
 
     def counts(self) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """A script: the subjects that match and exist, with the number of their messages. Raises as ``names``."""
+        """A script: the subjects that match and exist, with the number of their messages.
+
+        Raises:
+            SnapshotError: the list changes faster than it can be read.
+            RemoteProtocolError: the list's total is no number.
+        """
         counts: dict[str, int] = {}
         for pattern in self._wanted:
-            counts |= yield from self._listed(pattern)
+            counts |= yield from self._listed(pattern, by_name=False)
         return counts
 
     def in_groups(self, names: Sequence[str]) -> list[Sequence[str]]:
@@ -94,8 +99,11 @@ class SubjectList:
     def _group_bytes(self) -> int:
         return min(GROUP_BYTES, self._js.session.max_payload // 2)
 
-    def _listed(self, pattern: str) -> Generator[Ticket[Any], Any, dict[str, int]]:
-        """The subjects that match ``pattern``, sorted, and the number of their messages."""
+    def _listed(self, pattern: str, *, by_name: bool) -> Generator[Ticket[Any], Any, dict[str, int]]:
+        """The subjects that match ``pattern``, sorted, and the number of their messages.
+
+        ``by_name``: each of them will be asked for by its name.
+        """
         info: StreamInfo
         for _ in range(TIMES_LISTED):
             info = yield self._ask(pattern, 0)
@@ -103,13 +111,15 @@ class SubjectList:
                 self.listed_at = info.state.last_seq
             names = dict(info.state.subjects or {})
             total = self._total(info, len(names))
-            self._check_names(names)
+            if by_name:
+                self._check_names(names)
             whole = True
             last, offset = max(names, default=""), len(names)
             while whole and offset < total:
                 info = yield self._ask(pattern, offset - 1)
                 page = info.state.subjects or {}
-                self._check_names(page)
+                if by_name:
+                    self._check_names(page)
                 whole = bool(page) and min(page) <= last < max(page)
                 names |= page
                 offset += len(page) - 1

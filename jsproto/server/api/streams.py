@@ -21,9 +21,9 @@ from dataclasses import asdict, fields, replace
 from typing import Any, Final, get_args
 
 from jsproto.errors import APIError, RemoteProtocolError
+from jsproto.grammar.account import AccountInfo, AccountLimits, ApiStats
 from jsproto.grammar.api import DEFAULT_PREFIX, ApiSubjects
 from jsproto.grammar.config import (
-    AccountInfo,
     Compression,
     Discard,
     PersistMode,
@@ -367,7 +367,6 @@ class JetStreamApi(Conversation):
             reserved[kind] += max(0, inlet.stream.config.max_bytes or 0)
         counted = sum(len(inlet.consumers) for inlet in self.streams.values())
         total, errors = self._requests + self.consumers.requests, self._errors + self.consumers.errors
-        api = {"level": self._context.api_level, "total": total, "errors": errors}
         return AccountInfo(
             sizes["memory"],
             sizes["file"],
@@ -375,9 +374,9 @@ class JetStreamApi(Conversation):
             reserved["file"],
             len(self.streams),
             counted,
-            asdict(self._context.account_limits),
+            AccountLimits(**asdict(self._context.account_limits)),
             self._context.domain,
-            api,
+            ApiStats(self._context.api_level, total, errors),
         ).to_json()
 
     def _create(self, name: str, payload: bytes, now: float) -> Body:

@@ -33,7 +33,6 @@ from jsproto.errors import (
     TimeoutError,
 )
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.config import AccountInfo, StreamConfig, StreamInfo, StreamOptions
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.fast import GapMode
 from jsproto.grammar.headers import HeadersLike
@@ -46,18 +45,13 @@ from jsproto_io._aio.copying import StreamCopy
 from jsproto_io._aio.dead_letters import KeepsDeadLetters
 from jsproto_io._aio.engine import Engine
 from jsproto_io._aio.extras import CallsBack, Messages, collect_messages
+from jsproto_io._aio.managing import Managing
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher, PublishesMany
 from jsproto_io._aio.reading import Reads
 from jsproto_io._aio.sessions import Sessions
 from jsproto_io._aio.sourcing import Sources
 from jsproto_io._aio.subscribing import Subscribes
-from jsproto_io._state.common import (
-    MAX_POP,
-    Timeout,
-    seconds,
-    stream_config,
-    warn_of_async_persistence,
-)
+from jsproto_io._state.common import MAX_POP, Timeout, seconds
 from jsproto_io._state.keywords import AtomicOptions, PublishOptions, atomic_options
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
@@ -403,7 +397,7 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
         await self._callback_ended()
 
 
-class JetStream(Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
+class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
@@ -461,71 +455,6 @@ class JetStream(Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Source
         if to is not None and not isinstance(to, JetStream):
             raise LocalProtocolError(f"to is the JetStream of the target, such as other.jetstream(), not {to!r:.100}")
         return StreamCopy(self, to or self, (stream, consumer, target), config, delivery, marker, prefix, limit)
-
-    async def create_stream(
-        self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
-    ) -> StreamInfo:
-        """Create a stream, or find it with the same configuration.
-
-        With ``persist_mode="async"`` the server acknowledges messages before they are on disk, and a crash can lose
-        them. DurabilityWarning says so.
-
-        Args:
-            config: the whole configuration, or the stream's name.
-            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
-            options: fields of StreamConfig. Durations are seconds or timedeltas.
-
-        Raises:
-            StreamNameExistError: the stream exists with another configuration.
-        """
-        limit, wanted = seconds(timeout, default=self._core.timeout), stream_config(config, options)
-        warn_of_async_persistence(wanted)
-        return await self._connection._ask(lambda now: self._core.create_stream(wanted, now=now, timeout=limit), limit)
-
-    async def update_stream(
-        self, config: StreamConfig | str, *, timeout: Timeout | None = None, **options: Unpack[StreamOptions]
-    ) -> StreamInfo:
-        """Change a stream's configuration.
-
-        Args:
-            config: the whole new configuration. Or the stream's name: the present configuration is fetched then, and
-                ``options`` change it.
-            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
-            options: fields of StreamConfig. Durations are seconds or timedeltas.
-
-        Raises:
-            StreamNotFoundError: there is no such stream.
-        """
-        limit = seconds(timeout, default=self._core.timeout)
-        if isinstance(config, str):
-            return await self._connection._ask(
-                lambda now: self._core.change_stream(config, dict(options), now=now, timeout=limit), limit
-            )
-        wanted = stream_config(config, options)
-        return await self._connection._ask(lambda now: self._core.update_stream(wanted, now=now, timeout=limit), limit)
-
-    async def stream_info(self, name: str, *, timeout: Timeout | None = None) -> StreamInfo:
-        """The configuration and state of a stream.
-
-        Raises:
-            StreamNotFoundError: there is no such stream.
-        """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.stream_info(name, now=now, timeout=limit), limit)
-
-    async def delete_stream(self, name: str, *, timeout: Timeout | None = None) -> bool:
-        """Delete a stream and all its messages. Returns the server's ``success``.
-
-        Raises:
-            StreamNotFoundError: there is no such stream.
-        """
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.delete_stream(name, now=now, timeout=limit), limit)
-
-    async def account_info(self, *, timeout: Timeout | None = None) -> AccountInfo:
-        """The limits of the account, and how much of them it uses."""
-        limit = seconds(timeout, default=self._core.timeout)
-        return await self._connection._ask(lambda now: self._core.account_info(now=now, timeout=limit), limit)
 
     async def publish(
         self,

@@ -23,8 +23,10 @@ from jsproto.client.consume.subscribe import SubscriptionSpec
 from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import Error, LocalProtocolError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo, ConsumerOptions, ConsumerPause, ConsumerReset
+from jsproto.grammar.times import Until
 from jsproto_io._aio.consume_context import ConsumeContext, ErrorCallback, JobCallback
 from jsproto_io._aio.contexts import Managed
+from jsproto_io._aio.managing import InfoLister
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import Timeout, seconds
 from jsproto_io._state.consuming import ConsumerNames, PullMessagesBase, PullSubscriptionBase, consumer_config
@@ -421,6 +423,8 @@ class Consuming:
         stream: str,
         config: ConsumerConfig | None = None,
         *,
+        pedantic: bool = False,
+        required_api_level: int | None = None,
         timeout: Timeout | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
@@ -430,16 +434,22 @@ class Consuming:
             stream: the stream's name.
             config: the configuration. None: that of ``options`` alone. Without a name the server chooses one, and
                 deletes the consumer when nobody uses it.
+            pedantic: the server refuses values that it would replace otherwise.
+            required_api_level: the API level that the server must have, or refuse the request.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of ConsumerConfig. Durations are seconds or timedeltas.
 
         Raises:
             ConsumerExistsError: the consumer exists with another configuration.
             StreamNotFoundError: there is no such stream.
+            PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
         limit, wanted = seconds(timeout, default=self._core.timeout), consumer_config(config, options)
         return await self._connection._ask(
-            lambda now: self._core.create_consumer(stream, wanted, now=now, timeout=limit), limit
+            lambda now: self._core.create_consumer(
+                stream, wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
+            ),
+            limit,
         )
 
     async def update_consumer(
@@ -447,31 +457,51 @@ class Consuming:
         stream: str,
         config: ConsumerConfig | str,
         *,
+        pedantic: bool = False,
+        required_api_level: int | None = None,
         timeout: Timeout | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
         """Change a consumer's configuration.
 
+        With the consumer's name only what ``options`` say changes. Fields of a newer server, which this library does
+        not know, stay as they are. Of two such changes at the same time the last one wins.
+
         Args:
             stream: the stream's name.
             config: the whole new configuration. Or the consumer's name: the present configuration is fetched then, and
                 ``options`` change it.
+            pedantic: the server refuses values that it would replace otherwise.
+            required_api_level: the API level that the server must have, or refuse the request.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
             options: fields of ConsumerConfig. Durations are seconds or timedeltas.
 
         Raises:
             ConsumerNotFoundError: there is no such consumer.
             APIError: a field cannot be changed.
+            PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
         limit = seconds(timeout, default=self._core.timeout)
         if isinstance(config, str):
             changes: dict[str, Any] = dict(options)
             return await self._connection._ask(
-                lambda now: self._core.change_consumer(stream, config, changes, now=now, timeout=limit), limit
+                lambda now: self._core.change_consumer(
+                    stream,
+                    config,
+                    changes,
+                    now=now,
+                    pedantic=pedantic,
+                    required_api_level=required_api_level,
+                    timeout=limit,
+                ),
+                limit,
             )
         wanted = consumer_config(config, options)
         return await self._connection._ask(
-            lambda now: self._core.update_consumer(stream, wanted, now=now, timeout=limit), limit
+            lambda now: self._core.update_consumer(
+                stream, wanted, now=now, pedantic=pedantic, required_api_level=required_api_level, timeout=limit
+            ),
+            limit,
         )
 
     async def consumer_info(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerInfo:
@@ -507,6 +537,16 @@ class Consuming:
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(lambda now: self._core.consumer_names(stream, now=now, timeout=limit), limit)
 
+    def consumers(self, stream: str, *, timeout: Timeout | None = None) -> InfoLister[ConsumerInfo]:
+        """The configurations and states of a stream's consumers, sorted by name: an iterator that fetches page by page.
+
+        Args:
+            stream: the stream's name.
+            timeout: of each page, in seconds or as a timedelta. None: that of ``jetstream()``.
+        """
+        limit = seconds(timeout, default=self._core.timeout)
+        return InfoLister(self._core.consumers(stream, timeout=limit), self._connection)
+
     async def consumers_info(self, stream: str, *, timeout: Timeout | None = None) -> list[ConsumerInfo]:
         """The configurations and states of a stream's consumers. ``timeout`` is that of each page of the list.
 
@@ -517,33 +557,32 @@ class Consuming:
         return await self._connection._ask(lambda now: self._core.consumers_info(stream, now=now, timeout=limit), limit)
 
     async def pause_consumer(
-        self, stream: str, consumer: str, pause_until: int, *, timeout: Timeout | None = None
+        self, stream: str, consumer: str, until: Until, *, timeout: Timeout | None = None
     ) -> ConsumerPause:
         """Pause the deliveries of a consumer.
 
         Args:
             stream: the stream's name.
             consumer: the consumer's name.
-            pause_until: when the deliveries continue, in nanoseconds since the epoch.
+            until: when the deliveries continue: a datetime with a time zone, or nanoseconds since the epoch. A
+                timedelta counts from now on, by the server's clock.
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
             ConsumerNotFoundError: there is no such consumer.
+            StreamNotFoundError: there is no such stream.
+            UnsupportedByServerError: the server is older than 2.11.
         """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, pause_until, now=now, timeout=limit), limit
+            lambda now: self._core.pause_consumer(stream, consumer, until, now=now, timeout=limit), limit
         )
 
     async def resume_consumer(self, stream: str, consumer: str, *, timeout: Timeout | None = None) -> ConsumerPause:
-        """End a pause.
-
-        Raises:
-            ConsumerNotFoundError: there is no such consumer.
-        """
+        """End a pause. Raises as ``pause_consumer``."""
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
-            lambda now: self._core.pause_consumer(stream, consumer, None, now=now, timeout=limit), limit
+            lambda now: self._core.resume_consumer(stream, consumer, now=now, timeout=limit), limit
         )
 
     async def reset_consumer(

@@ -68,9 +68,16 @@ class Reads:
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_last_msg(
-        self, stream: str, subject: str, *, level: ReadLevel = "direct", timeout: Timeout | None = None
+        self, stream: str, subject: str, *, level: ReadLevel | None = None, timeout: Timeout | None = None
     ) -> StoredMsg:
-        """Read the last message of ``subject``, in which wildcards are allowed. Otherwise as ``get_msg``."""
+        """Read the last message of ``subject``, in which wildcards are allowed. Otherwise as ``get_msg``.
+
+        Args:
+            stream: the stream's name.
+            subject: the last message of this subject.
+            level: "direct" or "leader". None: "direct", or "leader" where the stream allows no Direct Get.
+            timeout: of each of these questions, in seconds or as a timedelta. None: that of ``jetstream()``.
+        """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(
             lambda now: self._core.get_last_msg(stream, subject, now=now, level=level, timeout=limit), limit

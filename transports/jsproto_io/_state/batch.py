@@ -16,6 +16,12 @@ class BatchBase:
 
     _core: AtomicBatch | FastPublisher
 
+    def __repr__(self) -> str:
+        core = self._core
+        failure = "" if core.error is None else f", failed: {core.error}"
+        state = f"{core.sequence} sent, {core.acked} acknowledged"
+        return f"<{type(self).__name__} {core.batch_id}: {core.phase.name.lower()}, {state}{failure}>"
+
     @property
     def batch_id(self) -> str:
         """The batch's name on the server."""

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias, overload
 
 from jsproto.client.connection.options import connect_options
 from jsproto.client.connection.session import Session
-from jsproto.errors import LocalProtocolError
+from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import (
     CallbackFailed,
     Connected,
@@ -136,6 +136,16 @@ def warn_unclosed(what: str, source: object) -> None:
     """
     if getattr(getattr(source, "_connection", source), "_failure", None) is None:
         warnings.warn(f"unclosed {what}", ResourceWarning, source=source, stacklevel=3)
+
+
+def waiting(messages: int, dropped: int = 0) -> str:
+    """How many messages wait to be taken, for a repr."""
+    return f"{messages} waiting" + (f", {dropped} dropped" if dropped else "")
+
+
+def ended(error: Error | None) -> str:
+    """Why an object has ended, for a repr. Empty while it lives."""
+    return "" if error is None else f", ended: {error}"
 
 
 def reason(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Rules: those of ``_state.shared``. Messages that were taken from the core and no
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,7 +23,7 @@ from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.errors import ConnectionClosedError
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerOptions
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import Timeout, seconds, warn_unclosed
+from jsproto_io._state.common import Timeout, ended, seconds, waiting, warn_unclosed
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -43,6 +44,15 @@ class ConsumerNames:
     """The names of a subscription's consumer and stream."""
 
     _core: PullConsumer[Any] | PushConsumer[Any] | OrderedConsumer[Any] | SourcingConsumer[Any]
+
+    def __repr__(self) -> str:
+        where = f"consumer {self.consumer} of stream {self.stream}"
+        return f"<{type(self).__name__} {where}: {waiting(self.pending_msgs)}{ended(self._core.error)}>"
+
+    @property
+    @abstractmethod
+    def pending_msgs(self) -> int:
+        """How many messages were received and not yet taken."""
 
     @property
     def stream(self) -> str:

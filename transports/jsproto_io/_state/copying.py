@@ -64,6 +64,10 @@ class StreamCopyBase:
         self._retry = CopyRetry(self.target)
         self._is_running = self._stopped = self._until_caught_up = False
 
+    def __repr__(self) -> str:
+        state = f"{'at work' if self._is_running else 'not running'}, {self._copied} copied, position {self.position}"
+        return f"<StreamCopy of consumer {self.consumer} of stream {self.stream} to stream {self.target}: {state}>"
+
     # -- what can be asked ---------------------------------------------------------------------------------------------
 
     @property

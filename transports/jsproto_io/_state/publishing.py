@@ -17,7 +17,7 @@ from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
-from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage
+from jsproto_io._state.common import MAX_CHUNK, MAX_POP, OutgoingMessage, ended, waiting
 
 if TYPE_CHECKING:
     from jsproto_io._state.shared import ConnectionBase
@@ -47,6 +47,9 @@ class PendingAckBase:
     def __init__(self, ticket: Ticket[PubAck]) -> None:
         self._ticket = ticket
 
+    def __repr__(self) -> str:
+        return f"<PendingAck {self._ticket!r}>"
+
     @property
     def done(self) -> bool:
         """Whether the message is acknowledged or has failed."""
@@ -59,6 +62,11 @@ class PipelinedPublisherBase:
     def __init__(self, core: PipelinedPublisher, connection: ConnectionBase) -> None:
         self._core = core
         self._connection = connection
+
+    def __repr__(self) -> str:
+        core = self._core
+        numbers = f"{core.sequence} published, {core.pending} pending, {core.acked} acknowledged, {core.failed} failed"
+        return f"<PipelinedPublisher {numbers}{ended(core.error)}>"
 
     def __del__(self) -> None:
         # Its PendingAcks keep it alive, so nothing waits for an answer any more. See BatchReaderBase.
@@ -143,6 +151,10 @@ class BatchAdvisoriesBase:
         self._core = core
         self._pending_closes = pending_closes
         self._taken: deque[BatchAbandoned] = deque()
+
+    def __repr__(self) -> str:
+        which = "all batches" if self.batch_id is None else f"batch {self.batch_id}"
+        return f"<BatchAdvisories of {which} of stream {self.stream}: {waiting(self.pending, self.dropped)}>"
 
     def __del__(self) -> None:
         core = self._core  # a dropped one would stay subscribed. See BatchReaderBase.

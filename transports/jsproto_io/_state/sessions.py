@@ -24,6 +24,9 @@ class ConsistentSessionBase:
         self._core = core
         self._timeout = timeout  # of each read
 
+    def __repr__(self) -> str:
+        return f"<ConsistentSession {'closed' if self._core.closed else 'open'}: {self.token!r}>"
+
     def __del__(self) -> None:
         # A session that was dropped would keep its inbox. See BatchReaderBase.
         core = self._core

@@ -32,7 +32,15 @@ from jsproto.rules.fast_batch import FastPhase
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 from jsproto_io._state.batch import BatchBase
-from jsproto_io._state.common import MAX_POP, EventCallback, EventDispatcher, OutgoingMessage, warn_unclosed
+from jsproto_io._state.common import (
+    MAX_POP,
+    EventCallback,
+    EventDispatcher,
+    OutgoingMessage,
+    ended,
+    waiting,
+    warn_unclosed,
+)
 from jsproto_io._state.forks import register
 from jsproto_io._state.subscribing import ServedBase
 
@@ -56,6 +64,9 @@ class ConnectionBase(ABC):
         ] = {}  # the publishers of publish_async(), by timeout and max_pending
         self._failure: BaseException | None = None  # the defect, or the fork, after which no verb works
         register(self)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._session.state}>"
 
     @abstractmethod
     def _call(self, verb: Callable[[float], T], *, coalesce: bool = False) -> T:
@@ -191,6 +202,11 @@ class SubscriptionBase(ServedBase):
         self._pending_closes = pending_closes
         self._taken: deque[Any] = deque()
 
+    def __repr__(self) -> str:
+        group = "" if self._core.queue is None else f", queue group {self._core.queue!r}"
+        state = f"{waiting(self.pending_msgs, self.dropped)}{ended(self._core.error)}"
+        return f"<Subscription {self.subject!r}{group}: {state}>"
+
     def __del__(self) -> None:
         # A dropped subscription would fill its buffer for ever. See BatchReaderBase.
         core = self._core
@@ -294,6 +310,10 @@ class BatchReaderBase:
         self._pending_closes = pending_closes
         self._taken: deque[StoredMsg] = deque()
         self._finished = False
+
+    def __repr__(self) -> str:
+        state = "at its end" if self._finished else f"read up to sequence {self.last_seq}"
+        return f"<{type(self).__name__} of stream {self._core.stream}: {state}>"
 
     @property
     def last_seq(self) -> int:

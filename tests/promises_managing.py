@@ -1,0 +1,55 @@
+"""What the README of the drivers guarantees of managing streams and consumers, and the tests that try to break it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.promises import Promise, promise
+
+CLIENT_MANAGING: Final = "client/test_managing.py::test_"
+CLIENT_WRITE_BACK: Final = "client/test_write_back.py::test_"
+DRIVERS_MANAGING: Final = "drivers/test_managing.py::test_"
+
+QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Managing streams and consumers": (
+        promise(
+            "and nothing else: max_msgs stays",
+            CLIENT_WRITE_BACK + "a_stream",
+            DRIVERS_MANAGING + "an_update_changes_only_what_is_named",
+        ),
+        promise(
+            "`streams` and `consumers` are iterators, which fetch the next page as it is taken.",
+            CLIENT_MANAGING + "a_page_is_requested_when_the_one_before_it_was_taken",
+            DRIVERS_MANAGING + "a_list_that_is_left_asks_for_no_more",
+        ),
+        promise(
+            "`stream_names`, `consumer_names` and `stream_subjects` return all pages at once.",
+            CLIENT_MANAGING + "names_of_streams",
+            DRIVERS_MANAGING + "more_streams_than_fit_a_page",
+            DRIVERS_MANAGING + "more_subjects_than_fit_a_page",
+        ),
+        promise(
+            "Fields and words of a newer server stay as they are.",
+            CLIENT_WRITE_BACK + "a_stream",
+            CLIENT_WRITE_BACK + "a_consumer",
+            CLIENT_MANAGING + "a_word_is_checked_before_a_creation_alone",
+        ),
+        promise(
+            "A release that would pass over them is an `UnsupportedByServerError`.",
+            CLIENT_MANAGING + "demands_that_an_old_server_would_pass_over",
+            DRIVERS_MANAGING + "a_release_that_would_pass_over_a_required_level",
+        ),
+        promise(
+            "An error names the stream, consumer, subject or message that was not found.",
+            DRIVERS_MANAGING + "an_error_names_what_was_not_found",
+        ),
+    ),
+}
+
+DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
+    "Managing streams and consumers": (
+        "A list that changes meanwhile may leave a stream or a consumer out, or name it twice.",
+        "Of two such changes at the same time the last one wins.",
+        "`delete_msg` leaves the bytes on the disk until they are compacted",
+    ),
+}
