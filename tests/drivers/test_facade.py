@@ -47,9 +47,8 @@ async def read_all(reader: Any) -> list[Any]:
 
 async def make_stream(nc: Any, **options: Any) -> tuple[Any, str]:
     js, name = nc.jetstream(), unique("S")
-    await js.create_stream(
-        name, subjects=[f"{name}.>"], storage="memory", **{"allow_batched": True, "allow_direct": True, **options}
-    )
+    defaults: dict[str, Any] = {"storage": "memory", "allow_batched": True, "allow_direct": True}
+    await js.create_stream(name, subjects=[f"{name}.>"], **defaults | options)
     return js, name
 
 

@@ -28,6 +28,7 @@ def shown(thing: Any) -> str:
     return text
 
 
+@pytest.mark.server
 async def test_a_connection(connect: Connect) -> None:
     events: list[Event] = []
     with NatsServer(config=USERS) as server:
@@ -44,7 +45,7 @@ async def test_a_connection(connect: Connect) -> None:
             assert shown(plain) == "<Subscription 'a.*': 1 waiting, 1 dropped>"
             assert shown(await plain.next_msg()) == "<Message 'a.b' 7 bytes>"
             await plain.unsubscribe()
-            assert shown(plain) == "<Subscription 'a.*': 0 waiting, 1 dropped, ended: the subscription was ended>"
+            assert shown(plain) == "<Subscription 'a.*': 0 waiting, 1 dropped, ended: the subscription was closed>"
             server.stop()
             with pytest.raises(ConnectionLostError):
                 await nc.flush()
@@ -119,6 +120,7 @@ async def test_streams_consumers_and_what_is_read(server: Any, connect: Connect)
 # -- errors of the handshake -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.server
 async def test_an_error_of_the_handshake_names_the_server(connect: Connect, closed_port: int) -> None:
     with NatsServer(config=USERS) as server:
         address = server.url

@@ -239,6 +239,7 @@ WORDS: Final = {
 def test_a_policy_that_no_server_knows_is_refused_with_those_that_there_are(field: str) -> None:
     *others, last = map(repr, WORDS[field])
     near = f": did you mean {WORDS[field][0]!r}?"
+    words = ""
     for bad, hint in (("bogus", ""), ("", ""), (WORDS[field][0].upper(), near), (5, ""), ([], "")):
         options: Any = {field: bad}
         for refuse in (ConsumerConfig().updated, ConsumerConfig.from_options):

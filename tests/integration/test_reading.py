@@ -198,7 +198,9 @@ def test_what_the_server_refuses_is_typed(server_for: ServerFor) -> None:
         assert len(js.get_msg("DG", 1).headers["X"]) == 60_000
         assert [len(m.headers["X"]) for m in js.get_batch("DG")] == [60_000]
         with pytest.raises(BadRequestError):
-            direct_message(nc.request("$JS.API.DIRECT.GET.DG", b'{"seq":1,"last_by_subj":"foo.A"}')._raw)
+            direct_message(
+                "DG", {"seq": 1}, nc.request("$JS.API.DIRECT.GET.DG", b'{"seq":1,"last_by_subj":"foo.A"}')._raw
+            )
 
 
 def test_a_server_that_dies_in_the_middle_of_a_page(server_for: ServerFor) -> None:

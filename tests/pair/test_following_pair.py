@@ -96,7 +96,7 @@ def test_a_client_sees_and_pauses_the_consumer_of_the_server() -> None:
     pair.advance(5.0)
     assert copying.payloads("T") == []
     assert (copying.info("T").sources[0].lag, copying.info("S").state.consumer_count) == (0, 1)
-    pair.run_until(pair.js.pause_consumer("S", name, None, now=pair.now))
+    pair.run_until(pair.js.resume_consumer("S", name, now=pair.now))
     copying.copied()
     reset = pair.run_until(pair.js.reset_consumer("S", name, 1, now=pair.now))
     assert (reset.reset_seq, reset.info.config.sourcing) == (1, True)
