@@ -151,7 +151,7 @@ def test_a_server_that_is_not_who_it_should_be(
 def test_a_server_that_talks_no_tls(trusting: ssl.SSLContext, served: ssl.SSLContext) -> None:
     session = dialled(tls=trusting, tls_handshake_first=True)
     Peer(session, served).send(b"INFO {}\r\n")
-    assert str(error_of(session)) == "TLS failed: wrong version number"
+    assert str(error_of(session)) == "nats://localhost:4222: TLS failed: wrong version number"
     session = dialled(tls=trusting, tls_handshake_first=True)
     session.receive_eof(0.0)
     assert isinstance(error_of(session), ConnectionLostError)

@@ -344,12 +344,14 @@ WORDS: Final = {
 @pytest.mark.parametrize("field", WORDS)
 def test_a_value_that_no_server_knows_is_refused_with_those_that_there_are(field: str) -> None:
     *others, last = map(repr, WORDS[field])
-    for bad in ("bogus", "", WORDS[field][0].upper(), 5):
+    near = f": did you mean {WORDS[field][0]!r}?"
+    for bad, hint in (("bogus", ""), ("", ""), (WORDS[field][0].upper(), near), (5, "")):
         options: Any = {field: bad}
         for refuse in (StreamConfig("S").updated, partial(StreamConfig.from_options, "S")):
             with pytest.raises(LocalProtocolError) as caught:
                 refuse(**options)
-            assert str(caught.value) == f"stream option {field} is {', '.join(others)} or {last}, not {bad!r}"
+            expected = f"stream option {field} is {', '.join(others)} or {last}, not {bad!r}{hint}"
+            assert str(caught.value) == expected
     for good in (*WORDS[field], None):
         given_option: Any = {field: good}
         assert getattr(StreamConfig.from_options("S", **given_option), field) == good
@@ -517,7 +519,7 @@ def test_older_than() -> None:
     [
         ("retention", "limit", "limits"), ("retention", "WorkQueue", "workqueue"),
         ("retention", "work-queue", "workqueue"),
-        ("discard", "olds", "old"), ("storage", "flie", "file"), ("compression", "s3", "s2"), ("storage", "disk", None),
+        ("discard", "olds", "old"), ("storage", "flie", "file"), ("compression", "s3", None), ("compression", "S2", "s2"), ("storage", "disk", None),
         ("persist_mode", "defaults", "default"), ("retention", "x" * 100_000, None), ("retention", None, ""),
     ],
 )  # fmt: skip
