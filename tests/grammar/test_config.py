@@ -519,7 +519,8 @@ def test_older_than() -> None:
     [
         ("retention", "limit", "limits"), ("retention", "WorkQueue", "workqueue"),
         ("retention", "work-queue", "workqueue"),
-        ("discard", "olds", "old"), ("storage", "flie", "file"), ("compression", "s3", None), ("compression", "S2", "s2"), ("storage", "disk", None),
+        ("discard", "olds", "old"), ("storage", "flie", "file"), ("compression", "s3", None),
+        ("compression", "S2", "s2"), ("storage", "disk", None),
         ("persist_mode", "defaults", "default"), ("retention", "x" * 100_000, None), ("retention", None, ""),
     ],
 )  # fmt: skip
