@@ -724,8 +724,9 @@ class Session(BulkOutbox):
             link.ping(ticket, now)
 
     def _link_lost(self, link: Link, error: Error, now: float, *, left: bool = False) -> None:
-        """The link is gone: dial again, or end. ``left``: this side has ended it, to have another one. The text of a handshake's error
-        names the server.
+        """The link is gone: dial again, or end. The text of a handshake's error names the server.
+
+        ``left``: this side has ended it, to have another one.
         """
         self._link = None
         self.wants_close = True
