@@ -6,7 +6,7 @@ tests exist, and that no sentence with the words of a guarantee is in neither. N
 same title.
 
 Here are the README of the repository, and that of the drivers up to reading. ``promises_consuming`` has consuming, the
-core and the tests, ``promises_managing`` managing, ``promises_spark`` Spark, ``promises_testing`` the server in memory,
+core and the tests, ``promises_managing`` contexts and managing, ``promises_spark`` Spark, ``promises_testing`` the server in memory,
 ``promises_docstrings`` the docstrings.
 """
 
@@ -51,7 +51,6 @@ DRIVERS_ATOMIC_FACADE: Final = "drivers/test_atomic_facade.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
 DRIVERS_CANCELLING: Final = "drivers/test_cancelling.py::test_"
 DRIVERS_COMMON: Final = "drivers/test_common.py::test_"
-DRIVERS_CONTEXTS: Final = "drivers/test_contexts.py::test_"
 DRIVERS_CREDENTIALS: Final = "drivers/test_credentials.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
 DRIVERS_LINKS: Final = "drivers/test_links.py::test_"
@@ -462,16 +461,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "So do credentials that were refused twice by one server.",
             CLIENT_LINKS + "the_first_connection_ends_when_the_credentials_are_refused_twice",
             DRIVERS_LINKS + "credentials_that_are_refused_end_the_wait",
-        ),
-    ),
-    "Environment and contexts": (
-        promise(
-            "Credentials that come first replace all of the rest",
-            DRIVERS_CONTEXTS + "what_goes_first",
-        ),
-        promise(
-            "Fields that `nats` does not know are ignored.",
-            DRIVERS_CONTEXTS + "a_context_by_its_name",
         ),
     ),
     "Publishing": (

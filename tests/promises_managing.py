@@ -1,4 +1,4 @@
-"""What the README of the drivers guarantees of managing streams and consumers, and the tests that try to break it."""
+"""What the README of the drivers guarantees of contexts and of managing, and the tests that try to break it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from tests.promises import Promise, promise
 
 CLIENT_MANAGING: Final = "client/test_managing.py::test_"
 CLIENT_WRITE_BACK: Final = "client/test_write_back.py::test_"
+DRIVERS_CONTEXTS: Final = "drivers/test_contexts.py::test_"
 DRIVERS_MANAGING: Final = "drivers/test_managing.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Environment and contexts": (
+        promise(
+            "Credentials that come first replace all of the rest",
+            DRIVERS_CONTEXTS + "what_goes_first",
+        ),
+        promise(
+            "Fields that `nats` does not know are ignored.",
+            DRIVERS_CONTEXTS + "a_context_by_its_name",
+        ),
+    ),
     "Managing streams and consumers": (
         promise(
             "and nothing else: max_msgs stays",
