@@ -6,8 +6,8 @@ tests exist, and that no sentence with the words of a guarantee is in neither. N
 same title.
 
 Here are the README of the repository, and that of the drivers up to reading. ``promises_consuming`` has consuming, the
-core and the tests, ``promises_managing`` contexts and managing, ``promises_spark`` Spark, ``promises_testing`` the server in memory,
-``promises_docstrings`` the docstrings.
+core and the tests, ``promises_managing`` contexts and managing, ``promises_spark`` Spark, ``promises_testing``
+the server in memory, ``promises_docstrings`` the docstrings.
 """
 
 from __future__ import annotations
