@@ -396,5 +396,5 @@ def test_a_stopped_thread_is_waited_for() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65_536, 99_999])
 def test_a_port_that_there_is_not(port: int) -> None:
-    with pytest.raises(LocalProtocolError, match=f"port is 0 to 65535, not {port}"), serve(port=port):
+    with pytest.raises(LocalProtocolError, match=f"port is a number of 0 to 65535, not {port}"), serve(port=port):
         pass
