@@ -44,12 +44,17 @@ def run(messages: int = 1_000_000, leader_changes: int = 10, reconnects: int = 5
     """One run; AssertionError when a sequence is missing, comes twice, or out of order."""
     started, reading, done = monotonic(), 0.0, 0
     events: list[Event] = []
-    with Cluster() as cluster, connect(cluster.urls, timeout=PATIENCE, reconnect_time_wait=0.1) as writer:
+    with (
+        Cluster() as cluster,
+        connect(cluster.urls, dont_randomize=True, timeout=PATIENCE, reconnect_time_wait=0.1) as writer,
+    ):
         js = writer.jetstream()
         js.create_stream(
             STREAM, subjects=[f"{STREAM}.>"], storage="file", num_replicas=3, allow_batched=True, allow_direct=True
         )
-        with connect(cluster.urls, event_cb=events.append, timeout=PATIENCE, reconnect_time_wait=0.1) as reader:
+        with connect(
+            cluster.urls, dont_randomize=True, event_cb=events.append, timeout=PATIENCE, reconnect_time_wait=0.1
+        ) as reader:
             subscription = reader.jetstream().subscribe(f"{STREAM}.>", ordered=True, idle_heartbeat=0.5)
             disturbances = list(_disturbances(leader_changes, reconnects))
             for number, disturbance in enumerate(disturbances, 1):

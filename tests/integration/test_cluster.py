@@ -27,7 +27,7 @@ COUNT = 30_000
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     """All streams are made at first: for some seconds after a node was down none can be placed on it."""
-    with Cluster() as running, connect(running.urls) as nc:
+    with Cluster() as running, connect(running.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
         for name in ("FAIL", "STOP", "COUNT", "OK", "LINK", "LOST", "ATOMIC", "PULL"):
             js.create_stream(
@@ -58,7 +58,7 @@ def step_down(nc: Connection, name: str) -> None:
 
 def follower_first(cluster: Cluster, name: str) -> list[str]:
     """Addresses for a client that is to be connected to a follower of the stream's leader."""
-    with connect(cluster.urls) as nc:
+    with connect(cluster.urls, dont_randomize=True) as nc:
         leader = cluster.node(leader_of(nc.jetstream(), name))
     return sorted(cluster.urls, key=lambda url: url == leader.url)
 
@@ -96,7 +96,7 @@ def numbered(name: str, count: int = COUNT) -> list[Any]:
 
 def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:
     """No message ids are needed to go on behind it."""
-    with connect(follower_first(cluster, "COUNT")) as nc:
+    with connect(follower_first(cluster, "COUNT"), dont_randomize=True) as nc:
         js = nc.jetstream()
         todo: list[Any] = [("COUNT.a", b"%d" % number) for number in range(COUNT)]
         faults: dict[int, Callable[[], object]] = {
@@ -120,7 +120,7 @@ def test_gap_fail_tells_what_is_stored(cluster: Cluster) -> None:
 
 def test_gap_ok_goes_on_under_a_new_leader_and_reports_what_is_missing(cluster: Cluster) -> None:
     events: list[Event] = []
-    with connect(follower_first(cluster, "OK"), event_cb=events.append) as nc:
+    with connect(follower_first(cluster, "OK"), dont_randomize=True, event_cb=events.append) as nc:
         js = nc.jetstream()
         messages = [("OK.a", b"%d" % number) for number in range(COUNT)]
         faults: dict[int, Callable[[], object]] = {
@@ -140,7 +140,7 @@ def lost(events: list[Event]) -> set[int]:
 
 def test_an_atomic_batch_does_not_outlive_its_leader(cluster: Cluster) -> None:
     """Nothing of it is stored; published again it is stored whole."""
-    with connect(cluster.urls) as nc:
+    with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
         messages = [("ATOMIC.a", b"%d" % number) for number in range(500)]
         old = leader_of(js, "ATOMIC")
@@ -167,7 +167,7 @@ def commit(batch: AtomicBatch) -> None:
 
 def test_a_leader_that_stood_still_until_there_was_another(cluster: Cluster) -> None:
     """Nobody says a word meanwhile; later it answers what the new one has answered."""
-    with connect(follower_first(cluster, "STOP")) as nc, ExitStack() as until_then:
+    with connect(follower_first(cluster, "STOP"), dont_randomize=True) as nc, ExitStack() as until_then:
         js = nc.jetstream()
         leader = cluster.node(leader_of(js, "STOP"))
         failures = publish_all(nc, numbered("STOP"), {COUNT // 2: lambda: until_then.enter_context(paused(leader))})
@@ -178,7 +178,7 @@ def test_a_leader_that_stood_still_until_there_was_another(cluster: Cluster) -> 
 
 
 def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) -> None:
-    with connect(cluster.urls, reconnect_time_wait=0.1) as nc:
+    with connect(cluster.urls, dont_randomize=True, reconnect_time_wait=0.1) as nc:
         js = nc.jetstream()
         killed: list[NatsServer] = []
 
@@ -195,7 +195,7 @@ def test_no_acknowledged_message_is_lost_when_the_leader_goes(cluster: Cluster) 
 def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Cluster) -> None:
     events: list[Event] = []
     urls = follower_first(cluster, "LINK")
-    with connect(urls, event_cb=events.append, reconnect_time_wait=0.1) as nc:
+    with connect(urls, dont_randomize=True, event_cb=events.append, reconnect_time_wait=0.1) as nc:
         js = nc.jetstream()
         mine = next(node for node in cluster.nodes if node.url == nc.connected_url)
         messages = [("LINK.a", b"%d" % number) for number in range(COUNT)]
@@ -208,7 +208,7 @@ def test_gap_ok_goes_on_over_a_new_link_and_reports_what_is_missing(cluster: Clu
 
 
 def test_gap_fail_ends_with_the_link(cluster: Cluster) -> None:
-    with connect(follower_first(cluster, "LOST"), reconnect_time_wait=0.1) as nc:
+    with connect(follower_first(cluster, "LOST"), dont_randomize=True, reconnect_time_wait=0.1) as nc:
         mine = next(node for node in cluster.nodes if node.url == nc.connected_url)
         failures = publish_all(nc, numbered("LOST"), {COUNT // 2: mine.kill})
         first = failures[0]
@@ -223,7 +223,9 @@ def test_pulling_goes_on_under_new_leaders(cluster: Cluster) -> None:
 
     What was acknowledged just then may come again; nothing is missing, and in the end all is settled.
     """
-    with connect(cluster.urls, timeout=30, max_reconnect_attempts=-1, reconnect_time_wait=0.1) as nc:
+    with connect(
+        cluster.urls, dont_randomize=True, timeout=30, max_reconnect_attempts=-1, reconnect_time_wait=0.1
+    ) as nc:
         js = nc.jetstream()
         for number in range(400):
             stored_once(js, "PULL.a", b"%d" % number)

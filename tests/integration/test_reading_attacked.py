@@ -93,7 +93,7 @@ def test_a_subject_that_servers_do_not_index(js: JetStream) -> None:
 @pytest.mark.slow
 def test_a_stream_whose_only_server_dies_and_comes_back() -> None:
     """The connection stays, to another server: only nobody answers for a while."""
-    with Cluster() as cluster, connect(cluster.urls) as nc:
+    with Cluster() as cluster, connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream(timeout=30)
         js.create_stream("S", subjects=["s.>"], num_replicas=1, allow_direct=True)
         with js.async_publisher() as publisher:

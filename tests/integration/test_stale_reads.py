@@ -60,7 +60,7 @@ def seq_of(read: Any) -> int:
 
 
 def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Cluster) -> None:
-    with connect(cluster.urls) as nc:
+    with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
         js.create_stream(
             "S", subjects=["s.>"], storage="file", num_replicas=3, allow_direct=True, allow_batched=True,
@@ -93,7 +93,7 @@ def test_a_session_reads_what_it_wrote_through_a_replica_that_lags(cluster: Clus
 
 
 def test_batches_of_a_session_do_not_end_early(cluster: Cluster) -> None:
-    with connect(cluster.urls) as nc:
+    with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
         js.create_stream("B", subjects=["b.>"], storage="file", num_replicas=3, allow_direct=True, allow_batched=True)
         leader, followers = members(js, "B")

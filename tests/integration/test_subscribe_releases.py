@@ -75,7 +75,7 @@ def test_the_workflow_with_ack_subjects_of_version_2(server_for: Callable[..., N
 
 @pytest.mark.slow
 def test_a_durable_consumer_goes_on_when_its_leader_changes() -> None:
-    with Cluster() as cluster, connect(cluster.urls, timeout=PATIENCE) as nc:
+    with Cluster() as cluster, connect(cluster.urls, dont_randomize=True, timeout=PATIENCE) as nc:
         js = nc.jetstream()
         js.create_stream("S", subjects=["S.>"], num_replicas=3)
         fill(js, "S", 0, 50)
