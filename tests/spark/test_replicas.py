@@ -38,7 +38,7 @@ def source(servers: str, stream: str, **options: str) -> Any:
 
 def made(cluster: Cluster, name: str) -> tuple[NatsServer, NatsServer]:
     """A stream of three replicas: its leader, and a follower."""
-    with connect(cluster.urls) as nc:
+    with connect(cluster.urls, dont_randomize=True) as nc:
         js = nc.jetstream()
         config: dict[str, Any] = {"allow_direct": True, "allow_batched": True, "allow_atomic": True}
         while True:
