@@ -69,7 +69,7 @@ def test_what_was_closed_or_never_opened_warns_of_nothing(
     with pytest.raises(Exception, match="callable"):
         connect(server.url, event_cb=5)  # type: ignore[arg-type]
     gc.collect()
-    assert not recwarn.list
+    assert not [each for each in recwarn.list if "unclosed connection" in str(each.message)]
 
 
 def test_what_somebody_waits_with_lives(server: Any) -> None:
@@ -115,4 +115,4 @@ def test_one_on_asyncio_that_is_dropped_is_closed(server: Any, recwarn: pytest.W
 
     asyncio.run(use())
     gc.collect()
-    assert not recwarn.list
+    assert not [each for each in recwarn.list if "unclosed connection" in str(each.message)]
