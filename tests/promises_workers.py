@@ -1,4 +1,4 @@
-"""What the page about workers guarantees. See ``promises``."""
+"""What the pages about workers and nats-py guarantee. See ``promises``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ CLIENT_WORK: Final = "client/test_work.py::test_"
 CLIENT_SCHEDULE: Final = "client/test_schedule.py::test_"
 DRIVERS_CONSUME: Final = "drivers/test_consume.py::test_"
 DRIVERS_DEAD_LETTERS: Final = "drivers/test_dead_letters.py::test_"
+DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
 PAIR_DEAD_LETTERS: Final = "pair/test_dead_letters.py::test_"
 README: Final = "test_readme.py::test_"
 SIMULATION: Final = "simulation/test_consume.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
+    "Coming from nats-py: the table": (
+        promise(
+            "On threads the verbs are the same, without `await`.",
+            DRIVERS_PARITY + "a_class_is_the_same",
+            DRIVERS_PARITY + "contexts_and_iterators_match",
+        ),
+    ),
     "Callbacks": (
         promise(
             "It returns at once",

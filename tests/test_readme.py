@@ -7,12 +7,14 @@ Not here: the program for Spark (``tests/spark/test_readme.py``), the tests that
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
 import tomllib
 from typing import Any, Final
 
+import nats
 import pytest
 
 from jsproto_io.contexts import VARIABLES
@@ -24,6 +26,7 @@ from tests.sentences import sections
 CORE: Final = "jsproto"
 DRIVERS: Final = "transports/jsproto_io"
 TESTING: Final = "transports/jsproto_io/testing"
+NATS_PY: Final = "transports/jsproto_io/NATS_PY.md"
 WORKERS: Final = "transports/jsproto_io/WORKERS.md"
 RUN: Final = {  # folder -> words by which a test finds a program there
     ".": ("from jsproto_io.sync", "from jsproto_io.asyncio"),
@@ -39,6 +42,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "def test_an_order_is_billed_once", "def test_no_job_is_lost", 'domain="hub"', "Permissions(",
         "in_process()", "for _ in range(30)",
     ),
+    NATS_PY: ("$KV.CONFIG.port",),
     WORKERS: (
         "while work.finished < 100", "threading.Event", "add_signal_handler", "open_signal_receiver",
         "js.dead_letters(",
@@ -160,6 +164,24 @@ def test_dead_letters(fresh: NatsServer) -> None:
         "dead.ORDERS.billing.1 b'tea'",
         "['Shop: Berlin', 'Dead-Letter-Subject: orders.anna', 'Dead-Letter-Reason: max_deliver']",
     ]
+
+
+def test_a_bucket_of_nats_py(fresh: NatsServer) -> None:
+    assert run(program_with(NATS_PY, "$KV.CONFIG.port"), fresh).splitlines() == [
+        "b'8080'", "[b'80', b'8080']", "['$KV.CONFIG.port']",
+    ]  # fmt: skip
+
+    async def read() -> list[Any]:
+        nc = await nats.connect(fresh.url)
+        bucket = await nc.jetstream().key_value("CONFIG")
+        await bucket.put("user", b"anna")
+        found = [await bucket.keys(), (await bucket.get("port")).value, await bucket.update("port", b"81", last=2)]
+        await nc.close()
+        return found
+
+    assert asyncio.run(read()) == [["port", "user"], b"8080", 6]
+    with connect(fresh.url) as nc:
+        assert nc.jetstream().get_last_msg("KV_CONFIG", "$KV.CONFIG.port").data == b"81"
 
 
 def test_a_server_for_tests() -> None:

@@ -249,7 +249,7 @@ async def test_a_full_subscription_drops_and_says_so(server: Any, connect: Conne
         await nc.flush()
         while not any(isinstance(event, SlowConsumer) for event in events):
             await nc.flush()  # events are told behind the answer
-        assert (sub.pending_msgs, sub.dropped) == (10, 40)
+        assert (sub.pending_msgs, sub.pending_bytes, sub.dropped) == (10, 10, 40)
         assert [event.dropped for event in events if isinstance(event, SlowConsumer)] == [1]
 
 

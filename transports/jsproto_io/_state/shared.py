@@ -223,6 +223,11 @@ class SubscriptionBase(ServedBase):
         return self._core.pending_msgs + len(self._taken)
 
     @property
+    def pending_bytes(self) -> int:
+        """The bytes of those messages, without up to 512 messages at the front."""
+        return self._core.pending_bytes
+
+    @property
     def dropped(self) -> int:
         """How many messages were lost because the application was too slow."""
         return self._core.dropped
