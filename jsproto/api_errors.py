@@ -584,7 +584,7 @@ class StreamExpectedLastSeqPerSubjectNotReadyError(APIError, err_code=10163):
     """503/10163: expected last sequence per subject temporarily unavailable."""
 
 
-class StreamWrongLastSequenceConstantError(APIError, err_code=10164):
+class StreamWrongLastSequenceConstantError(StreamWrongLastSequenceError, err_code=10164):
     """400/10164: wrong last sequence."""
 
 

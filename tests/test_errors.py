@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+import jsproto_io.sync
 from jsproto import api_errors, errors
 from jsproto._event import event
 from jsproto.errors import APIError, Error, StatusError
+from tests.sentences import documented
 from tests.tools import generate_errors
 
 TABLE = generate_errors.TABLE.read_text(encoding="utf-8")
@@ -176,6 +178,20 @@ def test_every_row_has_a_class_of_its_own() -> None:
         assert kind.__name__ in own
         assert re.match(rf"[45][0-9][0-9]/{err_code}:", kind.__doc__ or "")
         assert re.fullmatch(r"[A-Z][A-Za-z]+Error", kind.__name__)
+
+
+def test_a_wrong_last_sequence_is_one_error_whatever_its_code() -> None:
+    for err_code in (10071, 10164):
+        error = APIError.from_fields(400, err_code, "wrong last sequence")
+        assert isinstance(error, api_errors.StreamWrongLastSequenceError)
+        assert error.details == {}
+
+
+@pytest.mark.parametrize("name", jsproto_io.sync.__all__)
+def test_the_errors_that_a_docstring_names_are_there(name: str) -> None:
+    places: tuple[object, ...] = (errors, api_errors, builtins)
+    named = {word for text in documented(jsproto_io.sync, name) for word in re.findall(r"\b[A-Z]\w*Error\b", text)}
+    assert {word for word in named if not any(hasattr(place, word) for place in places)} == set()
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class JetStream(Reads, Subscriptions):
         seconds.
 
         The ticket fails with:
-            APIError: the server refused the message, for example with WrongLastSequenceError.
+            APIError: the server refused the message, for example with StreamWrongLastSequenceError.
             NoStreamResponseError: no stream takes the subject.
             TimeoutError: no acknowledgement came in time.
 

@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 
 from jsproto.api_errors import (
     AtomicPublishIncompleteBatchError,
-    StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
 from jsproto.backoff import Backoff
@@ -50,8 +49,7 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 MSG_ID: Final = "Nats-Msg-Id"
 _TRANSIENT_REFUSALS: Final = (
     AtomicPublishIncompleteBatchError,
-    StreamWrongLastSequenceConstantError,  # a twin's batch is under way
-    StreamWrongLastSequenceError,
+    StreamWrongLastSequenceError,  # or a twin's batch is under way
 )
 
 

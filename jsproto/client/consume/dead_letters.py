@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 from jsproto._event import event
 from jsproto.api_errors import (
     StreamNotFoundError,
-    StreamWrongLastSequenceConstantError,
     StreamWrongLastSequenceError,
 )
 from jsproto.errors import (
@@ -75,8 +74,6 @@ FIELDS: Final = ("stream", "consumer", "seq", "subject")
 _ORIGINAL: Final = "Original-"
 _FIELD: Final = re.compile(r"\{([^{}]*)\}")
 _FENCES: Final = 5  # attempts against others who write to the same subject
-_LAST_SEQUENCE_ERRORS: Final = (StreamWrongLastSequenceError, StreamWrongLastSequenceConstantError)
-_RELEASE: Final = "2.10"  # consumers with several filters
 
 
 @event
@@ -212,7 +209,7 @@ def _store(
                 subject, b"" if whole is None else whole.data, headers=headers, msg_id=msg_id, expected_stream=to,
                 expected_last_subject_seq=last_seq, now=now, timeout=timeout,
             )  # fmt: skip
-        except _LAST_SEQUENCE_ERRORS:
+        except StreamWrongLastSequenceError:
             continue
         return ack
     raise DeadLetterError(to, f"others write to {subject}, so it cannot be known whether the dead letter is stored")

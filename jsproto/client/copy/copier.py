@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from jsproto.api_errors import StreamWrongLastSequenceConstantError, StreamWrongLastSequenceError
+from jsproto.api_errors import StreamWrongLastSequenceError
 from jsproto.backoff import Backoff
 from jsproto.client.copy.columns import CopyColumns, CopyForm, sequences_of
 from jsproto.client.copy.target import CopyTarget
@@ -238,7 +238,7 @@ def is_drained(info: ConsumerInfo) -> bool:
 
 def is_fence(error: BaseException | None) -> bool:
     """Whether the target has another last sequence than the copy knows."""
-    if isinstance(error, StreamWrongLastSequenceError | StreamWrongLastSequenceConstantError):
+    if isinstance(error, StreamWrongLastSequenceError):
         return True
     return isinstance(error, BatchMessageError) and is_fence(error.__cause__)
 

@@ -477,7 +477,7 @@ class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscrib
             timeout: seconds, or a timedelta. None: that of ``jetstream()``.
 
         Raises:
-            WrongLastSequenceError: an expected sequence is another one. Other checks have errors of their own.
+            StreamWrongLastSequenceError: an expected sequence is another one. Other checks have errors of their own.
             NoStreamResponseError: no stream listens to ``subject``.
             TimeoutError: no acknowledgement came in time. The message may be stored, or be stored later.
         """

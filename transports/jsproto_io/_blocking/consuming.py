@@ -440,7 +440,7 @@ class Consuming:
             options: fields of ConsumerConfig. Durations are seconds or timedeltas.
 
         Raises:
-            ConsumerExistsError: the consumer exists with another configuration.
+            ConsumerAlreadyExistsError: the consumer exists with another configuration.
             StreamNotFoundError: there is no such stream.
             PedanticError, APIRequiredApiLevelError, UnsupportedByServerError: as in ``create_stream``.
         """
