@@ -73,6 +73,42 @@ def test_a_message_that_the_filter_leaves_out_moves_the_place_in_the_stream() ->
     assert shop.advance(1.0) == ["100 Idle Heartbeat 2 4"]
 
 
+@pytest.mark.parametrize(
+    ("word", "sees_all"), [(b"+ACK", False), (b"+TERM", False), (b"+WPI", False), (b"-NAK 1h", False), (b"-NAK", True)]
+)
+def test_which_acknowledgements_make_it_look_for_messages(word: bytes, sees_all: bool) -> None:
+    """FACTS.md F5.35"""
+    shop = Shop(filter_subjects=["s.a"], messages=1)
+    assert shop.pull(b"1") == ["1:1:1:0"]
+    assert shop.pull(b"2") == []
+    shop.store("s.b")
+    shop.ack(1, 1, word)
+    assert shop.ack(2, 2) == ["ok"] * sees_all
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+@pytest.mark.parametrize(("limit", "sees_all"), [(1, True), (2, False), (-1, False)])
+def test_an_acknowledgement_that_makes_room_makes_it_look(policy: str, limit: int, sees_all: bool) -> None:
+    """FACTS.md F5.35"""
+    shop = Shop(filter_subjects=["s.a"], messages=1, max_ack_pending=limit, ack_policy=policy)
+    assert shop.pull(b"1") == ["1:1:1:0"]
+    assert shop.pull(b"2") == []
+    shop.store("s.b")
+    shop.ack(1, 1)
+    assert shop.ack(2, 2) == ["ok"] * sees_all
+
+
+def test_a_request_that_is_refused_does_not_make_it_look() -> None:
+    """FACTS.md F5.35"""
+    shop = Shop(filter_subjects=["s.a"], max_batch=2)
+    assert shop.pull() == []
+    shop.store("s.b")
+    assert shop.pull({"batch": 3}) == ["409 Exceeded MaxRequestBatch of 2"]
+    assert shop.ack(1, 1) == []
+    assert shop.pull() == []
+    assert shop.ack(1, 1) == ["ok"]
+
+
 def test_a_heartbeat_that_nobody_would_hear_is_not_sent() -> None:
     shop = Shop(deliver_subject="dlv", idle_heartbeat=1.0)
     shop.now += 5.0
@@ -400,7 +436,7 @@ def test_what_is_not_wanted_now_comes_again(argument: bytes, delay: float) -> No
     if delay:
         assert heard[2:] == []
         assert shop.advance(delay - 0.001) == []
-        heard += shop.advance(0.001)
+    heard += shop.advance(0.001)
     assert heard[2:] == ["1:2:3:0"]
     assert shop.consumer.info(shop.now).num_redelivered == 1
 

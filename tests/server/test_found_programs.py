@@ -265,6 +265,38 @@ PROGRAMS: dict[str, tuple[list[Step], Any]] = {
         [Step("bytes", payload=b"SUB >.a 2\r\n"), stream(), consumer(), pull()._replace(reply="no.body"), INFO],
         {"num_waiting": 0},
     ),
+    "a refused request wakes nobody": (
+        [stream(), consumer(), pull(batch=1), api("CONSUMER.RESET.S.C", {"seq": 5}), pull(batch=1), store(),
+         pull(id="x"), pull(no_wait=True)],
+        "408 Requests Pending",
+    ),
+    "an acknowledgement wakes nobody": (
+        [stream(), consumer(filter_subject="s.a"), store(), pull(), pull(), store("s.b"), ack(1), ack(2)], None,
+    ),
+    "an acknowledgement at the limit does": (
+        [stream(), consumer(filter_subject="s.a", max_ack_pending=1), store(), pull(), pull(), store("s.b"), ack(1),
+         ack(2)],
+        None,
+    ),
+    "so does one of all": (
+        [stream(), consumer(ack_policy="all", max_ack_pending=2), store(), store(), store(), pull(batch=3), ack(2),
+         INFO],
+        (3, 2, 1, 0),
+    ),
+    "the deletion of what is outstanding": (
+        [stream(), consumer(max_ack_pending=1), store(), store(), pull(batch=2),
+         api("STREAM.MSG.DELETE.S", {"seq": 1}), INFO],
+        (2, 1, 1, 0),
+    ),
+    "a purge wakes nobody": (
+        [stream(), consumer(max_ack_pending=1), store(), store(), pull(batch=2), api("STREAM.PURGE.S", {"keep": 1}),
+         INFO],
+        (1, 1, 0, 1),
+    ),
+    "another limit": (
+        [stream(), consumer(max_ack_pending=1), store(), store(), pull(batch=2), consumer(max_ack_pending=2), INFO],
+        (2, 0, 2, 0),
+    ),
     "an acknowledgement of nothing": ([stream(), consumer(), ack(0)], None),
     "an acknowledgement of nothing in a queue": ([stream(retention="workqueue"), consumer(), ack(0)], None),
 }  # fmt: skip

@@ -8,6 +8,7 @@ Rules, those of nats-server 2.15.1 (FACTS.md F5):
 * A pull consumer delivers to its waiting requests.
 * A message that is deleted from the stream counts as acknowledged.
 * An acknowledgement is answered, whatever it says, unless its message was not delivered yet.
+* It looks for messages only when something wakes it (FACTS.md F5.35).
 
 A consumer is a conversation. Its subscriptions bring acknowledgements, answers to flow control and pull requests. The
 stream reports what it stores and removes. The server reports that interest has changed.
@@ -97,6 +98,7 @@ class Consumer(Conversation):
         "_heartbeat_at",
         "_interest_changed",
         "_is_active",
+        "_is_awake",
         "_is_deaf",
         "_is_paused",
         "_is_scheduled",
@@ -159,11 +161,12 @@ class Consumer(Conversation):
         self._is_active = self._has_interest()
         self._is_paused = self._is_paused_at(now)
         self._is_scheduled = False
+        self._is_awake = False  # whether it looks for messages when it works next
         self._has_more = False
         self._removed: list[int] = []
         self._sids = [outbox.subscribe(subject, self) for subject in self._subjects(prefixes)]
         stream.watchers.append(self)
-        self._schedule()
+        self._wake()
 
     def _subjects(self, prefixes: Sequence[str]) -> list[str]:
         own = f"{self._stream.config.name}.{self.name}"
@@ -240,7 +243,10 @@ class Consumer(Conversation):
             self._receive_flow_answer(message, now)
         elif message.reply:
             self._receive_pull_request(message.reply.decode("utf-8", "surrogateescape"), message, now)
-        self._process(now)
+        if self._is_awake:
+            self._process(now)
+        else:
+            self._outbox.rearm(self)
 
     def handle_timeout(self, now: float) -> None:
         """Do what is due at ``now``: deliver, redeliver, send heartbeats, end requests. Extra calls are harmless."""
@@ -259,7 +265,7 @@ class Consumer(Conversation):
     def stored(self, message: Stored, now: float) -> None:
         """The stream stored ``message``."""
         if not self._is_deaf and self._cursor.stored(message):
-            self._schedule()
+            self._wake()
 
     def removed(self, message: Stored, now: float) -> None:
         """The stream removed ``message``."""
@@ -296,6 +302,8 @@ class Consumer(Conversation):
         if config.filters != self.config.filters:
             self._is_deaf = not config.filters
         self._interest_changed = config.deliver_subject != self.config.deliver_subject
+        if self._interest_changed or config.max_ack_pending != self.config.max_ack_pending:
+            self._wake()
         self.config = self._priorities.config = config
         self._state.filter(config.filters)
         self._rate_limit = self._new_rate_limit(now)
@@ -326,7 +334,7 @@ class Consumer(Conversation):
         self._state.reset(seq)
         self._replayed = None
         self._used_at = now
-        self._schedule()
+        self._wake()
         return self._state.stream_seq + 1
 
     def _check_reset(self, seq: int) -> None:
@@ -344,7 +352,7 @@ class Consumer(Conversation):
     def unpin(self, group: str, now: float) -> None:
         """Unpin the client of the priority group ``group``, so that another one can be pinned."""
         self._priorities.unpin(group, now)
-        self._schedule()
+        self._wake()
 
     def lead(self, now: float) -> None:
         """Start anew as the consumer's new leader, which knows the delivery state.
@@ -356,7 +364,7 @@ class Consumer(Conversation):
         self._priorities.forget()
         self._heartbeat_at = self._after_heartbeat(now)
         self._is_scheduled = False  # what was due without a leader was dropped
-        self._schedule()
+        self._wake()
 
     def shut_down(self) -> None:
         """Tell the clients whose requests wait that the server ends."""
@@ -419,22 +427,29 @@ class Consumer(Conversation):
             self._is_scheduled = True
             self._outbox.schedule(self)
 
+    def _wake(self) -> None:
+        """Look for messages once the current input is handled."""
+        self._is_awake = True
+        self._schedule()
+
     def _process(self, now: float) -> None:
         """Do everything that is due."""
         self._is_scheduled = False
         if not self._sids:
             return
         self._refresh(now)
-        for seq in self._state.pending.expire(now):
-            self._give_up(seq, now)
+        self._expire(now)
         waits_until = self._requests.deadline()
-        self._deliver_all(now)
-        if not self.is_push:
-            # When a heartbeat is due, requests with no_wait end too, though unacknowledged messages hold others back.
-            is_time = waits_until is not None and waits_until <= now
-            self._requests.tidy(now, self._heartbeat_status, at_end=is_time or not self._has_more)
-        elif self._heartbeat_at is not None and self._heartbeat_at <= now:
-            self._send_heartbeat(now)
+        is_time = waits_until is not None and waits_until <= now
+        is_heartbeat = self._is_active and self._heartbeat_at is not None and self._heartbeat_at <= now
+        if self._is_awake or is_time or is_heartbeat or (self._deliver_at is not None and self._deliver_at <= now):
+            self._is_awake = False
+            self._deliver_all(now)
+            if not self.is_push:
+                # A heartbeat ends requests with no_wait, though unacknowledged messages hold others back.
+                self._requests.tidy(now, self._heartbeat_status, at_end=is_time or not self._has_more)
+            elif self._heartbeat_at is not None and self._heartbeat_at <= now:
+                self._send_heartbeat(now)
         gone_at = self._inactive_at()
         if gone_at is not None and gone_at <= now:
             self._forget(self)
@@ -445,16 +460,19 @@ class Consumer(Conversation):
         """Update what depends on the time, on subscriptions and on removed messages."""
         if self._is_paused and not self._is_paused_at(now):
             self._advisories.paused(self.config.pause_until, is_paused=False, now=now)
+            self._is_awake = True
         self._is_paused = self._is_paused_at(now)
-        self._priorities.expire(now)
+        if self._priorities.expire(now):
+            self._is_awake = True
         is_active = self._has_interest() if self._interest_changed else self._is_active
         self._interest_changed = False
         if is_active or self._is_active or len(self._requests):
             self._used_at = now
         if is_active and not self._is_active:
             self._heartbeat_at = self._after_heartbeat(now)
+            self._is_awake = True
         self._is_active = is_active
-        state = self._state
+        state, was_full = self._state, self._is_full()
         for seq in self._removed:
             outstanding = state.pending.get(seq)
             if outstanding is not None:
@@ -462,6 +480,17 @@ class Consumer(Conversation):
                 state.settle(seq, now)
                 self._advisories.terminated(outstanding.consumer_seq, seq, deliveries, _DELETED, now)
         self._removed.clear()
+        if was_full and not self._is_full():
+            self._is_awake = True
+
+    def _expire(self, now: float) -> None:
+        """Queue what was not acknowledged in time, or give it up."""
+        pending, was_full = self._state.pending, self._is_full()
+        queued = pending.queued
+        for seq in pending.expire(now):
+            self._give_up(seq, now)
+        if pending.queued > queued or (was_full and not self._is_full()):
+            self._is_awake = True
 
     def _deliver_all(self, now: float) -> None:
         """Deliver until no message, or no taker, is left."""
@@ -586,9 +615,11 @@ class Consumer(Conversation):
         self._outbox.publish(self.config.deliver_subject or "", b"", subject, statuses.FLOW_CONTROL)
 
     def _receive_flow_answer(self, message: Msg, now: float) -> None:
-        if not self._flow.answered(message.subject) or self.config.ack_policy != "flow_control":
+        if not self._flow.answered(message.subject):
             return
-        self._state.answer_flow_control(*read_flow_answer(message.header), now)
+        self._is_awake = True
+        if self.config.ack_policy == "flow_control":
+            self._state.answer_flow_control(*read_flow_answer(message.header), now)
 
     # -- pull requests -------------------------------------------------------------------------------------------------
 
@@ -616,6 +647,7 @@ class Consumer(Conversation):
         why = why or self._waiting_refusal(request, now)
         if why is None:
             self._requests.add(request)
+            self._is_awake = True
         elif why:
             self._send_status(reply, why)
 
@@ -645,7 +677,7 @@ class Consumer(Conversation):
         """Take a message on an ack subject, and answer it if it asks for an answer."""
         ack = read_acknowledgement(subject, message.payload)
         reply = (message.reply or b"").decode("utf-8", "surrogateescape")
-        state = self._state
+        state, was_full = self._state, self._is_full()
         self._used_at = now
         is_answered, reason = ack.stream_seq != 0, None
         if ack.kind in (AckKind.ACK, AckKind.NEXT):
@@ -660,11 +692,14 @@ class Consumer(Conversation):
         elif ack.kind is AckKind.NAK:
             if state.redeliver(ack, now):
                 self._advisories.naked(ack.consumer_seq, ack.stream_seq, ack.deliveries, now)
+                self._is_awake |= state.pending.queued > 0  # not if it comes later
         elif ack.kind is AckKind.PROGRESS:
             state.in_progress(ack.stream_seq, now)
         elif ack.kind is AckKind.TERM:
             is_answered = state.acknowledge(ack.stream_seq, ack.consumer_seq, now)
             reason = ack.argument.decode("utf-8", "replace")
+        if was_full and not self._is_full():
+            self._is_awake = True
         if reply and is_answered:
             self._send_status(reply, None)
         if reason is not None:

@@ -132,11 +132,13 @@ class Priorities:
         """Unpin the client without an advisory."""
         self.pin = self._pinned_at = self._until = None
 
-    def expire(self, now: float) -> None:
-        """Unpin the client if it made no request for ``priority_timeout``."""
-        if self._until is not None and self._until <= now:
-            self.forget()
-            self._advisories.unpinned(self._group, "timeout", now)
+    def expire(self, now: float) -> bool:
+        """Unpin the client if it made no request for ``priority_timeout``. Returns whether it did not."""
+        if self._until is None or self._until > now:
+            return False
+        self.forget()
+        self._advisories.unpinned(self._group, "timeout", now)
+        return True
 
     def deadline(self) -> float | None:
         """When the client that is pinned must have asked."""
