@@ -528,7 +528,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             STATEFUL_WORLDS + "an_answer_is_right_or_a_typed_error",
         ),
         promise(
-            "Without a `level`, `get_last_msg` asks the leader of a stream that allows no Direct Get.",
+            "Without a `level`, the leader of a stream that allows no Direct Get is asked.",
             CLIENT_SINGLE + "the_leader_is_asked_where_nobody_answers_a_direct_get",
         ),
         promise(

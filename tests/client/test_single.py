@@ -168,7 +168,7 @@ def test_statuses_are_typed(status: str, error: type[StatusError]) -> None:
 
 def test_nobody_answers() -> None:
     h = Harness()
-    direct, leader = h.js.get_msg("DG", 1, now=h.now), h.js.get_msg("DG", 1, now=h.now, level="leader")
+    direct, leader = h.js.get_msg("DG", 1, now=h.now, level="direct"), h.js.get_msg("DG", 1, now=h.now, level="leader")
     for pub in h.published():
         assert isinstance(pub, Pub)
         assert pub.reply is not None
@@ -256,6 +256,11 @@ NOBODY = b"NATS/1.0 503\r\n\r\n"
 
 
 def test_the_leader_is_asked_where_nobody_answers_a_direct_get() -> None:
+    first = Get(4)
+    first.h.deliver(first.reply, b"", NOBODY)
+    (asked,) = first.h.answer(lambda _: {"message": IN_JSON})
+    assert (asked.subject, json.loads(asked.payload)) == (LEADER, {"seq": 4})
+    assert first.ticket.result().seq == 4
     get = Get("foo.A", verb="get_last_msg")
     get.h.deliver(get.reply, b"", NOBODY)
     assert not get.ticket.done

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jsproto.api_errors import StreamNotFoundError
 from jsproto.errors import (
     LocalProtocolError,
     MessageNotFoundError,
@@ -69,8 +70,13 @@ async def test_one_message_of_a_stream_without_direct_get(server: Any, connect: 
         js, name = await make_stream(nc, allow_direct=False)
         await js.publish(f"{name}.0", b"x")
         with pytest.raises(NoRespondersError, match="allow_direct=True"):
-            await js.get_msg(name, 1)
-        assert (await js.get_msg(name, 1, level="leader")).data == b"x"
+            await js.get_msg(name, 1, level="direct")
+        for level in (None, "leader"):
+            assert (await js.get_msg(name, 1, level=level)).data == b"x"
+            with pytest.raises(MessageNotFoundError):
+                await js.get_msg(name, 2, level=level)
+        with pytest.raises(StreamNotFoundError):
+            await js.get_msg("NONE", 1)
 
 
 async def fill(js: Any, subjects: list[str]) -> None:

@@ -106,7 +106,7 @@ def test_every_form(version: str, server_for: ServerFor) -> None:
         assert {m.seq for m in js.snapshot("DG", ["foo.A", "foo.D"], at=4)} == {4}
         js.update_stream("DG", allow_direct=False)
         with pytest.raises(NoRespondersError, match=r"update_stream\('DG', allow_direct=True\)"):
-            js.get_msg("DG", 1)
+            js.get_msg("DG", 1, level="direct")
         for read in (js.get_batch, partial(js.get_last_msgs_for, subjects=">"), js.snapshot):
             with pytest.raises(NoRespondersError, match="allow_direct=True"):
                 list(read("DG"))

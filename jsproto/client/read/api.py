@@ -57,7 +57,7 @@ class Reads:
         subject: str | None = None,
         next: bool = False,
         start_time: Instant | None = None,
-        level: ReadLevel = "direct",
+        level: ReadLevel | None = None,
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
         """Read one message.
@@ -67,11 +67,12 @@ class Reads:
         * ``next``: the first one at or after ``seq`` or ``start_time``, else of all. With a ``subject``: the first of
           that.
         * ``start_time`` alone: the first one stored at that time or later (2.11).
-        * ``level``: which server answers, see ``ReadLevel``. ``timeout``: seconds.
+        * ``level``: which server answers, see ``ReadLevel``. None is "direct", and then "leader" where nobody answers
+          that: the stream allows no Direct Get. ``timeout``: of each question, in seconds.
 
         The ticket fails with:
             MessageNotFoundError: there is none.
-            NoRespondersError: the stream does not exist or allows no Direct Get.
+            NoRespondersError: with "direct", the stream does not exist or allows no Direct Get.
             JetStreamNotAvailableError: no leader answers.
             StatusError, APIError: the server refused the request.
             TimeoutError: no answer came in time.
@@ -80,10 +81,11 @@ class Reads:
             LocalProtocolError: the arguments choose no message, or contradict each other.
         """
         body = selection(seq, subject, next, start_time)
+        if level is None:
+            return self._request(self._direct(stream, body), now, timeout, self._of_leader(stream, body))
         checked_word("level", level, LEVELS)
-        if level == "leader":
-            return self._request(self._of_leader(stream, body), now, timeout)
-        return self._request(self._direct(stream, body), now, timeout)
+        question = self._of_leader if level == "leader" else self._direct
+        return self._request(question(stream, body), now, timeout)
 
     def get_last_msg(
         self,
@@ -94,14 +96,8 @@ class Reads:
         level: ReadLevel | None = None,
         timeout: float | None = None,
     ) -> Ticket[StoredMsg]:
-        """Read the last message of ``subject``, as ``get_msg`` does.
-
-        ``level`` None is "direct", and then "leader" where nobody answers that: the stream allows no Direct Get.
-        """
-        if level is not None:
-            return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
-        body = selection(None, subject, False, None)
-        return self._request(self._direct(stream, body), now, timeout, self._of_leader(stream, body))
+        """Read the last message of ``subject``, as ``get_msg`` does."""
+        return self.get_msg(stream, now=now, subject=subject, level=level, timeout=timeout)
 
     def get_data(
         self,

@@ -37,7 +37,7 @@ class Reads:
         stream: str,
         seq: int | None = None,
         *,
-        level: ReadLevel = "direct",
+        level: ReadLevel | None = None,
         timeout: Timeout | None = None,
         **options: Unpack[ReadOptions],
     ) -> StoredMsg:
@@ -56,12 +56,13 @@ class Reads:
                 ``subject`` if given.
             start_time: the first message stored at this time or later: nanoseconds since the epoch, or a datetime with
                 a time zone. It needs nats-server 2.11.
-            level: "direct" or "leader".
-            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
+            level: "direct" or "leader". None: "direct", or "leader" where the stream allows no Direct Get.
+            timeout: of each of these questions, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
-            MessageNotFoundError: there is no such message. With "direct" it says nothing about other replicas.
-            NoRespondersError: nobody answers such requests.
+            MessageNotFoundError: there is no such message. A Direct Get says nothing about other replicas.
+            StreamNotFoundError: there is no such stream.
+            NoRespondersError: with "direct", the stream does not exist, or allows no Direct Get.
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(self._core.get_msg, stream, seq, level=level, timeout=limit, **options)
@@ -75,8 +76,8 @@ class Reads:
         Args:
             stream: the stream's name.
             subject: the last message of this subject.
-            level: "direct" or "leader". None: "direct", or "leader" where the stream allows no Direct Get.
-            timeout: of each of these questions, in seconds or as a timedelta. None: that of ``jetstream()``.
+            level: as in ``get_msg``.
+            timeout: as in ``get_msg``.
         """
         limit = seconds(timeout, default=self._core.timeout)
         return await self._connection._ask(

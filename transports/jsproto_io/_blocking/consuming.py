@@ -285,8 +285,8 @@ class PullSubscription(PullSubscriptionBase[JSMsg], ConsumerSubscription):
                 the message, since the connection waits meanwhile. None: no order.
             retry_delay: seconds, or a timedelta, until a message comes again whose callback raised. None: the
                 consumer's ``backoff`` for that delivery, or a second.
-            term_on: classes of exceptions after which the message does not come again (term). The text of the exception
-                is the reason in the server's advisory.
+            term_on: classes of exceptions after which the message does not come again (term). The name of the class and
+                the text of the exception are the reason in the server's advisory.
             on_error: called with the message and the exception after the callback has raised. It may settle the message
                 itself.
             working: report work in progress while a message is worked on or waits for its key, so that it does not come
