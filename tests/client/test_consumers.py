@@ -144,6 +144,34 @@ def test_a_list_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ticket.result() == ["C"] * 3
 
 
+@pytest.mark.parametrize(
+    ("options", "before", "needed"),
+    [
+        ({"deliver_subject": "d", "ack_policy": "flow_control"}, "2.12.8", "2.14"),
+        ({"priority_groups": ["g"], "priority_policy": "prioritized"}, "2.11.11", "2.12"),
+        ({"priority_policy": "overflow", "priority_groups": ["g"]}, "2.10.26", "2.11"),
+        ({"pause_until": 2**62}, "2.10.26", "2.11"),
+        ({"filter_subjects": ["a", "b"]}, "2.9.25", "2.10"),
+    ],
+)
+def test_what_an_older_server_would_drop_is_refused(options: Any, before: str, needed: str) -> None:
+    old, new = Harness(info={"version": before}), Harness(info={"version": f"{needed}.0"})
+    config = ConsumerConfig.from_options(durable_name="C", **options)
+    with pytest.raises(UnsupportedByServerError, match=next(reversed(options))) as caught:
+        old.js.create_consumer("S", config, now=old.now)
+    assert (caught.value.needed, caught.value.found) == (needed, before)
+    assert not old.sent()
+    new.js.create_consumer("S", config, now=new.now)
+    assert new.sent()
+
+
+def test_unpinning_on_an_older_server() -> None:
+    old = Harness(info={"version": "2.10.26"})
+    with pytest.raises(UnsupportedByServerError, match=r"2\.11"):
+        old.js.unpin_consumer("S", "C", "g", now=old.now)
+    assert not old.sent()
+
+
 RESET = {**info(), "reset_seq": 4, "delivered": {"consumer_seq": 0, "stream_seq": 3}}
 FOUND = info(metadata={"_nats.level": "4", "_nats.ver": "2.14.0"})
 

@@ -11,7 +11,7 @@ Not here: the subscribe workflow (ADR-15), which decides what to create.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -49,6 +49,12 @@ Action: TypeAlias = Literal["create", "update"]
 PAUSE_SINCE: Final = "2.11"
 """The first release that pauses consumers."""
 
+GROUPS_SINCE: Final = "2.11"
+"""The first release with priority groups."""
+
+FILTERS_SINCE: Final = "2.10"
+"""The first release with several filters."""
+
 
 class Consumers(Streams):
     """The consumers' half of ``JetStream``."""
@@ -73,8 +79,8 @@ class Consumers(Streams):
 
         Raises, with nothing sent:
             LocalProtocolError: ``check_sourcing`` or ``config.check_words`` finds a fault.
-            UnsupportedByServerError: the server is too old for the ack policy ``flow_control``, for ``pedantic`` or
-                for ``required_api_level``.
+            UnsupportedByServerError: the server is too old for a field or its value, for ``pedantic`` or for
+                ``required_api_level``.
 
         The ticket fails with:
             APIError: the server refused.
@@ -83,8 +89,9 @@ class Consumers(Streams):
         if action != "update":
             config.check_words()
         server = self.session.server
-        if config.ack_policy == "flow_control" and server is not None and server.is_before(SOURCING_SINCE):
-            raise UnsupportedByServerError("ack_policy 'flow_control'", SOURCING_SINCE, server.version)
+        for needed, feature in _newer_features(config):
+            if server is not None and server.is_before(needed):
+                raise UnsupportedByServerError(feature, needed, server.version)
         name = config.consumer_name
         subject = self.api.consumer_create(stream, name, (name and config.filter_subject) or None)
         body: dict[str, Any] = {"stream_name": stream, "config": config.to_json()}
@@ -240,7 +247,14 @@ class Consumers(Streams):
     def unpin_consumer(
         self, stream: str, name: str, group: str, *, now: float, timeout: float | None = None
     ) -> Ticket[None]:
-        """Let another client of a priority group be pinned."""
+        """Let another client of a priority group be pinned.
+
+        Raises, with nothing sent:
+            UnsupportedByServerError: the server is older than 2.11.
+        """
+        server = self.session.server
+        if server is not None and server.is_before(GROUPS_SINCE):
+            raise UnsupportedByServerError("unpin_consumer", GROUPS_SINCE, server.version)
         subject = self.api.consumer_unpin(stream, name)
         return self._ask(subject, dumps({"group": group}), _nothing, now, timeout, about=_about(stream, name))
 
@@ -319,6 +333,20 @@ class Consumers(Streams):
         )  # fmt: skip
         rule = FailureRule.of(config, retry_delay, term_on)
         return ConsumerWork(self.session, pull, acker, rule, now=now, concurrency=concurrency, **keywords)
+
+
+def _newer_features(config: ConsumerConfig) -> Iterator[tuple[str, str]]:
+    """What older servers refuse without a reason, or drop without a word (FACTS.md F0.7): since when, and its name."""
+    if config.ack_policy == "flow_control":
+        yield SOURCING_SINCE, "ack_policy 'flow_control'"
+    if config.priority_policy == "prioritized":
+        yield "2.12", "priority_policy 'prioritized'"
+    if config.priority_groups:
+        yield GROUPS_SINCE, "priority_groups"
+    if config.pause_until is not None:
+        yield PAUSE_SINCE, "pause_until"
+    if config.filter_subjects:
+        yield FILTERS_SINCE, "filter_subjects"
 
 
 def _shortest_wait(config: ConsumerConfig) -> float:

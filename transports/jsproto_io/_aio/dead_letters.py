@@ -57,6 +57,7 @@ class KeepsDeadLetters:
         Raises:
             DeadLetterError: ``to`` does not take ``subject``, or ``advisories`` does not take the advisories.
             StreamNotFoundError: ``stream`` or ``to`` does not exist.
+            UnsupportedByServerError: the server is older than 2.10.
             LocalProtocolError: an argument is impossible.
         """
         core, connection = self._core, self._connection

@@ -619,6 +619,7 @@ class Consuming:
         Raises:
             ConsumerNotFoundError: there is no such consumer.
             ConsumerInvalidPriorityGroupError: the consumer has no such group.
+            UnsupportedByServerError: the server is older than 2.11.
         """
         limit = seconds(timeout, default=self._core.timeout)
         self._connection._ask(
