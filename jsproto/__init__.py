@@ -96,13 +96,16 @@ from jsproto.grammar.batch import strip_batch_headers
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.config import ServerInfo, StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
+from jsproto.grammar.counters import CounterEntry
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import JSAck, parse_jsack
 from jsproto.grammar.position import SessionToken
+from jsproto.grammar.publish_headers import publish_headers
 from jsproto.grammar.sources import StreamSourceInfo
 from jsproto.grammar.sourcing import sourcing_consumer
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.times import Seconds
+from jsproto.grammar.trace import Trace, TraceEvent
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
@@ -118,6 +121,7 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerInfo",
     "Conversation",
+    "CounterEntry",
     "DirectBatch",
     "Error",
     "FastPublisher",
@@ -147,12 +151,15 @@ __all__ = [
     "StreamSourceInfo",
     "Subscription",
     "Ticket",
+    "Trace",
+    "TraceEvent",
     "__version__",
     "api_errors",
     "connect_options",
     "errors",
     "events",
     "parse_jsack",
+    "publish_headers",
     "sourcing_consumer",
     "strip_batch_headers",
 ]

@@ -382,6 +382,8 @@ class StreamRollupFailedError(APIError, err_code=10111):
 
     template = "{err}"
 
+    hint = "a rollup is sub or all, and needs allow_rollup_hdrs=True in the configuration of the stream"
+
 
 class ConsumerInvalidDeliverSubjectError(APIError, err_code=10112):
     """400/10112: invalid push consumer deliver subject."""
@@ -595,13 +597,19 @@ class MessageTTLInvalidError(APIError, err_code=10165):
 class MessageTTLDisabledError(APIError, err_code=10166):
     """400/10166: per-message TTL is disabled."""
 
+    hint = "switch it on with allow_msg_ttl=True in the configuration of the stream"
+
 
 class MessageIncrDisabledError(APIError, err_code=10168):
     """400/10168: message counters is disabled."""
 
+    hint = "switch it on with allow_msg_counter=True when the stream is created"
+
 
 class MessageIncrMissingError(APIError, err_code=10169):
     """400/10169: message counter increment is missing."""
+
+    hint = "each message of this stream counts: publish with incr"
 
 
 class MessageIncrPayloadError(APIError, err_code=10170):
@@ -682,6 +690,8 @@ class SourceWithMsgSchedulesError(APIError, err_code=10187):
 
 class MessageSchedulesDisabledError(APIError, err_code=10188):
     """400/10188: message schedules is disabled."""
+
+    hint = "switch it on with allow_msg_schedules=True in the configuration of the stream"
 
 
 class MessageSchedulesPatternInvalidError(APIError, err_code=10189):

@@ -41,6 +41,7 @@ CLIENT_OPTIONS: Final = "client/test_options.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
 CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
+CLIENT_RETRY: Final = "client/test_publish_retry.py::test_"
 CLIENT_SENDING: Final = "client/test_sending.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SINGLE: Final = "client/test_single.py::test_"
@@ -53,6 +54,7 @@ DRIVERS_CANCELLING: Final = "drivers/test_cancelling.py::test_"
 DRIVERS_COMMON: Final = "drivers/test_common.py::test_"
 DRIVERS_CREDENTIALS: Final = "drivers/test_credentials.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
+DRIVERS_KEYWORDS: Final = "drivers/test_publish_keywords.py::test_"
 DRIVERS_LINKS: Final = "drivers/test_links.py::test_"
 DRIVERS_OUTAGE: Final = "drivers/test_outage.py::test_"
 DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
@@ -71,6 +73,7 @@ INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_
 INTEGRATION_AT_MOST_ONCE: Final = "integration/test_at_most_once.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
 INTEGRATION_PERSISTENCE: Final = "integration/test_persistence.py::test_"
+INTEGRATION_PUBLISH_RELEASES: Final = "integration/test_publish_releases.py::test_"
 INTEGRATION_READING: Final = "integration/test_reading.py::test_"
 READING_ATTACKED: Final = "integration/test_reading_attacked.py::test_"
 INTEGRATION_STALE_READS: Final = "integration/test_stale_reads.py::test_"
@@ -79,6 +82,7 @@ PAIR_CONSISTENCY: Final = "pair/test_consistency.py::test_"
 PAIR_CONSUMERS_PAIR: Final = "pair/test_consumers_pair.py::test_"
 PAIR_CONSUMING_PAIR: Final = "pair/test_consuming_pair.py::test_"
 PAIR_DIRECT_PAIR: Final = "pair/test_direct_pair.py::test_"
+PAIR_KEYWORDS: Final = "pair/test_publish_keywords_pair.py::test_"
 PAIR_PAIR: Final = "pair/test_pair.py::test_"
 README: Final = "test_readme.py::test_"
 RULES_GAPS: Final = "rules/test_sequence_gaps.py::test_"
@@ -502,6 +506,49 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             SERVER_ATOMIC + "the_largest_batch",
             DRIVERS_FACADE + "the_main_job",
             CLI_END_TO_END + "the_demo_starts_its_own_server_and_compares",
+        ),
+        promise(
+            "The same keywords go with `publish`, `publish_async`, the publisher of `async_publisher()`, fast-ingest "
+            "and atomic batches:",
+            DRIVERS_KEYWORDS + "each_keyword_arrives",
+            DRIVERS_KEYWORDS + "a_schedule_publishes",
+            DRIVERS_KEYWORDS + "increments_on_each_path",
+            DRIVERS_KEYWORDS + "a_trace_of_a_message",
+        ),
+        promise(
+            "the message is stored once within `duplicate_window`",
+            DRIVERS_KEYWORDS + "counters",
+            PAIR_KEYWORDS + "headers_made_alone_go_with_many_messages",
+        ),
+        promise("the message lives so long", PAIR_KEYWORDS + "what_a_stream_does_with_each"),
+        promise("it replaces all of its subject", DRIVERS_KEYWORDS + "each_keyword_arrives"),
+        promise("the same again and again", PAIR_KEYWORDS + "schedules", DRIVERS_KEYWORDS + "a_schedule_publishes"),
+        promise(
+            "Impossible values raise `LocalProtocolError`, and servers that are too old `UnsupportedByServerError`, "
+            "with nothing sent. What the stream does not allow is an `APIError` that names the option it lacks.",
+            DRIVERS_KEYWORDS + "bad_values_are_refused_and_nothing_is_sent",
+            DRIVERS_KEYWORDS + "schedules_that_cannot_be",
+            INTEGRATION_PUBLISH_RELEASES + "what_a_release_does_not_know_is_refused_by_name",
+            DRIVERS_KEYWORDS + "refusals_are_typed",
+            PAIR_KEYWORDS + "what_a_stream_does_not_allow",
+        ),
+        promise(
+            "In an atomic batch there is no `expected_last_msg_id`, and `expected_last_seq` goes with the first "
+            "message.",
+            DRIVERS_KEYWORDS + "the_message_id_of_the_last_message",
+            PAIR_KEYWORDS + "an_atomic_batch_cannot_look_at_message_ids",
+        ),
+        promise(
+            "A message that no stream takes, as during an election, is sent again by `publish` and `publish_async`, "
+            "twice after 0.25 seconds each time.",
+            CLIENT_RETRY + "after_the_last_attempt_it_fails",
+            CLIENT_RETRY + "one_of_many_is_sent_again_as_the_newest",
+            DRIVERS_KEYWORDS + "a_message_is_sent_again_until_its_stream_is_there",
+        ),
+        promise(
+            "Nothing is stored twice by it: the server says that nobody had it.",
+            CLIENT_RETRY + "a_message_that_no_stream_took_is_sent_again",
+            PAIR_KEYWORDS + "a_message_that_comes_before_its_stream",
         ),
         promise(
             'With `persist_mode="async"` a stream acknowledges before it writes to disk, also where the server '

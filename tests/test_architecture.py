@@ -75,8 +75,8 @@ ROOMS: Final = {
 ANNOTATIONS: Final = {"base": {"grammar", "wire"}}
 
 MONOTONIC: Final = {"monotonic", "perf_counter", "process_time", "sleep"}
-# The one module that may ask for the time of day: a server stamps messages with it.
-TIME_OF_DAY: Final = {"jsproto_io.testing.host": {"time_ns"}}
+# The modules that may ask for the time of day: a server stamps messages with it, and a delay ends at a moment.
+TIME_OF_DAY: Final = {"jsproto_io.testing.host": {"time_ns"}, "jsproto_io._state.keywords": {"time_ns"}}
 # The one that computes with dates: it knows what time it is in other places, when it is told what time it is.
 DATES: Final = {"jsproto_io._state.zones": {"UTC", "datetime"}}
 THIRD_PARTY: Final = {
@@ -151,12 +151,13 @@ OLD_NAMES: Final = frozenset(
 
 PUBLIC: Final = {
     "APIError", "Address", "PipelinedPublisher", "AtomicBatch", "BatchAbandoned", "BatchAdvisories", "ConnectOptions",
-    "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "DirectBatch", "Error", "FastPublisher",
-    "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns", "Msg",
-    "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError",
-    "Seconds", "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig",
-    "StreamInfo", "StreamSourceInfo", "Subscription", "Ticket", "__version__", "api_errors", "connect_options",
-    "errors", "events", "parse_jsack", "sourcing_consumer", "strip_batch_headers",
+    "ConsistentSession", "ConsumerConfig", "ConsumerInfo", "Conversation", "CounterEntry", "DirectBatch", "Error",
+    "FastPublisher", "Headers", "JSAck", "JSMsg", "JetStream", "LastMessages", "LocalProtocolError", "MessageColumns",
+    "Msg", "OrderedConsumer", "Outbox", "PubAck", "PullConsumer", "PushConsumer", "RemoteProtocolError", "Seconds",
+    "ServerInfo", "Session", "SessionToken", "Snapshot", "StoredMsg", "StreamConfig", "StreamInfo",
+    "StreamSourceInfo", "Subscription", "Ticket", "Trace", "TraceEvent", "__version__", "api_errors",
+    "connect_options", "errors", "events", "parse_jsack", "publish_headers", "sourcing_consumer",
+    "strip_batch_headers",
 }  # fmt: skip
 
 

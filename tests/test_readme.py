@@ -35,7 +35,7 @@ RUN: Final = {  # folder -> words by which a test finds a program there
         "class NatsPyOutbox", "from jsproto.testing",
     ),
     DRIVERS: (
-        "force_reconnect", "from_env", "atomic_batch", "js.snapshot(", "session.token", "fetch_no_wait",
+        "force_reconnect", "from_env", "atomic_batch", "js.counter(", "js.snapshot(", "session.token", "fetch_no_wait",
         "ThreadPoolExecutor", "ordered=True", "js.copy(", "js.source(", "NatsServer()", "js.purge_stream(",
     ),
     TESTING: (
@@ -95,6 +95,13 @@ def test_the_environment(fresh: NatsServer, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("NATS_CONTEXT", *VARIABLES.values()):
         monkeypatch.delenv(name, raising=False)
     assert run(program_with(DRIVERS, "from_env"), fresh) == "None 0 streams\n"
+
+
+def test_the_keywords_of_a_publish(fresh: NatsServer) -> None:
+    counted, server, *steps = run(program_with(DRIVERS, "js.counter("), fresh).splitlines()
+    assert counted == "1 2 3"
+    assert server.startswith("server ")
+    assert [step.strip().partition(": ")[2] for step in steps] == ["tasks.now", "stored as tasks.now"]
 
 
 def test_atomic_batches_and_acknowledgements_under_way(fresh: NatsServer) -> None:

@@ -13,7 +13,9 @@ Not here: streams (``manage.api``), the verbs that read (``read.api``), consumer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
+from jsproto.client.connection.requests import retry_policy
 from jsproto.client.consume.dead_letters import DeadLetterPlan, DeadLetterSpec, bury, open_dead_letters
 from jsproto.client.consume.subscribe import Subscriptions
 from jsproto.client.copy.target import CopyTarget, find_target
@@ -27,16 +29,10 @@ from jsproto.client.read.consistent_session import ConsistentSession, SessionLev
 from jsproto.client.scripts import publish_batch
 from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStreamResponseError
 from jsproto.grammar.acks import PubAck, parse_pub_ack
-from jsproto.grammar.batch import (
-    EXPECTED_LAST_SEQUENCE,
-    EXPECTED_LAST_SUBJECT_SEQUENCE,
-    EXPECTED_STREAM,
-    MSG_ID,
-    check_unbatched,
-)
+from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.fast import GapMode
-from jsproto.grammar.headers import Headers, HeadersLike
 from jsproto.grammar.position import SessionToken
+from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.ticket import Ticket
 from jsproto.wire.frames import Msg
 
@@ -52,18 +48,18 @@ class JetStream(Reads, Subscriptions):
         payload: bytes = b"",
         *,
         now: float,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        expected_stream: str | None = None,
-        expected_last_seq: int | None = None,
-        expected_last_subject_seq: int | None = None,
         timeout: float | None = None,
+        retry_attempts: int | None = None,
+        retry_wait: float | None = None,
+        **options: Unpack[PublishOptions],
     ) -> Ticket[PubAck]:
         """Publish and wait for the acknowledgement that it is stored.
 
-        ``msg_id``: duplicates within the stream's window are stored once. ``expected_*``: the server refuses the
-        message (WrongLastSequenceError and kin) unless the stream stands where the caller expects. ``timeout``:
-        seconds.
+        A message that no stream takes is sent again: it has reached nobody, so nothing can be stored twice.
+
+        * ``timeout``: seconds, for all attempts together. ``options``: see ``PublishOptions``.
+        * ``retry_attempts``, ``retry_wait``: how often, -1 for no limit, and after how many seconds. None: those of the
+          JetStream.
 
         The ticket fails with:
             APIError: the server refused the message, for example with StreamWrongLastSequenceError.
@@ -71,14 +67,17 @@ class JetStream(Reads, Subscriptions):
             TimeoutError: no acknowledgement came in time.
 
         Raises, with nothing sent:
-            LocalProtocolError: the subject, a header or the size is not allowed, or a header is of an atomic batch.
+            LocalProtocolError: the subject, a header, a keyword or the size is not allowed, or a header is of an atomic
+                batch.
+            UnsupportedByServerError: the server is too old for a keyword.
         """
-        merged = publish_headers(headers, msg_id, expected_stream, expected_last_seq, expected_last_subject_seq)
+        merged = publish_headers(subject, payload, self.session.server, **options) if options else None
         if merged is not None:
             merged = check_unbatched(merged)
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now, decode=_pub_ack,
             headers=merged, no_responders=NoStreamResponseError,
+            retry=retry_policy(retry_attempts, retry_wait, self.retry),
         )  # fmt: skip
 
     def async_publisher(
@@ -92,6 +91,7 @@ class JetStream(Reads, Subscriptions):
         return PipelinedPublisher(
             self.session, inbox=self.session.new_inbox(), timeout=self.timeout if timeout is None else timeout,
             max_pending=max_pending, max_pending_bytes=max_pending_bytes, draw_many=self.session.draw_many,
+            retry=self.retry,
         )  # fmt: skip
 
     def batch_advisories(self, stream: str, batch_id: str | None = None) -> BatchAdvisories:
@@ -213,24 +213,6 @@ class JetStream(Reads, Subscriptions):
     def _batch_id(self, given: str | None) -> str:
         """``given``, or one made up. It stands in the messages, so it tells nothing of the batch's inbox."""
         return self.session.new_inbox().rpartition(".")[2] if given is None else given
-
-
-def publish_headers(
-    headers: HeadersLike | None,
-    msg_id: str | None,
-    expected_stream: str | None,
-    expected_last_seq: int | None,
-    expected_last_subject_seq: int | None,
-) -> HeadersLike | None:
-    """``headers`` with those that the keywords of a publish stand for."""
-    own = {
-        MSG_ID: msg_id,
-        EXPECTED_STREAM: expected_stream,
-        EXPECTED_LAST_SEQUENCE: expected_last_seq,
-        EXPECTED_LAST_SUBJECT_SEQUENCE: expected_last_subject_seq,
-    }
-    added = [(name, str(value)) for name, value in own.items() if value is not None]
-    return headers if not added else Headers([*Headers.of(headers).items(), *added])
 
 
 def _pub_ack(message: Msg) -> PubAck:

@@ -1,4 +1,4 @@
-"""The headers by which a message belongs to an atomic batch (ADR-50), and those that a publish may carry besides.
+"""The headers by which a message belongs to an atomic batch (ADR-50).
 
 A member names its batch (``Nats-Batch-Id``) and its place (``Nats-Batch-Sequence``, from 1, without a hole). The last
 one ends the batch (``Nats-Batch-Commit``): ``1`` stores this message too, ``eob`` does not.
@@ -11,7 +11,8 @@ Rules
 * Numbers are ASCII digits, leading zeros allowed.
 * An id has at most 64 bytes. A message with an empty id is no member of anything.
 
-Not here: which headers may go together, and what a batch does with them (``client``, ``server``).
+Not here: the other headers of a publish (``publish_headers``), which headers may go together, and what a batch does
+with them (``client``, ``server``).
 """
 
 from __future__ import annotations
@@ -24,19 +25,13 @@ from jsproto.errors import LocalProtocolError
 from jsproto.grammar.decimals import NO_NUMBER, saturated
 from jsproto.grammar.fast import MAX_BATCH_ID, check_batch_id
 from jsproto.grammar.headers import Headers, HeadersLike, encode_headers, first_value
+from jsproto.grammar.publish_headers import REQUIRED_API_LEVEL
 
 BATCH_ID: Final = "Nats-Batch-Id"
 BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
 BATCH_COMMIT: Final = "Nats-Batch-Commit"
 BATCH_HEADERS: Final = frozenset({BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT})
 """What makes a message a member of an atomic batch. Servers store them with it, so whoever reads it gets them."""
-REQUIRED_API_LEVEL: Final = "Nats-Required-Api-Level"
-MSG_ID: Final = "Nats-Msg-Id"
-EXPECTED_STREAM: Final = "Nats-Expected-Stream"
-EXPECTED_LAST_MSG_ID: Final = "Nats-Expected-Last-Msg-Id"
-EXPECTED_LAST_SEQUENCE: Final = "Nats-Expected-Last-Sequence"
-EXPECTED_LAST_SUBJECT_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 COMMIT_STORE: Final = b"\r\nNats-Batch-Commit: 1\r\n"
 COMMIT_EOB: Final = b"\r\nNats-Batch-Commit: eob\r\n"

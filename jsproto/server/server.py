@@ -30,6 +30,7 @@ from jsproto.errors import Error, LocalProtocolError
 from jsproto.events import Event
 from jsproto.grammar.acks import Dialect
 from jsproto.grammar.config import ServerInfo, StreamConfig
+from jsproto.grammar.cron import Zone
 from jsproto.grammar.subjects import check_queue, check_subject, matches
 from jsproto.grammar.times import format_timestamp
 from jsproto.outbox import Conversation
@@ -48,7 +49,6 @@ from jsproto.server.store.context import (
     BatchLimits,
     Release,
     ServerContext,
-    Zone,
 )
 from jsproto.server.store.stream import Stream
 from jsproto.ticket import Ticket

@@ -183,7 +183,7 @@ def test_publish_refused() -> None:
     assert pub.reply is not None
     harness.deliver(pub.reply, b"not this", b"NATS/1.0 503\r\n\r\n")  # with a payload it is somebody's answer
     assert isinstance(ticket.error, RemoteProtocolError)
-    ticket = harness.js.publish("s.a", b"x", now=harness.now)
+    ticket = harness.js.publish("s.a", b"x", now=harness.now, retry_attempts=0)
     (pub,) = harness.published()
     assert pub.reply is not None
     harness.deliver(pub.reply, b"", b"NATS/1.0 503\r\n\r\n")

@@ -17,9 +17,9 @@ import jsproto_io.trio
 from tests.tools import generate_blocking
 
 CLASSES = (
-    "PipelinedPublisher", "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession",
-    "ConsumeContext", "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PullMessages",
-    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext", "Counter",
+    "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
 )  # fmt: skip
 # What only one driver can mean: sync alone has a thread to do without.
 ONLY_SYNC = {"reader_thread"}

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from jsproto.grammar.headers import encode_headers
-from jsproto.server.publish.counters import MAX_COUNT_DIGITS
+from jsproto.grammar.publish_headers import MAX_COUNT_DIGITS
 from jsproto.server.store.stream import Publication
 from tests.server.sides import OnARealServer, OnTheRole, Side, messages
 from tests.server.test_faithful_streams import make, stored

@@ -20,7 +20,12 @@ ERRORS = ROOT / "jsproto" / "errors.py"
 WIDTH = 110
 
 HINTS = {
+    10111: "a rollup is sub or all, and needs allow_rollup_hdrs=True in the configuration of the stream",
+    10166: "switch it on with allow_msg_ttl=True in the configuration of the stream",
+    10168: "switch it on with allow_msg_counter=True when the stream is created",
+    10169: "each message of this stream counts: publish with incr",
     10174: "switch it on with allow_atomic=True in the configuration of the stream",
+    10188: "switch it on with allow_msg_schedules=True in the configuration of the stream",
     10205: "switch it on with allow_batched=True in the configuration of the stream",
 }
 

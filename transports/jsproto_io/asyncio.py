@@ -37,6 +37,7 @@ from jsproto_io._aio.connection import FastPublisher, JetStream, Message, Subscr
 from jsproto_io._aio.consume_context import ConsumeContext
 from jsproto_io._aio.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._aio.copying import StreamCopy
+from jsproto_io._aio.counting import Counter
 from jsproto_io._aio.engine import AsyncEvent
 from jsproto_io._aio.managing import InfoLister
 from jsproto_io._aio.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
@@ -44,15 +45,17 @@ from jsproto_io._aio.reading import BatchReader
 from jsproto_io._aio.sessions import ConsistentSession
 from jsproto_io._aio.sourcing import SourcingSubscription
 from jsproto_io._aio.subscribing import PushSubscription
+from jsproto_io._aio.tracing import TraceCollector
 from jsproto_io._state.common import DIAL_ERRORS, MAX_BURST, EventCallback, new_session, reason
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io.dialer import AsyncioDialer as Dialer
 from jsproto_io.dialer import SystemEntropy, ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext", "Counter",
     "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
-    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "connect",
 ]  # fmt: skip
 
 

@@ -46,12 +46,14 @@ from jsproto_io._blocking.connection import FastPublisher, JetStream, Message, S
 from jsproto_io._blocking.consume_context import ConsumeContext
 from jsproto_io._blocking.consuming import JSMsg, PullMessages, PullSubscription
 from jsproto_io._blocking.copying import StreamCopy
+from jsproto_io._blocking.counting import Counter
 from jsproto_io._blocking.managing import InfoLister
 from jsproto_io._blocking.publishing import BatchAdvisories, PendingAck, PipelinedPublisher
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._blocking.sessions import ConsistentSession
 from jsproto_io._blocking.sourcing import SourcingSubscription
 from jsproto_io._blocking.subscribing import PushSubscription
+from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import EventCallback, clamp_sleep, new_session, warn_unclosed
 from jsproto_io._state.connecting import ConnectKeywords
 from jsproto_io._threads.engine import ThreadEngine
@@ -62,9 +64,10 @@ from jsproto_io.dialer import SyncDialer as Dialer
 from jsproto_io.dialer import ambient_dialer
 
 __all__ = [
-    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext",
+    "AtomicBatch", "BatchAdvisories", "BatchReader", "Connection", "ConsistentSession", "ConsumeContext", "Counter",
     "FastPublisher", "InfoLister", "JSMsg", "JetStream", "Message", "PendingAck", "PipelinedPublisher", "PullMessages",
-    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "connect",
+    "PullSubscription", "PushSubscription", "SourcingSubscription", "StreamCopy", "Subscription", "TraceCollector",
+    "connect",
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from jsproto.client.connection.requests import retry_policy
 from jsproto.client.connection.session import Session
 from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
@@ -37,17 +38,23 @@ class Api:
         domain: str | None = None,
         prefix: str | None = None,
         timeout: float | None = None,
+        retry_attempts: int | None = None,
+        retry_wait: float | None = None,
     ) -> None:
         """``timeout``: seconds for each request, the session's default when None.
 
+        * ``retry_attempts``: how often a publish that finds no stream is sent again (ADR-22). None: 2. -1: no limit.
+        * ``retry_wait``: seconds before each of them. None: 0.25.
+
         Raises:
-            LocalProtocolError: both ``domain`` and ``prefix`` were given.
+            LocalProtocolError: both ``domain`` and ``prefix`` were given, or a value is not one of these.
         """
         if domain is not None and prefix is not None:
             raise LocalProtocolError("give a domain or a prefix, not both")
         self.session = session
         self.api = ApiSubjects(domain=domain) if prefix is None else ApiSubjects(prefix)
         self.timeout = session.options.timeout if timeout is None else timeout
+        self.retry = retry_policy(retry_attempts, retry_wait)
 
     def _ask(
         self,

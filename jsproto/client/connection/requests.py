@@ -6,6 +6,8 @@ Rules:
 * Each request gets a token of its own, which cannot be computed from others. So an answer that is late, double or
   forged for another request changes nothing.
 * A request may name another subject, which is asked in its place where nobody answers the first.
+* A request that may be repeated is sent again, with the same token, where nobody answers: it has reached nobody. Its
+  time goes on. One that could not be repeated in time fails at once.
 * A request ends once: with the decoded answer, with the error in it, with NoRespondersError, PermissionsViolationError
   or TimeoutError, or with why the link ended.
 
@@ -15,9 +17,9 @@ Not here: answers of many messages (``direct``, ``fast``), which have inboxes of
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from jsproto.errors import Error, NoRespondersError, PermissionsViolationError, TimeoutError
+from jsproto.errors import Error, LocalProtocolError, NoRespondersError, PermissionsViolationError, TimeoutError
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.headers import HeadersLike, encode_headers, status_line
 from jsproto.outbox import Conversation
@@ -30,6 +32,35 @@ if TYPE_CHECKING:
     from jsproto.client.connection.session import Session
 
 T = TypeVar("T")
+
+
+class RetryPolicy(NamedTuple):
+    """How often a request without a responder is sent again, -1 for until its time is over, and after how many seconds.
+
+    The defaults are those of ADR-22.
+    """
+
+    attempts: int = 2
+    wait: float = 0.25
+
+
+NO_RETRY: Final = RetryPolicy(0)
+DEFAULT_RETRY: Final = RetryPolicy()
+
+
+def retry_policy(attempts: int | None, wait: float | None, default: RetryPolicy = DEFAULT_RETRY) -> RetryPolicy:
+    """What ``retry_attempts`` and ``retry_wait`` say. None: as in ``default``.
+
+    Raises:
+        LocalProtocolError: ``attempts`` is no number of -1 or more, or ``wait`` is not more than 0 seconds.
+    """
+    if attempts is None and wait is None:
+        return default
+    if attempts is not None and (type(attempts) is not int or attempts < -1):
+        raise LocalProtocolError(f"retry_attempts is 0 or more, or -1 for no limit, not {attempts!r:.100}")
+    if wait is not None and not wait > 0:
+        raise LocalProtocolError(f"retry_wait must be greater than 0 seconds, not {wait!r:.100}")
+    return RetryPolicy(default.attempts if attempts is None else attempts, default.wait if wait is None else wait)
 
 
 def is_no_responders(message: Msg) -> bool:
@@ -58,7 +89,10 @@ class Question(NamedTuple):
 class _Request:
     """What is kept of one request under way."""
 
-    __slots__ = ("decode", "fallback", "no_responders", "subject", "ticket", "timeout", "token")
+    __slots__ = (
+        "block", "decode", "ends", "fallback", "left", "no_responders", "payload", "subject", "ticket", "timeout",
+        "token", "wait",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,7 +103,13 @@ class _Request:
         decode: Callable[[Msg], Any],
         no_responders: Callable[[str], Error],
         fallback: Question | None,
+        message: tuple[bytes, bytes | None],
+        retry: RetryPolicy,
+        now: float,
     ) -> None:
+        self.payload, self.block = message
+        self.left, self.wait = retry
+        self.ends = now + timeout
         self.token = token
         self.subject = subject
         self.timeout = timeout
@@ -85,7 +125,7 @@ class Requests(Conversation):
     Attributes: ``last_message`` (which message of the session the last request was, by ``Session.published``).
     """
 
-    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_sid", "last_message")
+    __slots__ = ("_deadlines", "_draw", "_inbox", "_open", "_outbox", "_prefix", "_retries", "_sid", "last_message")
 
     def __init__(self, outbox: Session, inbox: str, draw: Callable[[], bytes]) -> None:
         """``inbox``: the subject below which this session's answers arrive, unique to it. ``draw`` makes tokens."""
@@ -97,6 +137,7 @@ class Requests(Conversation):
         self._open: dict[bytes, _Request] = {}
         self.last_message = 0
         self._deadlines: Deadlines[bytes] = Deadlines()
+        self._retries: Deadlines[bytes] = Deadlines()  # when what nobody has answered is sent again
 
     def __len__(self) -> int:
         return len(self._open)
@@ -118,11 +159,14 @@ class Requests(Conversation):
         no_responders: Callable[[str], Error] = NoRespondersError,
         fallback: Question | None = None,
         wildcards: bool = False,
+        retry: RetryPolicy = NO_RETRY,
     ) -> Ticket[T]:
         """Ask ``subject``; the ticket takes ``decode(answer)``, or the Error that ``decode`` raises.
 
-        ``timeout``: seconds. ``wildcards``: the subject may have some. ``no_responders``: makes the error for a subject
-        without a responder. ``fallback``: what to ask then instead, for ``timeout`` seconds more.
+        * ``timeout``: seconds. ``wildcards``: the subject may have some, and there are no headers.
+        * ``no_responders``: makes the error for a subject without a responder.
+        * ``fallback``: what to ask then instead, for ``timeout`` seconds more.
+        * ``retry``: how often a request without wildcards is sent again before that.
 
         Raises, with nothing sent:
             LocalProtocolError: the subject, a header or the size is not allowed.
@@ -138,23 +182,33 @@ class Requests(Conversation):
         self._outbox.flush()
         self.last_message = self._outbox.published
         ticket: Ticket[T] = Ticket()
-        self._open[token] = _Request(token, subject, timeout, ticket, decode, no_responders, fallback)
+        self._open[token] = _Request(
+            token, subject, timeout, ticket, decode, no_responders, fallback, (payload, block), retry, now
+        )
         self._deadlines.set(token, now + timeout)
         self._outbox.rearm(self)
         return ticket
 
     def receive(self, message: Msg, now: float) -> None:
         """An answer."""
-        request = self._end_request(message.subject[len(self._prefix) :])
+        token = message.subject[len(self._prefix) :]
+        request = self._open.get(token)
         if request is None:
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no request waits for it"))
             return
         if is_no_responders(message):
+            if request.left and now + request.wait < request.ends:
+                request.left -= 1
+                self._retries.set(token, now + request.wait)
+                self._outbox.rearm(self)
+                return
+            self._end_request(token)
             if request.fallback is None:
                 self._fail(request, request.no_responders(request.subject))
             else:
                 self._fall_back(request, request.fallback, now)
             return
+        self._end_request(token)
         try:
             value = request.decode(message)
         except Error as error:
@@ -164,14 +218,18 @@ class Requests(Conversation):
         self._outbox.completed(request.ticket)
 
     def handle_timeout(self, now: float) -> None:
-        """Fail the requests whose time is over."""
+        """Fail the requests whose time is over, and send those again that it is time for."""
         for token in self._deadlines.due(now):
             request = self._open.pop(token)
+            self._retries.set(token, None)
             self._fail(request, TimeoutError(f"no answer from {request.subject} within {request.timeout:g} s"))
+        for token in self._retries.due(now):
+            self._retry(self._open[token])
 
     def deadline(self) -> float | None:
-        """The earliest end of a request's time."""
-        return self._deadlines.next()
+        """The earliest end of a request's time, or when one is sent again, if that is before it."""
+        ends, again = self._deadlines.next(), self._retries.next()
+        return ends if again is None or ends is None else min(ends, again)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """Fail the requests that were refused. Fail all of them when the inbox may not be subscribed to."""
@@ -189,7 +247,7 @@ class Requests(Conversation):
     def link_lost(self, error: Error, now: float) -> None:
         """Fail all requests: an answer on the lost link will not come."""
         requests, self._open = self._open, {}
-        self._deadlines = Deadlines()
+        self._deadlines, self._retries = Deadlines(), Deadlines()
         for request in requests.values():
             self._fail(request, error)
 
@@ -202,7 +260,10 @@ class Requests(Conversation):
             self._fail(request, error)
             return
         self._outbox.flush()
-        self._open[token] = _Request(token, fallback.subject, request.timeout, request.ticket, *fallback[2:], None)
+        self._open[token] = _Request(
+            token, fallback.subject, request.timeout, request.ticket, fallback.decode, fallback.no_responders, None,
+            (fallback.payload, None), NO_RETRY, now,
+        )  # fmt: skip
         self._deadlines.set(token, now + request.timeout)
         self._outbox.rearm(self)
 
@@ -210,7 +271,16 @@ class Requests(Conversation):
         request = self._open.pop(token, None)
         if request is not None:
             self._deadlines.set(token, None)
+            self._retries.set(token, None)
         return request
+
+    def _retry(self, request: _Request) -> None:
+        try:
+            self._outbox.publish(request.subject, request.payload, self._prefix + request.token, request.block)
+        except Error as error:  # no room for it, for example
+            self._end_request(request.token)
+            self._fail(request, error)
+        self._outbox.flush()
 
     def _fail(self, request: _Request, error: Error) -> None:
         request.ticket.fail(error)

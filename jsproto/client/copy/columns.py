@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from jsproto.grammar.batch import EXPECTED_LAST_SEQUENCE
 from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.copies import COPY_SOURCE, kept_lines, origin_parts
 from jsproto.grammar.decimals import MAX_DIGITS
 from jsproto.grammar.headers import Headers
 from jsproto.grammar.jsack import jsack_sequences
+from jsproto.grammar.publish_headers import EXPECTED_LAST_SEQUENCE
 from jsproto.wire.bulk_encoder import all_equal, encode_counting
 from jsproto.wire.frames import RawMsg
 

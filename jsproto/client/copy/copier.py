@@ -35,10 +35,10 @@ from jsproto.errors import (
     SourceBusyError,
     TimeoutError,
 )
-from jsproto.grammar.batch import EXPECTED_LAST_SUBJECT_SEQUENCE
 from jsproto.grammar.consumer import ConsumerInfo
 from jsproto.grammar.copies import UNFILTERED, CopyOrigin
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE
 from jsproto.wire.frames import RawMsg
 
 LINGER: Final = 0.05  # seconds: so long a batch stays open for the next message

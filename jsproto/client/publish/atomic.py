@@ -53,19 +53,15 @@ from jsproto.errors import (
     UnsupportedByServerError,
 )
 from jsproto.grammar.acks import PubAck, parse_pub_ack
-from jsproto.grammar.batch import (
-    BATCH_HEADERS,
-    COMMIT_EOB,
-    COMMIT_STORE,
+from jsproto.grammar.batch import BATCH_HEADERS, COMMIT_EOB, COMMIT_STORE, batch_head, behind
+from jsproto.grammar.headers import LINE_END, Headers, HeadersLike, encode_headers, status_line
+from jsproto.grammar.publish_headers import (
     EXPECTED_LAST_MSG_ID,
     EXPECTED_LAST_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
     MSG_ID,
-    batch_head,
-    behind,
 )
-from jsproto.grammar.headers import LINE_END, Headers, HeadersLike, encode_headers, status_line
 from jsproto.grammar.subjects import check_subject
 from jsproto.outbox import Outbox, bulk
 from jsproto.rules.atomic_batch import ATOMIC, ENDED, AtomicPhase, AtomicStep

@@ -12,6 +12,8 @@ Rules
  * Failed messages are kept up to the same bounds. Beyond them they are only counted.
  * Nothing is sent twice by this side: whether a message without an answer was stored is not known. Only the caller
    knows whether it may be sent again (with a message id the stream stores it once).
+ * A message that no stream takes has reached nobody. One of ``publish`` is sent again after a pause (ADR-22), after
+   those published meanwhile. Until then it keeps its place in the window.
  * Answers may come in any order. One that fits no message under way is an event and changes nothing.
  * Time is looked at in steps: a message is given up after ``timeout`` seconds, and at most a sixteenth later.
 
@@ -24,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeAlias
 
-from jsproto.client.connection.requests import is_no_responders
+from jsproto.client.connection.requests import NO_RETRY, RetryPolicy, is_no_responders
 from jsproto.client.publish.message import Message, parts
 from jsproto.errors import (
     ConnectionClosedError,
@@ -53,8 +55,9 @@ Failure: TypeAlias = tuple[Message, Error]
 """A message that was not acknowledged, and why. After an APIError or NoStreamResponseError it is not stored; after any
 other error it may be."""
 
-_Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck]]
-"""A message whose acknowledgement completes a ticket: the shape of a message without headers, and one more."""
+_Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck], bytes | None, int, float]
+"""A message whose acknowledgement completes a ticket: the shape of a message without headers, then the ticket, the
+header block, how often it may be sent again, and until when (seconds)."""
 
 
 def _draw_nothing(count: int) -> Sequence[bytes]:
@@ -73,9 +76,9 @@ class PipelinedPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_pending",
-        "_open", "_outbox", "_prefix", "_ready", "_sent", "_sid", "_timeout", "acked", "error", "failed", "sequence",
-        "unreported",
+        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes",
+        "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_retried", "_retries", "_retry", "_sent", "_sid",
+        "_timeout", "acked", "error", "failed", "sequence", "unreported",
     )  # fmt: skip
 
     @property
@@ -92,6 +95,7 @@ class PipelinedPublisher(Conversation):
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         draw_many: Callable[[int], Sequence[bytes]] = _draw_nothing,
+        retry: RetryPolicy = NO_RETRY,
     ) -> None:
         """``inbox``: a subject of this client alone. ``timeout``: seconds until an answer counts as missing.
 
@@ -99,6 +103,7 @@ class PipelinedPublisher(Conversation):
         * ``max_pending_bytes``: how many bytes of payload may wait. The message that reaches this may go beyond it.
         * ``draw_many``: makes unpredictable texts (``Session.draw_many``). A reader of one reply subject cannot
           acknowledge the next message. Without it the reply subjects only count.
+        * ``retry``: how often a message of ``publish`` is sent again that no stream takes.
 
         Raises: LocalProtocolError: a value is not one of these.
         """
@@ -123,7 +128,10 @@ class PipelinedPublisher(Conversation):
         self._max_bytes = max_pending_bytes
         self._bytes = 0
         self._open: dict[bytes, Message | _Promised] = {}  # by reply subject, oldest first
-        self._sent: deque[tuple[float, int]] = deque()  # (when, sequence): what was sent from then on, and up to which
+        self._sent: deque[tuple[float, int]] = deque()  # (when, number): what was sent from then on, and up to which
+        self._retry = retry
+        self._retried = 0  # how often a message was sent again: each time it gets another number
+        self._retries: deque[tuple[float, _Promised]] = deque()  # (when, message): what is sent again, earliest first
         self._failures: list[Failure] = []
         self._failures_bytes = 0
         self._ready = Readable(outbox.completed)
@@ -134,7 +142,7 @@ class PipelinedPublisher(Conversation):
     @property
     def pending(self) -> int:
         """Messages without an answer yet."""
-        return len(self._open)
+        return len(self._open) + len(self._retries)
 
     @property
     def pending_bytes(self) -> int:
@@ -146,7 +154,7 @@ class PipelinedPublisher(Conversation):
         """How many messages may be published now, if they are small."""
         if self.error is not None or self._bytes >= self._max_bytes:
             return 0
-        return self._max_pending - len(self._open)
+        return max(self._max_pending - self.pending, 0)
 
     def ready(self) -> Ticket[None]:
         """A ticket that is completed when there is room, and fails with why there never will be.
@@ -159,7 +167,7 @@ class PipelinedPublisher(Conversation):
         """A ticket that is completed when no message waits: each has its acknowledgement or has failed."""
         if self._open and self._answered.pending is None:
             self._outbox.flush()
-        return self._answered.ticket(not self._open)
+        return self._answered.ticket(not self.pending)
 
     def take_failures(self) -> list[Failure]:
         """The messages of ``publish_many`` that failed since the last call, in the order in which they failed.
@@ -185,17 +193,18 @@ class PipelinedPublisher(Conversation):
          * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
            refuses the message.
         """
-        if self.error is not None or len(self._open) >= self._max_pending or self._bytes >= self._max_bytes:
+        waiting = len(self._open) + len(self._retries)
+        if self.error is not None or waiting >= self._max_pending or self._bytes >= self._max_bytes:
             self._refuse()
         if self._sid is None:
             self._open_inbox()
         block = None if headers is None else encode_unbatched(headers)
         sequence = self.sequence + 1
         (drawn,) = self._draw_many(1)
-        reply = b"%b%d-%b" % (self._prefix, sequence, drawn)
+        reply = b"%b%d-%b" % (self._prefix, sequence + self._retried, drawn)
         self._outbox.publish(subject, payload, reply, block)
         ticket: Ticket[PubAck] = Ticket()
-        self._open[reply] = (subject, payload, None, ticket)
+        self._open[reply] = (subject, payload, None, ticket, block, self._retry.attempts, now + self._timeout)
         self.sequence = sequence
         self._bytes += len(payload)
         self._sent_by(now)
@@ -219,7 +228,8 @@ class PipelinedPublisher(Conversation):
         prefix, waiting, run = self._prefix, self._open, messages[:room]
         before = sequence = self.sequence
         size, most = self._bytes, self._max_bytes
-        numbers = range(before + 1, before + 1 + len(run))
+        first = before + 1 + self._retried
+        numbers = range(first, first + len(run))
         form = prefix.replace(b"%", b"%%") + b"%d-%b"
         replies = [*map(form.__mod__, zip(numbers, self._draw_many(len(run)), strict=True))]
         try:
@@ -270,15 +280,20 @@ class PipelinedPublisher(Conversation):
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no publish waits for it"))
             return
         self._bytes -= len(sent[1])
-        if len(sent) != 4 and is_plain_ack(message.payload):
+        if len(sent) != 7 and is_plain_ack(message.payload):
             self.acked += 1
         else:
-            self._resolve(sent, _answer(message, sent[0]))
+            answer = _answer(message, sent[0])
+            if len(sent) == 7 and isinstance(answer, NoStreamResponseError) and self._may_retry(sent, now):
+                return
+            self._resolve(sent, answer)
         if self._ready.pending is not None or self._answered.pending is not None:
             self._tell()
 
     def handle_timeout(self, now: float) -> None:
-        """Give up what was sent too long ago."""
+        """Give up what was sent too long ago, and send again what no stream took."""
+        while self._retries and self._retries[0][0] <= now:
+            self._send_retry(self._retries.popleft()[1], now)
         given_up = 0
         while self._sent and self._due(self._sent[0][0]) <= now:
             given_up = self._sent.popleft()[1]
@@ -300,7 +315,9 @@ class PipelinedPublisher(Conversation):
 
     def deadline(self) -> float | None:
         """When ``handle_timeout`` wants to be called, in monotonic seconds. None: not yet."""
-        return self._due(self._sent[0][0]) if self._sent else None
+        due = self._due(self._sent[0][0]) if self._sent else None
+        again = self._retries[0][0] if self._retries else None
+        return again if due is None else due if again is None else min(due, again)
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:
         """Fail the messages that were dropped; all of them, when it is their answers that may not be received."""
@@ -325,6 +342,32 @@ class PipelinedPublisher(Conversation):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _may_retry(self, sent: _Promised, now: float) -> bool:
+        """No stream took a message: send it again after a pause, if it may be. Returns whether it may."""
+        when = now + self._retry.wait
+        if not sent[5] or when >= sent[6]:
+            return False
+        self._bytes += len(sent[1])
+        self._retries.append((when, sent))
+        self._outbox.rearm(self)
+        return True
+
+    def _send_retry(self, sent: _Promised, now: float) -> None:
+        """Send a message again, as the newest one. It counts once."""
+        subject, payload, _, ticket, block, left, until = sent
+        (drawn,) = self._draw_many(1)
+        self._retried += 1
+        reply = b"%b%d-%b" % (self._prefix, self.sequence + self._retried, drawn)
+        try:
+            self._outbox.publish(subject, payload, reply, block)
+        except Error as error:  # no room for it, for example
+            self._bytes -= len(payload)
+            self._resolve(sent, error)
+            return
+        self._open[reply] = (subject, payload, None, ticket, block, left - 1, until)
+        self._sent_by(now)
+        self._outbox.flush()
+
     def _due(self, sent: float) -> float:
         """When to give up what was sent at ``sent`` or within one step of it."""
         return sent + self._timeout * (1 + 1 / STEPS)
@@ -333,9 +376,9 @@ class PipelinedPublisher(Conversation):
         """Remember when it was sent. What fills the window must leave, because no further message pushes it."""
         sent = self._sent
         if sent and now - sent[-1][0] < self._timeout / STEPS:
-            sent[-1] = (sent[-1][0], self.sequence)
+            sent[-1] = (sent[-1][0], self.sequence + self._retried)
         else:
-            sent.append((now, self.sequence))
+            sent.append((now, self.sequence + self._retried))
             if len(sent) == 1:
                 self._outbox.rearm(self)
         if self._bytes >= self._max_bytes or len(self._open) >= self._max_pending:
@@ -355,7 +398,7 @@ class PipelinedPublisher(Conversation):
             self.failed += 1
         else:
             self.acked += 1
-        if len(sent) == 4:
+        if len(sent) == 7:
             ticket = sent[3]
             if isinstance(answer, Error):
                 ticket.fail(answer)
@@ -370,16 +413,17 @@ class PipelinedPublisher(Conversation):
 
     def _tell(self) -> None:
         """Complete what waits for room, or for the last answer."""
-        if 4 * len(self._open) <= 3 * self._max_pending and 4 * self._bytes <= 3 * self._max_bytes:
+        if 4 * self.pending <= 3 * self._max_pending and 4 * self._bytes <= 3 * self._max_bytes:
             self._ready.notify()
-        if not self._open:
+        if not self.pending:
             self._answered.notify()
 
     def _fail_all(self, error: Error) -> None:
-        waiting, self._open = self._open, {}
+        waiting, self._open = [*self._open.values(), *(sent for _, sent in self._retries)], {}
+        self._retries.clear()
         self._bytes = 0
         self._sent.clear()
-        for sent in waiting.values():
+        for sent in waiting:
             self._resolve(sent, error)
         self._outbox.rearm(self)
         self._tell()

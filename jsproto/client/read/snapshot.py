@@ -53,6 +53,7 @@ from jsproto.errors import (
     StreamRecreatedError,
     TooManyResultsError,
 )
+from jsproto.grammar.publish_headers import ROLLUP
 from jsproto.grammar.stored import StoredMsg, check_seq
 from jsproto.grammar.times import instant
 from jsproto.ticket import Ticket
@@ -67,7 +68,6 @@ MOST_WRITTEN: Final = 1_000_000  # messages that may be written while a snapshot
 _AT_ONCE: Final = 4096  # messages taken at once of what was written meanwhile
 _HOLDS_WRITES_BACK: Final = "2.12"  # the server that answers as of one moment
 _NO_LIMIT: Final = 1 << 62
-_ROLLUP: Final = "Nats-Rollup"
 
 
 class Snapshot:
@@ -395,7 +395,7 @@ class Snapshot:
             )
         except MessageNotFoundError:
             return True
-        return _ROLLUP in first.headers
+        return ROLLUP in first.headers
 
     def _sequence_at(self, at: Point, info: StreamInfo) -> Generator[Ticket[Any], Any, int]:
         """The last sequence that belongs to the snapshot."""
@@ -497,4 +497,4 @@ class Snapshot:
 
 def _rolls_up_all(message: StoredMsg) -> bool:
     """Whether it replaced all messages before it, of any subject."""
-    return _ROLLUP.encode() in message.raw_headers and (message.headers.get(_ROLLUP) or "").lower() == "all"
+    return ROLLUP.encode() in message.raw_headers and (message.headers.get(ROLLUP) or "").lower() == "all"

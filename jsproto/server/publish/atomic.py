@@ -19,14 +19,13 @@ from jsproto.grammar.advisory import AbandonReason
 from jsproto.grammar.batch import (
     BATCH_COMMIT,
     BATCH_SEQUENCE,
-    EXPECTED_LAST_MSG_ID,
-    MSG_ID,
     BatchCommit,
     BatchHeaders,
     BatchProblem,
     parse_batch_headers,
 )
 from jsproto.grammar.headers import appended
+from jsproto.grammar.publish_headers import EXPECTED_LAST_MSG_ID, MSG_ID
 from jsproto.outbox import Conversation, Outbox
 from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size
 from jsproto.server.publish.replies import PublishReplies

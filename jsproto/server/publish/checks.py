@@ -16,7 +16,9 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from jsproto.grammar.batch import (
+from jsproto.grammar.decimals import MAX_DIGITS
+from jsproto.grammar.headers import without
+from jsproto.grammar.publish_headers import (
     EXPECTED_LAST_MSG_ID,
     EXPECTED_LAST_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE,
@@ -24,12 +26,12 @@ from jsproto.grammar.batch import (
     EXPECTED_STREAM,
     MSG_ID,
     REQUIRED_API_LEVEL,
+    SCHEDULE,
+    TTL,
+    time_to_live,
 )
-from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.headers import without
 from jsproto.server.publish.counters import Counter, check_increment, counted, counter_of
-from jsproto.server.publish.schedule_headers import SCHEDULE, check_schedule
-from jsproto.server.store.lifetime import TTL, time_to_live
+from jsproto.server.publish.schedule_headers import check_schedule
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import MAX_SEQUENCE, STREAM_SOURCE, Publication, Stream
 

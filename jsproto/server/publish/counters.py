@@ -18,25 +18,25 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from jsproto.errors import RemoteProtocolError
-from jsproto.grammar.batch import (
+from jsproto.grammar.bodies import escaped, loads
+from jsproto.grammar.counters import COUNTER_SOURCES
+from jsproto.grammar.headers import appended, first_value
+from jsproto.grammar.publish_headers import (
     EXPECTED_LAST_MSG_ID,
     EXPECTED_LAST_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
     EXPECTED_STREAM,
+    INCREMENT,
+    MAX_COUNT_DIGITS,
+    ROLLUP,
 )
-from jsproto.grammar.bodies import escaped, loads
-from jsproto.grammar.headers import appended, first_value
 from jsproto.server.store.refusals import refusal
 from jsproto.server.store.stream import STREAM_SOURCE, Publication, Stream
 
-INCREMENT: Final = "Nats-Incr"
-SOURCES: Final = "Nats-Counter-Sources"
-MAX_COUNT_DIGITS: Final = 1_000
-"""Digits of an increment, and of a value. nats-server takes more."""
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,%d}" % MAX_COUNT_DIGITS)
 _NOT_BESIDE: Final = (
-    "Nats-Rollup", EXPECTED_STREAM, EXPECTED_LAST_MSG_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
+    ROLLUP, EXPECTED_STREAM, EXPECTED_LAST_MSG_ID, EXPECTED_LAST_SEQUENCE, EXPECTED_LAST_SUBJECT_SEQUENCE,
     EXPECTED_LAST_SUBJECT_SEQUENCE_SUBJECT,
 )  # fmt: skip
 
@@ -81,7 +81,7 @@ def counter_of(stream: Stream, subject: bytes) -> Counter:
     last = stream.get(stream.last_of(subject))
     if last is None:
         return Counter(0, {})
-    sources = first_value(last.header or b"", SOURCES.encode())
+    sources = first_value(last.header or b"", COUNTER_SOURCES.encode())
     return Counter(_value_in(last.payload), _read_sources(sources) if sources else {})
 
 
@@ -110,7 +110,7 @@ def counted(counter: Counter, message: Publication) -> tuple[Publication, Counte
     if len(str(total)) > MAX_COUNT_DIGITS:
         raise refusal(10172)
     if sources:
-        header = _with(header, SOURCES, _written(sources))
+        header = _with(header, COUNTER_SOURCES, _written(sources))
     return Publication(message.subject, header, b'{"val":"%d"}' % total), Counter(total, sources)
 
 

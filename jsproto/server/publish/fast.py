@@ -29,8 +29,8 @@ from __future__ import annotations
 
 from jsproto.errors import APIError
 from jsproto.grammar.acks import FlowAck, FlowError, FlowGap, FlowMessage, encode_flow
-from jsproto.grammar.batch import EXPECTED_LAST_MSG_ID
 from jsproto.grammar.fast import FastOp, FastProblem, FastReply, parse_fast_reply
+from jsproto.grammar.publish_headers import EXPECTED_LAST_MSG_ID
 from jsproto.outbox import Conversation, Outbox
 from jsproto.rules.window import AckPace
 from jsproto.server.publish.checks import Staged, check_account, check_level, check_open, check_size

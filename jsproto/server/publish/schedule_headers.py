@@ -7,7 +7,7 @@ Rules, those of nats-server 2.15.1 (FACTS.md F13):
   ends the schedule.
 * A stream that does not allow schedules says so before anything else that is wrong with one.
 
-Not here: when a schedule is due (``cron``), what it makes (``schedules``).
+Not here: when a schedule is due (``grammar.cron``), what it makes (``schedules``).
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from collections.abc import Mapping
 from typing import Final
 
 from jsproto.errors import APIError, BadSubjectError
+from jsproto.grammar.cron import Zone, next_due
 from jsproto.grammar.headers import appended, first_value
+from jsproto.grammar.publish_headers import (
+    ROLLUP,
+    SCHEDULE,
+    SCHEDULE_NEXT,
+    SCHEDULE_ROLLUP,
+    SCHEDULE_TTL,
+    SCHEDULER,
+    SOURCE,
+    TARGET,
+    TIME_ZONE,
+    time_to_live,
+)
 from jsproto.grammar.subjects import check_subject, overlaps
-from jsproto.server.publish.cron import next_due
-from jsproto.server.store.context import ServerContext, Zone
-from jsproto.server.store.lifetime import time_to_live
+from jsproto.server.store.context import ServerContext
 from jsproto.server.store.refusals import refusal
-from jsproto.server.store.stream import PURGE, SCHEDULE_NEXT, SCHEDULER, Publication, Stream
+from jsproto.server.store.stream import PURGE, Publication, Stream
 
-SCHEDULE: Final = "Nats-Schedule"
-TIME_ZONE: Final = "Nats-Schedule-Time-Zone"
-TARGET: Final = "Nats-Schedule-Target"
-SOURCE: Final = "Nats-Schedule-Source"
-SCHEDULE_TTL: Final = "Nats-Schedule-TTL"
-SCHEDULE_ROLLUP: Final = "Nats-Schedule-Rollup"
-ROLLUP: Final = "Nats-Rollup"
 _SUBJECT: Final = b"sub"
 
 

@@ -7,8 +7,8 @@ Rules, those of nats-server 2.15.1 (FACTS.md F13):
   ``Nats-Scheduler``, the subject of the schedule, and ``Nats-Schedule-Next``: when it is due again, or ``purge``.
 * What is due at once is made in the order of the schedules, before any of it is stored.
 
-Not here: when a schedule is due (``cron``), what its headers may say (``schedule_headers``). Servers are up to a second
-late, and the role is not.
+Not here: when a schedule is due (``grammar.cron``), what its headers may say (``schedule_headers``). Servers are up to
+a second late, and the role is not.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ import re
 from typing import Final, NamedTuple
 
 from jsproto.errors import APIError
-from jsproto.grammar.batch import MSG_ID
+from jsproto.grammar.cron import next_due
 from jsproto.grammar.headers import appended, first_value, without
-from jsproto.grammar.times import format_timestamp
-from jsproto.server.publish.checks import check_open, check_size
-from jsproto.server.publish.cron import next_due
-from jsproto.server.publish.schedule_headers import (
+from jsproto.grammar.publish_headers import (
+    MSG_ID,
     ROLLUP,
     SCHEDULE,
+    SCHEDULE_NEXT,
     SCHEDULE_ROLLUP,
     SCHEDULE_TTL,
+    SCHEDULER,
     SOURCE,
     TARGET,
-    zone_of,
+    TTL,
 )
-from jsproto.server.store.lifetime import TTL
-from jsproto.server.store.stream import PURGE, SCHEDULE_NEXT, SCHEDULER, Publication, Stored, Stream
+from jsproto.grammar.times import format_timestamp
+from jsproto.server.publish.checks import check_open, check_size
+from jsproto.server.publish.schedule_headers import zone_of
+from jsproto.server.store.stream import PURGE, Publication, Stored, Stream
 
 _OF_THE_SCHEDULE: Final = re.compile(rb"(?<=\r\n)(?:Nats-Schedule|Nats-Expected-)[^\r\n]*+\r\n")
 _NOTHING: Final = b"NATS/1.0\r\n\r\n"

@@ -15,12 +15,10 @@ from hashlib import sha256
 from typing import Final, Literal, TypeAlias
 
 from jsproto.grammar.acks import Dialect
+from jsproto.grammar.cron import Zone
 from jsproto.wire.limits import DEFAULT_MAX_PAYLOAD
 
 Release: TypeAlias = tuple[int, int, int]
-
-Zone: TypeAlias = Callable[[int], int]
-"""Maps a moment, in seconds since 1970, to how many seconds the clocks of a time zone are ahead of UTC then."""
 
 REFERENCE: Final[Release] = (2, 15, 1)
 """The release that a server answers as by default."""

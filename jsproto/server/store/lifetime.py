@@ -2,11 +2,10 @@
 
 Rules (FACTS.md F10):
 
-* A time to live is whole seconds, a Go duration of a second or more, or ``never``. Fractions of a second are cut off.
 * What never expires outlives ``max_age`` too.
 * A stream with markers lets no message live shorter than a marker, unless it keeps one message of each subject.
 
-Not here: what a stream does at the end of a time (``stream``).
+Not here: how a time to live is written (``grammar.publish_headers``), what a stream does at its end (``stream``).
 """
 
 from __future__ import annotations
@@ -15,31 +14,13 @@ import heapq
 from typing import Final
 
 from jsproto.grammar.config import StreamConfig
-from jsproto.grammar.decimals import MAX_DIGITS
-from jsproto.grammar.durations import format_duration, parse_duration
+from jsproto.grammar.durations import format_duration
 from jsproto.grammar.headers import appended, first_value, without
+from jsproto.grammar.publish_headers import NEVER, TTL, time_to_live
 
-TTL: Final = "Nats-TTL"
-NEVER: Final = -1
 _SECOND: Final = 1_000_000_000
 _REASON: Final = b"Nats-Marker-Reason"
 _MARKER: Final = "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: {}\r\nNats-Rollup: sub\r\n\r\n"
-
-
-def time_to_live(value: bytes | None) -> int | None:
-    """The time to live in a header, in seconds. 0: there is none. ``NEVER``: it has no end. None: it is no time."""
-    if not value:
-        return 0
-    text = value.decode("utf-8", "replace")
-    if text.lower() == "never":
-        return NEVER
-    if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and text != "0":
-        return int(text)
-    try:
-        duration = parse_duration(text)
-    except ValueError:
-        duration = 0
-    return None if duration < _SECOND else duration // _SECOND
 
 
 def lengthened(header: bytes | None, config: StreamConfig) -> bytes | None:

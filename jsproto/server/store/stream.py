@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol
 
 from jsproto._event import event
 from jsproto.errors import APIError
-from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamState
 from jsproto.grammar.headers import first_value
+from jsproto.grammar.publish_headers import MSG_ID, ROLLUP, SCHEDULE_NEXT, SCHEDULER
 from jsproto.grammar.subjects import matches
 from jsproto.server.store.context import ServerContext
 from jsproto.server.store.lifetime import Lifetimes, is_marker, lengthened, marker
@@ -34,8 +34,6 @@ from jsproto.server.store.transform import transform
 
 STREAM_SOURCE: Final = "Nats-Stream-Source"
 """The header in which a copy of a source says which stream and message it is of."""
-SCHEDULER: Final = "Nats-Scheduler"
-SCHEDULE_NEXT: Final = "Nats-Schedule-Next"
 PURGE: Final = b"purge"
 """What a message says that ends the schedule under the subject ``Nats-Scheduler``: it is deleted."""
 
@@ -58,7 +56,7 @@ class Publication:
     @property
     def rollup(self) -> str:
         """The rollup that the message asks for: ``sub``, ``all``, another word, or nothing."""
-        return (self.value("Nats-Rollup") or b"").decode("utf-8", "replace").lower()
+        return (self.value(ROLLUP) or b"").decode("utf-8", "replace").lower()
 
 
 @event

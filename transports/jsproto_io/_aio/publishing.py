@@ -21,7 +21,7 @@ from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
 from jsproto_io._aio.taking import Iterates
 from jsproto_io._state.common import MAX_CHUNK, OutgoingMessage, Timeout, next_chunk, seconds
-from jsproto_io._state.keywords import PublishOptions, merged_headers
+from jsproto_io._state.keywords import PublishKeywords, merged_headers
 from jsproto_io._state.publishing import BatchAdvisoriesBase, PendingAckBase, PipelinedPublisherBase, PublishesSome
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         payload: bytes = b"",
         *,
         wait_stall: Timeout | None = None,
-        **options: Unpack[PublishOptions],
+        **options: Unpack[PublishKeywords],
     ) -> PendingAck:
         """Publish a message without waiting for its acknowledgement.
 
@@ -173,8 +173,11 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
             BadSubjectError: ``subject`` cannot be published to.
             BadHeaderError: a header cannot be sent.
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
+            LocalProtocolError: a keyword has a value that it does not take.
+            UnsupportedByServerError: the server is too old for a keyword.
         """
-        verb = partial(self._publish_one, subject, payload, merged_headers(options))
+        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
+        verb = partial(self._publish_one, subject, payload, headers)
         ticket = self._connection._call(verb, coalesce=True)
         if ticket is None:
             limit = seconds(wait_stall, "wait_stall")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from jsproto.client.publish.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
-from jsproto.grammar.headers import HeadersLike
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._state.atomic import AtomicBatchBase
+from jsproto_io._state.keywords import PublishKeywords, merged_headers
 
 if TYPE_CHECKING:
     from jsproto_io._blocking.connection import Connection
@@ -41,15 +41,15 @@ class AtomicBatch(AtomicBatchBase, Managed):
     def _leave_block(self, error: BaseException | None) -> None:
         self.discard()
 
-    def add(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
+    def add(self, subject: str, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> int:
         """Add one message. All subjects must be of one stream.
 
-        Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``).
+        Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``). The other keywords are
+        those of ``JetStream.publish``, without ``expected_last_msg_id``, which servers refuse in a batch.
 
         Args:
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
-            headers: a mapping of names to a value, or to several.
 
         Returns:
             The sequence of the message in the batch, from 1 on.
@@ -59,9 +59,11 @@ class AtomicBatch(AtomicBatchBase, Managed):
             BadHeaderError: a header cannot be sent.
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
             BatchFullError: the batch has ``max_messages`` messages.
-            LocalProtocolError: a ``Nats-Msg-Id`` is repeated, or an expected sequence was changed by the batch itself.
+            LocalProtocolError: a ``Nats-Msg-Id`` is repeated, or an expected sequence was changed by the batch itself,
+                or a keyword has a value that it does not take.
             UnsupportedByServerError: the server is too old.
         """
+        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
         verb = partial(self._add_one, subject, payload, headers)
         while (added := self._connection._call(verb, coalesce=True)) is None:
             self._make_room()
@@ -70,15 +72,15 @@ class AtomicBatch(AtomicBatchBase, Managed):
             self._connection._wait(answered)
         return sequence
 
-    def commit(self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None) -> PubAck:
+    def commit(self, subject: str | None = None, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> PubAck:
         """Store the batch and wait for its acknowledgement.
 
-        After a commit nothing is sent: asking again (after a wait that was given up) gives the same answer.
+        The other keywords are those of ``add``, for the last message. After a commit nothing is sent: asking again
+        (after a wait that was given up) gives the same answer.
 
         Args:
             subject: where to publish a last message. None: the batch is stored as it is, as with ``commit_eob``.
             payload: the bytes of the last message.
-            headers: the headers of the last message.
 
         Returns:
             The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
@@ -89,6 +91,7 @@ class AtomicBatch(AtomicBatchBase, Managed):
             BatchLostError: the link broke before the answer came. It is not known whether all of it is stored or
                 nothing.
         """
+        headers = merged_headers(self._connection._session, subject, payload, options)
         verb = partial(self._commit_now, subject, payload, headers)
         self._connection._make_room()
         while (committed := self._connection._call(verb)) is None:

@@ -17,6 +17,7 @@ from jsproto.client.publish.atomic import MAX_MESSAGES
 from jsproto.client.publish.fast import DEFAULT_FLOW
 from jsproto.client.publish.fast import FastPublisher as CoreFastPublisher
 from jsproto.client.publish.pipelined import DEFAULT_MAX_PENDING, DEFAULT_MAX_PENDING_BYTES
+from jsproto.client.publish.tracing import TraceCollector as CoreTraceCollector
 from jsproto.errors import (
     ConnectionClosedError,
     LocalProtocolError,
@@ -33,6 +34,7 @@ from jsproto_io._blocking.atomic import AtomicBatch
 from jsproto_io._blocking.consuming import Consuming
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.copying import StreamCopy
+from jsproto_io._blocking.counting import Counts
 from jsproto_io._blocking.dead_letters import KeepsDeadLetters
 from jsproto_io._blocking.engine import Engine
 from jsproto_io._blocking.extras import CallsBack, Messages, collect_messages
@@ -42,8 +44,9 @@ from jsproto_io._blocking.reading import Reads
 from jsproto_io._blocking.sessions import Sessions
 from jsproto_io._blocking.sourcing import Sources
 from jsproto_io._blocking.subscribing import Subscribes
+from jsproto_io._blocking.tracing import TraceCollector
 from jsproto_io._state.common import MAX_POP, Timeout, seconds
-from jsproto_io._state.keywords import AtomicOptions, PublishOptions, atomic_options
+from jsproto_io._state.keywords import AtomicOptions, PublishKeywords, atomic_options, merged_headers, publish_options
 from jsproto_io._state.shared import FastPublisherBase, MessageBase, SubscriptionBase
 
 T = TypeVar("T")
@@ -255,6 +258,16 @@ class Connection(Engine):
         """
         self._close()
 
+    def trace(self) -> TraceCollector:
+        """Follow one message from server to server (ADR-41), from server 2.11 on. See ``TraceCollector``.
+
+        Raises:
+            UnsupportedByServerError: the server is older.
+        """
+        session = self._session
+        core = self._call(lambda now: CoreTraceCollector(session, inbox=session.new_inbox(), server=session.server))
+        return TraceCollector(core, self)
+
     def jetstream(
         self,
         *,
@@ -262,10 +275,12 @@ class Connection(Engine):
         prefix: str | None = None,
         timeout: Timeout | None = None,
         publish_async_max_pending: int = DEFAULT_MAX_PENDING,
+        retry_attempts: int | None = None,
+        retry_wait: Timeout | None = None,
     ) -> JetStream:
         """JetStream on this connection.
 
-        All JetStreams of a connection with the same ``timeout`` and the same ``publish_async_max_pending`` share that
+        All JetStreams of a connection with the same ``timeout``, retries and ``publish_async_max_pending`` share that
         window. So ``publish_async_completed()`` waits for the messages of all of them.
 
         Args:
@@ -273,15 +288,21 @@ class Connection(Engine):
             prefix: another API subject than ``$JS.API``.
             timeout: of each request, in seconds or as a timedelta. None: the connection's ``timeout``.
             publish_async_max_pending: messages of ``publish_async()`` that may be without an acknowledgement.
+            retry_attempts: how often ``publish()`` and ``publish_async()`` send a message again that no stream takes,
+                as during an election (ADR-22). None: 2. -1: until its timeout.
+            retry_wait: the pause before each of them, in seconds or as a timedelta. None: 0.25.
         """
-        core = CoreJetStream(self._session, domain=domain, prefix=prefix, timeout=seconds(timeout))
+        core = CoreJetStream(
+            self._session, domain=domain, prefix=prefix, timeout=seconds(timeout), retry_attempts=retry_attempts,
+            retry_wait=seconds(retry_wait, "retry_wait"),
+        )  # fmt: skip
         return JetStream(core, self, self._shared_publisher(core, publish_async_max_pending))
 
     def _shared_publisher(self, core: CoreJetStream, max_pending: int) -> PipelinedPublisher:
         """What ``publish_async()`` uses: one inbox for all JetStreams with the same options."""
 
         def publisher(now: float) -> PipelinedPublisher:
-            key = core.timeout, max_pending
+            key = core.timeout, core.retry, max_pending
             pipelined: PipelinedPublisher | None = self._pipelined.get(key)
             if pipelined is None:
                 pipelined = self._pipelined[key] = PipelinedPublisher(
@@ -384,7 +405,7 @@ class Subscription(CallsBack, SubscriptionBase, Managed):
         self._callback_ended()
 
 
-class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
+class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscribes, Sources):
     """Streams, their messages and their consumers. Made by ``Connection.jetstream()``.
 
     Timeouts are seconds, or a timedelta. None is the ``timeout`` of ``jetstream()``.
@@ -449,9 +470,13 @@ class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscrib
         payload: bytes = b"",
         *,
         timeout: Timeout | None = None,
-        **options: Unpack[PublishOptions],
+        retry_attempts: int | None = None,
+        retry_wait: Timeout | None = None,
+        **options: Unpack[PublishKeywords],
     ) -> PubAck:
         """Publish a message and wait until the stream has stored it.
+
+        A message that no stream takes has reached nobody, so it is sent again.
 
         Args:
             subject: where to publish, without wildcards.
@@ -461,15 +486,41 @@ class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscrib
             expected_stream: the name of the stream that must store it.
             expected_last_seq: the stream's last sequence, or else it is refused.
             expected_last_subject_seq: the last sequence of ``subject``, or else it is refused. 0: there is none.
-            timeout: seconds, or a timedelta. None: that of ``jetstream()``.
+            expected_last_subject_seq_subject: another subject whose last sequence that is. Wildcards are allowed.
+            expected_last_msg_id: the message id of the stream's last message, or else it is refused.
+            ttl: how long the message lives, in seconds or as a timedelta, rounded up to whole seconds, or ``"never"``.
+                The stream needs ``allow_msg_ttl``.
+            rollup: what it replaces: ``"sub"``, all messages of ``subject`` before it, or ``"all"``, those of the
+                stream. The stream needs ``allow_rollup_hdrs``.
+            at: it is a schedule (ADR-51): the stream publishes it to ``target`` at this moment, a datetime with a time
+                zone or nanoseconds since 1970. The stream needs ``allow_msg_schedules``.
+            delay: as ``at``, so many seconds from now, or a timedelta, by the clock of this machine.
+            every: it is a schedule that is due again after so many seconds, or a timedelta, of 1 s or more.
+            cron: it is a schedule of six fields, seconds first, or ``@hourly``, ``@daily``, ``@weekly`` and so on.
+            target: of a schedule, the subject to which the stream publishes. It is another one of the same stream.
+            source: of a schedule, the subject whose last message the stream publishes, if it has one.
+            time_zone: of ``cron``, such as ``Europe/Berlin``. None: UTC.
+            schedule_ttl: of a schedule, the ``ttl`` of what the stream publishes.
+            schedule_rollup: of a schedule, the rollup of what the stream publishes: ``"sub"``.
+            incr: what it adds to the counter ``subject`` (ADR-49). The stream needs ``allow_msg_counter``, and the
+                acknowledgement has the new ``value``.
+            trace: the subject at which servers report what becomes of the message (ADR-41).
+            timeout: seconds, or a timedelta, for all attempts. None: that of ``jetstream()``.
+            retry_attempts: how often it is sent again, -1 for until the timeout. None: that of ``jetstream()``.
+            retry_wait: the pause before that, in seconds or as a timedelta. None: that of ``jetstream()``.
 
         Raises:
             StreamWrongLastSequenceError: an expected sequence is another one. Other checks have errors of their own.
             NoStreamResponseError: no stream listens to ``subject``.
             TimeoutError: no acknowledgement came in time. The message may be stored, or be stored later.
+            LocalProtocolError: a keyword has a value that it does not take. Nothing was sent.
+            UnsupportedByServerError: the server is too old for a keyword. Nothing was sent.
         """
         limit = seconds(timeout, default=self._core.timeout)
-        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
+        verb = partial(
+            self._core.publish, subject, payload, timeout=limit, retry_attempts=retry_attempts,
+            retry_wait=seconds(retry_wait, "retry_wait"), **publish_options(options),
+        )  # fmt: skip
         return self._connection._ask(lambda now: verb(now=now), limit)
 
     def publish_async(
@@ -478,7 +529,7 @@ class JetStream(Managing, Reads, Sessions, Consuming, KeepsDeadLetters, Subscrib
         payload: bytes = b"",
         *,
         wait_stall: Timeout | None = None,
-        **options: Unpack[PublishOptions],
+        **options: Unpack[PublishKeywords],
     ) -> PendingAck:
         """Publish a message without waiting for its acknowledgement.
 
@@ -651,16 +702,15 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     def _leave_block(self, error: BaseException | None) -> None:
         self.abandon()
 
-    def publish(self, subject: str, payload: bytes = b"", *, headers: HeadersLike | None = None) -> int:
+    def publish(self, subject: str, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> int:
         """Publish one message of the batch. It is stored when ``acked`` has reached its sequence.
 
         All subjects must be of one stream, that of the first message. A message to another stream, or to none, is lost
-        to the batch or ends it.
+        to the batch or ends it. The other keywords are those of ``JetStream.publish``.
 
         Args:
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
-            headers: a mapping of names to a value, or to several.
 
         Returns:
             The sequence of the message in the batch, from 1 on.
@@ -669,7 +719,9 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
             BadSubjectError: ``subject`` cannot be published to.
             BadHeaderError: a header cannot be sent.
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
+            LocalProtocolError: a keyword has a value that it does not take.
         """
+        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
         verb = partial(self._publish_one, subject, payload, headers)
         while (sequence := self._connection._call(verb, coalesce=True)) is None:
             self._make_room()
@@ -679,14 +731,15 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         """Keep the batch alive and ask for the latest acknowledgement. It is sent automatically when it is needed."""
         self._connection._call(self._core.ping)
 
-    def commit(self, subject: str | None = None, payload: bytes = b"", *, headers: HeadersLike | None = None) -> PubAck:
+    def commit(self, subject: str | None = None, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> PubAck:
         """End the batch and wait for its acknowledgement.
+
+        The other keywords are those of ``publish``, for the last message.
 
         Args:
             subject: where to publish a last message. None: nothing more is stored, and asking again (after a wait that
                 was given up) gives the same answer.
             payload: the bytes of the last message.
-            headers: the headers of the last message.
 
         Returns:
             The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
@@ -694,6 +747,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         Raises:
             BatchTruncatedError: fewer messages were stored than published.
         """
+        headers = merged_headers(self._connection._session, subject, payload, options)
         if subject is not None or not self._is_committing:
             self._make_room()
         return self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))

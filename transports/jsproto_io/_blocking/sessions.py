@@ -18,7 +18,7 @@ from jsproto.grammar.stored import StoredMsg
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._blocking.reading import BatchReader
 from jsproto_io._state.common import Timeout, seconds
-from jsproto_io._state.keywords import PublishOptions, ReadOptions
+from jsproto_io._state.keywords import PublishKeywords, ReadOptions, publish_options
 from jsproto_io._state.sessions import ConsistentSessionBase
 
 if TYPE_CHECKING:
@@ -84,11 +84,11 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         payload: bytes = b"",
         *,
         timeout: Timeout | None = None,
-        **options: Unpack[PublishOptions],
+        **options: Unpack[PublishKeywords],
     ) -> PubAck:
         """As ``JetStream.publish``. Reads of this session show the message from then on."""
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(self._core.publish, subject, payload, timeout=limit, **options)
+        verb = partial(self._core.publish, subject, payload, timeout=limit, **publish_options(options))
         return self._connection._ask(lambda now: verb(now=now), limit)
 
     def get_msg(

@@ -1,36 +1,23 @@
 """Keyword arguments that several verbs share.
 
-Rules: a keyword that is left out has the default of the core. An unknown one raises TypeError.
+Rules: a keyword that is left out has the default of the core. An unknown one raises TypeError. The clock is that of the
+machine, because schedules are due at a time of day.
 
-Not here: the keywords of ``connect()`` (``connecting``), of streams and of consumers (``jsproto.grammar``).
+Not here: the keywords of ``connect()`` (``connecting``), of a publish, of streams and of consumers
+(``jsproto.grammar``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypedDict
+import time
+from typing import Any, TypedDict, cast
 
-from jsproto.client.jetstream import publish_headers
+from jsproto.client.connection.session import Session
+from jsproto.errors import LocalProtocolError
 from jsproto.grammar.headers import HeadersLike
-from jsproto.grammar.times import Instant
+from jsproto.grammar.publish_headers import PublishOptions, publish_headers
+from jsproto.grammar.times import Instant, nanoseconds
 from jsproto_io._state.common import Timeout, seconds
-
-
-class PublishOptions(TypedDict, total=False):
-    """What a message to a stream may carry, and what the stream checks before it stores the message.
-
-    Attributes:
-        headers: a mapping of names to a value, or to several.
-        msg_id: the ``Nats-Msg-Id``. The stream stores it once within its duplicate window.
-        expected_stream: the name of the stream that must store it.
-        expected_last_seq: the stream's last sequence, or else it is refused.
-        expected_last_subject_seq: the last sequence of its subject, or else it is refused. 0: there is none.
-    """
-
-    headers: HeadersLike | None
-    msg_id: str | None
-    expected_stream: str | None
-    expected_last_seq: int | None
-    expected_last_subject_seq: int | None
 
 
 class AtomicOptions(TypedDict, total=False):
@@ -67,12 +54,41 @@ class ReadOptions(TypedDict, total=False):
     start_time: Instant | None
 
 
-_NO_OPTIONS: Final[dict[str, Any]] = dict.fromkeys(PublishOptions.__annotations__)
+class PublishKeywords(PublishOptions, total=False):
+    """``PublishOptions``, and the one that needs to know what time it is.
+
+    Attributes:
+        delay: as ``at``, so many seconds from now, or a timedelta, by the clock of this machine.
+    """
+
+    delay: Timeout | None
 
 
-def merged_headers(options: PublishOptions) -> HeadersLike | None:
-    """The headers of a message, with those that ``options`` stand for."""
-    return publish_headers(**{**_NO_OPTIONS, **options}) if options else None
+def publish_options(keywords: PublishKeywords) -> PublishOptions:
+    """The same as the core has them: at a moment.
+
+    Raises:
+        LocalProtocolError: ``delay`` is no duration, or ``at`` is given as well.
+    """
+    if "delay" not in keywords:
+        return keywords
+    options: Any = {**keywords}
+    delay = options.pop("delay")
+    if delay is not None:
+        if options.get("at") is not None:
+            raise LocalProtocolError("a message has one schedule, not at and delay")
+        options["at"] = time.time_ns() + nanoseconds(delay, "delay")
+    return cast("PublishOptions", options)
+
+
+def merged_headers(
+    session: Session, subject: str | None, payload: bytes, keywords: PublishKeywords
+) -> HeadersLike | None:
+    """The headers of a message, with those that ``keywords`` stand for. ``subject``: None for no message at all.
+
+    Errors as of ``publish_headers``.
+    """
+    return publish_headers(subject or "", payload, session.server, **publish_options(keywords))
 
 
 def atomic_options(options: AtomicOptions) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Time zones for the message schedules of a server in memory, from the database of the machine.
 
-Not here: when a schedule is due (``jsproto.server.publish.cron``).
+Not here: when a schedule is due (``jsproto.grammar.cron``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from jsproto.server.store.context import Zone
+from jsproto.grammar.cron import Zone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jsproto.grammar.cron import Zone, check_cron, next_due
 from jsproto.grammar.times import civil_time, format_timestamp, parse_timestamp, seconds_at
-from jsproto.server.publish.cron import next_due
-from jsproto.server.store.context import Zone
 
 START = "2026-11-25T13:00:00.3Z"  # a Wednesday
 
@@ -46,6 +45,16 @@ def test_the_next_time(pattern: str, when: str) -> None:
 def test_what_is_never_due(pattern: str) -> None:
     with pytest.raises(ValueError, match="within five years"):
         due(pattern)
+    with pytest.raises(ValueError, match="within five years"):
+        check_cron(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["@daily", "0 0 0 29 2 *", "*/5 * * * * *"])
+def test_patterns_of_cron(pattern: str) -> None:
+    check_cron(pattern)
+    for other in ("@at 2026-01-01T00:00:00Z", "@every 5s"):
+        with pytest.raises(ValueError, match="six fields"):
+            check_cron(other)
 
 
 def test_what_was_missed_is_left_out() -> None:

@@ -15,16 +15,19 @@ Not here: clocks, and the rules of time zones, which the caller brings (``Zone``
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
 
 from jsproto.grammar.durations import parse_duration
 from jsproto.grammar.times import civil_time, parse_timestamp, seconds_at
-from jsproto.server.store.context import Zone
 
+Zone: TypeAlias = Callable[[int], int]
+"""Maps a moment, in seconds since 1970, to how many seconds the clocks of a time zone are ahead of UTC then."""
+
+AT: Final = "@at "
+EVERY: Final = "@every "
 _SECOND: Final = 1_000_000_000
 _YEARS: Final = 5
-_AT: Final = "@at "
-_EVERY: Final = "@every "
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 _NAMED: Final = {
@@ -70,15 +73,15 @@ def next_due(pattern: str, zone: Zone | None, after: int, now: int) -> Due:
     Raises:
         ValueError: it is no schedule.
     """
-    if pattern.startswith((_AT, _EVERY)) and zone is not None:
+    if pattern.startswith((AT, EVERY)) and zone is not None:
         raise ValueError("only cron has a time zone")
-    if pattern.startswith(_AT):
-        text = pattern.removeprefix(_AT)
+    if pattern.startswith(AT):
+        text = pattern.removeprefix(AT)
         if _STAMP.fullmatch(text) is None:
             raise ValueError(f"not a time stamp: {text[:64]!r}")
         return Due(parse_timestamp(text.replace(",", ".")), repeats=False)
-    if pattern.startswith(_EVERY):
-        interval = parse_duration(pattern.removeprefix(_EVERY))
+    if pattern.startswith(EVERY):
+        interval = parse_duration(pattern.removeprefix(EVERY))
         if interval < _SECOND:
             raise ValueError("an interval has a second or more")
         when = _rounded(after) + interval
@@ -86,6 +89,15 @@ def next_due(pattern: str, zone: Zone | None, after: int, now: int) -> Due:
     cron = _Cron(_NAMED.get(pattern, pattern), zone)
     when = cron.after(after // _SECOND) * _SECOND
     return Due(when if when >= now else cron.after(_rounded(now) // _SECOND) * _SECOND, repeats=True)
+
+
+def check_cron(pattern: str) -> None:
+    """Check that ``pattern`` is six fields of cron, or a name such as ``@daily``, and is due at some time.
+
+    Raises:
+        ValueError: it is not. The text says why.
+    """
+    _Cron(_NAMED.get(pattern, pattern), None).after(0)
 
 
 def _rounded(moment: int) -> int:
