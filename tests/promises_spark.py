@@ -329,6 +329,7 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "Rows into a stream": (
         "so a partition has to come in the same order when it is computed again",
         "None of them makes the rows of different partitions visible",
+        "or an interval `every` (seconds), and `target` (string) | a schedule",
     ),
     "Options": (
         "bytes asked for at once",

@@ -241,6 +241,9 @@ def test_columns_that_are_written() -> None:
         (schema(**base, x=IntegerType()), {}, "column 'x' cannot be written"),
         (schema(**base, msg_id=StringType()), {"delivery": "atomic"}, "leave out column msg_id"),
         (schema(**base, expected_last_subject_seq=LongType()), {}, "needs delivery atomic"),
+        (schema(**base, expected_last_subject_seq_subject=StringType()), {}, "needs delivery atomic"),
+        (schema(**base, incr=LongType()), {"delivery": "atomic"}, "takes no markers"),
+        (schema(**base, at=StringType()), {}, "column at must be timestamp, not string"),
     ]
     for columns, options, message in wrong:
         with pytest.raises(OptionError) as caught:

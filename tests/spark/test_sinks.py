@@ -80,6 +80,46 @@ def test_all_columns(spark: SparkSession, js: JetStream, stream: Made, save: Any
 
 
 @pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
+def test_schedules_and_rollups(spark: SparkSession, js: JetStream, stream: Made, save: Any, delivery: str) -> None:
+    name = stream(2, allow_msg_schedules=True, allow_msg_ttl=True, allow_rollup_hdrs=True)
+    columns = f"""'{name}.q' subject, 'd' data, TIMESTAMP '2100-01-01 00:00:00' at, CAST(NULL AS STRING) cron,
+        '{name}.t' target, 60 schedule_ttl, CAST(NULL AS STRING) rollup"""
+    others = f"""'{name}.p', 'e', NULL, '@daily', '{name}.t', NULL, NULL
+        UNION ALL SELECT '{name}.1', 'f', NULL, NULL, NULL, NULL, 'sub'"""
+    save(
+        spark.sql(f"SELECT {columns} UNION ALL SELECT {others}").coalesce(1),
+        name,
+        delivery=delivery,
+        markerSubject=name,
+    )
+    wanted = {
+        "q": {
+            "Nats-Schedule": "@at 2100-01-01T00:00:00Z",
+            "Nats-Schedule-Target": f"{name}.t",
+            "Nats-Schedule-TTL": "60",
+        },
+        "p": {"Nats-Schedule": "@daily", "Nats-Schedule-Target": f"{name}.t"},
+        "1": {"Nats-Rollup": "sub"},
+    }
+    for last, headers in wanted.items():
+        found = dict(js.get_last_msg(name, f"{name}.{last}").headers.items())
+        assert headers.items() <= found.items()
+    assert len([*js.get_batch(name, subject=f"{name}.1")]) == 1
+
+
+def test_counters(spark: SparkSession, js: JetStream, stream: Made, save: Any) -> None:
+    name = stream(allow_msg_counter=True)
+    rows = spark.sql(f"SELECT '{name}.a' subject, CAST(NULL AS STRING) data, id incr FROM range(1, 5)")
+    save(rows, name)
+    assert js.counter(name).value(f"{name}.a") == 10
+    with pytest.raises(PySparkException, match="cannot be stored: a message with incr has no payload"):
+        save(spark.sql(f"SELECT '{name}.a' subject, 'x' data, 1L incr"), name)
+    plain = stream()
+    with pytest.raises(PySparkException, match="takes no column incr: make it with allow_msg_counter=True"):
+        save(rows, plain)
+
+
+@pytest.mark.parametrize("delivery", ["fast", "fastDedup", "atomic"])
 def test_headers_of_another_stream_without_what_they_tell_the_server(
     spark: SparkSession, server: NatsServer, js: JetStream, stream: Made, save: Any, delivery: str
 ) -> None:

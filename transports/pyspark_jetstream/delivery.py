@@ -35,6 +35,7 @@ from jsproto.errors import (
     MessageNotFoundError,
 )
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.publish_headers import EXPECTED_LAST_SUBJECT_SEQUENCE, MSG_ID
 from jsproto_io.sync import Connection, JetStream
 from pyspark_jetstream.connecting import BUSY, TRIES, Retries, retry_transient, wait_until_back
 from pyspark_jetstream.options import MARKER, Delivery, WriteOptions
@@ -45,8 +46,6 @@ Chunks = Iterable[Sequence[Row]]
 BATCH_ROWS: Final = 999  # an atomic batch has at most 1000 messages, and the last one is the marker
 REFUSED_PAUSE: Final = 0.1  # seconds before a refused batch is tried again, doubled each time
 MAX_REFUSED_PAUSE: Final = REFUSED_PAUSE * 2 ** (TRIES - 1)
-EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-MSG_ID: Final = "Nats-Msg-Id"
 _TRANSIENT_REFUSALS: Final = (
     AtomicPublishIncompleteBatchError,
     StreamWrongLastSequenceError,  # or a twin's batch is under way
@@ -183,7 +182,7 @@ def _store_atomic(
                 raise WriteError(f"rows of {task}: the marker of row {rows - len(chunk)} on {subject} has gone")
             todo = chunk[len(chunk) - missing :]
             marker = json.dumps({"batch": task.batch, "rows": rows}).encode()
-            condition = {EXPECTED: str(progress.marker)}
+            condition = {EXPECTED_LAST_SUBJECT_SEQUENCE: str(progress.marker)}
             refusal = f"rows {rows - missing} to {rows - 1} of partition {task.partition} were not stored"
             try:
                 ack = js.publish_batch([*todo, (subject, marker, condition)])

@@ -12,25 +12,30 @@ Not here: sending (``delivery``), the types of columns (``schema``), messages wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jsproto.errors import BadSubjectError, LocalProtocolError
 from jsproto.grammar.batch import check_unbatched
+from jsproto.grammar.columns import MessageColumns
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.publish_headers import MSG_ID, TTL, PublishOptions, publish_headers
 from jsproto.grammar.subjects import check_subject, matches
-from pyspark_jetstream.delivery import EXPECTED, MSG_ID, Row
+from pyspark_jetstream.delivery import Row
 from pyspark_jetstream.messages import Chunk
 from pyspark_jetstream.schema import Target
 
-TTL: Final = "Nats-TTL"
 MAX_KNOWN_SUBJECTS: Final = 100_000
 CHUNK: Final = 5  # Arrow batches, unless they have so many bytes before
 CHUNK_BYTES: Final = 8 * 1024 * 1024
-_IN_HEADERS: Final = {"msg_id": MSG_ID, "expected_last_subject_seq": EXPECTED, "ttl": TTL}
-_HEADERS: Final = frozenset({"headers", *_IN_HEADERS})
+_IN_HEADERS: Final = {"msg_id": MSG_ID, "ttl": TTL}
+_KEYWORDS: Final = (
+    "expected_last_subject_seq", "expected_last_subject_seq_subject", "rollup", "at", "every", "cron", "target",
+    "source", "time_zone", "schedule_ttl", "schedule_rollup", "incr", "trace",
+)  # fmt: skip
+_HEADERS: Final = frozenset({"headers", *_IN_HEADERS, *_KEYWORDS})
 
 
 class RowError(RuntimeError):
@@ -107,7 +112,7 @@ def _rows(chunk: pa.Table, names: Sequence[str], subject: str | None, taken: _Ta
         raise _Refused(at, f"has {longest} bytes of data; stream {target.stream} takes {target.max_size}")
     payloads = data.fill_null(b"") if data.null_count else data
     messages = Chunk(_subjects(chunk, names, subject, taken), payloads, longest).messages
-    headers = _headers(chunk, names)
+    headers = _headers(chunk, names, messages)
     return messages if headers is None else [*zip(messages.subjects, messages.payloads, headers, strict=True)]
 
 
@@ -127,7 +132,7 @@ def _subjects(chunk: pa.Table, names: Sequence[str], subject: str | None, taken:
     return subjects
 
 
-def _headers(chunk: pa.Table, names: Sequence[str]) -> list[Headers | None] | None:
+def _headers(chunk: pa.Table, names: Sequence[str], messages: MessageColumns) -> list[Headers | None] | None:
     """The headers of each row. None: no row has any."""
     if _HEADERS.isdisjoint(names):
         return None
@@ -140,12 +145,28 @@ def _headers(chunk: pa.Table, names: Sequence[str]) -> list[Headers | None] | No
             for row, value in zip(found, chunk.column(column).to_pylist(), strict=True):
                 if value is not None:
                     row.append((header, str(value)))
-    return [_checked(at, row) for at, row in enumerate(found)] if any(found) else None
+    keywords = [name for name in _KEYWORDS if name in names]
+    if not keywords:
+        return [_checked(at, row) for at, row in enumerate(found)] if any(found) else None
+    columns = [chunk.column(name).to_pylist() for name in keywords]
+    options = [dict(zip(keywords, values, strict=True)) for values in zip(*columns, strict=True)]
+    asked = zip(found, options, messages.subjects, messages.payloads, strict=True)
+    return [_checked(at, pairs, values, subject, payload) for at, (pairs, values, subject, payload) in enumerate(asked)]
 
 
-def _checked(at: int, pairs: list[tuple[str, str]]) -> Headers | None:
+def _checked(
+    at: int,
+    pairs: list[tuple[str, str]],
+    options: dict[str, Any] | None = None,
+    subject: str = "",
+    payload: bytes = b"",
+) -> Headers | None:
     try:
-        return check_unbatched(Headers(pairs)) if pairs else None
+        headers = Headers(pairs) if pairs else None
+        if options is not None:
+            merged = publish_headers(subject, payload, headers=headers, **cast("PublishOptions", options))
+            headers = None if merged is None else Headers.of(merged)
+        return None if headers is None else check_unbatched(headers)
     except LocalProtocolError as error:
         raise _Refused(at, f"cannot be stored: {error}") from None
 

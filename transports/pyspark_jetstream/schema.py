@@ -37,7 +37,19 @@ _WRITE: Final = {
     "headers": (HEADERS_TYPE, "map<string,array<string>>", "map<string,string>"),
     "msg_id": ("string",),
     "expected_last_subject_seq": ("bigint", "int"),
+    "expected_last_subject_seq_subject": ("string",),
     "ttl": ("string",),
+    "rollup": ("string",),
+    "at": ("timestamp",),
+    "every": ("bigint", "int", "double"),
+    "cron": ("string",),
+    "target": ("string",),
+    "source": ("string",),
+    "time_zone": ("string",),
+    "schedule_ttl": ("bigint", "int"),
+    "schedule_rollup": ("string",),
+    "incr": ("bigint", "int"),
+    "trace": ("string",),
 }
 
 
@@ -105,8 +117,11 @@ def check_write_schema(schema: StructType, options: WriteOptions) -> list[str]:
         raise OptionError("where to? Add a column subject, or set the option subject")
     if "msg_id" in names and options.delivery != Delivery.FAST:
         raise OptionError(f"with delivery {options.delivery} the message ids are made here: leave out column msg_id")
-    if "expected_last_subject_seq" in names and options.delivery != Delivery.ATOMIC:
-        raise OptionError("column expected_last_subject_seq needs delivery atomic")
+    for name in ("expected_last_subject_seq", "expected_last_subject_seq_subject"):
+        if name in names and options.delivery != Delivery.ATOMIC:
+            raise OptionError(f"column {name} needs delivery atomic")
+    if "incr" in names and options.delivery == Delivery.ATOMIC:
+        raise OptionError("column incr needs delivery fast or fastDedup: a stream that counts takes no markers")
     return names
 
 

@@ -105,6 +105,13 @@ class JetStreamStreamWriter(_Writes, DataSourceStreamArrowWriter):
         return self.store(iterator, query, int(batch))
 
 
+_ALLOWED_BY: Final = {
+    "ttl": "allow_msg_ttl", "schedule_ttl": "allow_msg_ttl", "rollup": "allow_rollup_hdrs", "at": "allow_msg_schedules",
+    "every": "allow_msg_schedules", "cron": "allow_msg_schedules", "incr": "allow_msg_counter",
+}  # fmt: skip
+"""What the configuration of the stream must allow, by column."""
+
+
 def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -> Target:
     """What the stream takes. OptionError with one line when it cannot take the columns ``names``."""
     stream = options.stream
@@ -116,8 +123,10 @@ def checked_target(js: JetStream, options: WriteOptions, names: Sequence[str]) -
         raise OptionError(f"stream {stream} is a mirror, which only copies its origin")
     if config.sealed:
         raise OptionError(f"stream {stream} is sealed")
-    if "ttl" in names and not config.allow_msg_ttl:
-        raise OptionError(f"stream {stream} takes no column ttl: update it with allow_msg_ttl=True")
+    for name, allowed in _ALLOWED_BY.items():
+        if name in names and not getattr(config, allowed):
+            how = "make it" if allowed == "allow_msg_counter" else "update it"
+            raise OptionError(f"stream {stream} takes no column {name}: {how} with {allowed}=True")
     subjects = config.subjects or [stream]
     if options.subject is not None and not any(covers(each, options.subject) for each in subjects):
         raise OptionError(f"subject {options.subject} is none of stream {stream}, which takes {', '.join(subjects)}")
