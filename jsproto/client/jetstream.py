@@ -31,6 +31,7 @@ from jsproto.errors import APIError, BatchFullError, LocalProtocolError, NoStrea
 from jsproto.grammar.acks import PubAck, parse_pub_ack
 from jsproto.grammar.batch import check_unbatched
 from jsproto.grammar.fast import GapMode
+from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.publish_headers import PublishOptions, publish_headers
 from jsproto.ticket import Ticket
@@ -48,6 +49,7 @@ class JetStream(Reads, Subscriptions):
         payload: bytes = b"",
         *,
         now: float,
+        headers: HeadersLike | None = None,
         timeout: float | None = None,
         retry_attempts: int | None = None,
         retry_wait: float | None = None,
@@ -71,12 +73,13 @@ class JetStream(Reads, Subscriptions):
                 batch.
             UnsupportedByServerError: the server is too old for a keyword.
         """
-        merged = publish_headers(subject, payload, self.session.server, **options) if options else None
-        if merged is not None:
-            merged = check_unbatched(merged)
+        if options:
+            headers = publish_headers(subject, payload, self.session.server, headers=headers, **options)
+        if headers is not None:
+            headers = check_unbatched(headers)
         return self.session.requests.request(
             subject, payload, timeout=self.timeout if timeout is None else timeout, now=now, decode=_pub_ack,
-            headers=merged, no_responders=NoStreamResponseError,
+            headers=headers, no_responders=NoStreamResponseError,
             retry=retry_policy(retry_attempts, retry_wait, self.retry),
         )  # fmt: skip
 

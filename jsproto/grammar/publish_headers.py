@@ -77,7 +77,6 @@ class PublishOptions(TypedDict, total=False):
     """What a message to a stream may carry, and what the stream checks before it stores the message.
 
     Attributes:
-        headers: a mapping of names to a value, or to several.
         msg_id: the ``Nats-Msg-Id``. The stream stores it once within its duplicate window.
         expected_stream: the name of the stream that must store it.
         expected_last_seq: the stream's last sequence, or else it is refused.
@@ -98,7 +97,6 @@ class PublishOptions(TypedDict, total=False):
         trace: the subject at which servers report what becomes of the message (ADR-41).
     """
 
-    headers: HeadersLike | None
     msg_id: str | None
     expected_stream: str | None
     expected_last_seq: int | None
@@ -120,11 +118,19 @@ class PublishOptions(TypedDict, total=False):
 
 
 def publish_headers(
-    subject: str, payload: bytes = b"", server: ServerInfo | None = None, /, **options: Unpack[PublishOptions]
+    subject: str,
+    payload: bytes = b"",
+    server: ServerInfo | None = None,
+    /,
+    *,
+    headers: HeadersLike | None = None,
+    **options: Unpack[PublishOptions],
 ) -> HeadersLike | None:
     """The headers of a message: ``headers``, and after them those that the other keywords stand for.
 
-    ``server``: the one that is asked. None, when it is not known: its version is not looked at.
+    * ``server``: the one that is asked. None, when it is not known: its version is not looked at.
+    * ``headers``: a mapping of names to a value, or to several.
+    * ``options``: see ``PublishOptions``.
 
     Raises:
         LocalProtocolError: a value is not what its keyword takes, or keywords contradict each other.
@@ -135,13 +141,11 @@ def publish_headers(
     for name, value in options.items():
         keyword = _KEYWORDS.get(name)
         if keyword is None:
-            if name != "headers":
-                raise TypeError(f"a publish has no keyword {name!r:.100}")
-        elif value is not None:
+            raise TypeError(f"a publish has no keyword {name!r:.100}")
+        if value is not None:
             if keyword.since is not None and server is not None and server.is_before(keyword.since):
                 raise UnsupportedByServerError(f"the keyword {name}", keyword.since, server.version)
             added.append((keyword.header, keyword.encode(name, value)))
-    headers = options.get("headers")
     if not added:
         return headers
     _check_together(subject, payload, options)

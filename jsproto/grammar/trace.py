@@ -153,13 +153,14 @@ class Trace:
 
 def trace_of(events: Mapping[Path, TraceEvent]) -> Trace:
     """The trace of what was reported, by path."""
-    missing = [
-        path
-        for path, found in [*events.items()]
-        for path in [(*path, number) for number in range(1, found.hops + 1)]
-        if path not in events
-    ]
-    return Trace(tuple(events[path] for path in sorted(events)), () in events and not missing)
+    return Trace(tuple(events[path] for path in sorted(events)), is_complete(events))
+
+
+def is_complete(events: Mapping[Path, TraceEvent]) -> bool:
+    """Whether the first server has reported, and each one to which another has sent the message."""
+    return () in events and all(
+        (*path, number) in events for path, found in events.items() for number in range(1, found.hops + 1)
+    )
 
 
 def parse_trace(payload: bytes) -> TraceEvent:

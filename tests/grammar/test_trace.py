@@ -97,7 +97,7 @@ def test_when_a_trace_is_complete() -> None:
 @pytest.mark.parametrize(
     "payload",
     [
-        b"", b"[]", report(server=None), report(request=1), report(events={}), report(events=[1]), report(hops="1"),
+        b"", b"[]", report(server=None), report(request=1), report(events={}), report(events=[1]), report("", -1),
         report(server={**SERVER, "time": "noon"}), report(server={"name": "x"}), report("1.x"), report("1..2"),
         report(".".join("1" * 65)), report("1" * 10), report(request={"header": {"Nats-Trace-Hop": []}}),
         report(request={"header": {"Nats-Trace-Hop": [1]}}), report(steps=[{"type": "sm"}]),

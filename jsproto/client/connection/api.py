@@ -15,9 +15,10 @@ from jsproto.client.connection.requests import retry_policy
 from jsproto.client.connection.session import Session
 from jsproto.errors import Error, JetStreamNotAvailableError, LocalProtocolError, UnsupportedByServerError
 from jsproto.grammar.api import ApiSubjects, decode_response
-from jsproto.grammar.batch import REQUIRED_API_LEVEL, api_level
+from jsproto.grammar.batch import api_level
 from jsproto.grammar.bodies import MAX_JSON
 from jsproto.grammar.headers import HeadersLike
+from jsproto.grammar.publish_headers import REQUIRED_API_LEVEL
 from jsproto.ticket import Ticket
 
 T = TypeVar("T")

@@ -280,7 +280,9 @@ class Requests(Conversation):
         except Error as error:  # no room for it, for example
             self._end_request(request.token)
             self._fail(request, error)
+            return
         self._outbox.flush()
+        self.last_message = self._outbox.published
 
     def _fail(self, request: _Request, error: Error) -> None:
         request.ticket.fail(error)

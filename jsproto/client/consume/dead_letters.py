@@ -37,10 +37,10 @@ from jsproto.errors import (
 )
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.advisory import MessageGivenUp, given_up_subjects, parse_given_up
-from jsproto.grammar.batch import MSG_ID
 from jsproto.grammar.config import StreamConfig, StreamInfo
 from jsproto.grammar.consumer import ConsumerConfig, ConsumerInfo
 from jsproto.grammar.headers import Headers
+from jsproto.grammar.publish_headers import MSG_ID
 from jsproto.grammar.stored import StoredMsg
 from jsproto.grammar.subjects import check_name, check_subject, contains, has_wildcards
 from jsproto.grammar.times import format_timestamp

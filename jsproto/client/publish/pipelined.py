@@ -15,7 +15,8 @@ Rules
  * A message that no stream takes has reached nobody. One of ``publish`` is sent again after a pause (ADR-22), after
    those published meanwhile. Until then it keeps its place in the window.
  * Answers may come in any order. One that fits no message under way is an event and changes nothing.
- * Time is looked at in steps: a message is given up after ``timeout`` seconds, and at most a sixteenth later.
+ * Time is looked at in steps: a message is given up ``timeout`` seconds after it was sent, the last time if it was sent
+   again, and at most a sixteenth later.
 
 Not here: batches, which are cheaper (``fast``) or all-or-nothing (``atomic``).
 """
@@ -84,7 +85,7 @@ class PipelinedPublisher(Conversation):
     @property
     def is_busy(self) -> bool:
         """Whether acknowledgements are missing."""
-        return bool(self._open)
+        return bool(self._open or self._retries)
 
     def __init__(
         self,
@@ -381,7 +382,7 @@ class PipelinedPublisher(Conversation):
             sent.append((now, self.sequence + self._retried))
             if len(sent) == 1:
                 self._outbox.rearm(self)
-        if self._bytes >= self._max_bytes or len(self._open) >= self._max_pending:
+        if self._bytes >= self._max_bytes or len(self._open) + len(self._retries) >= self._max_pending:
             self._outbox.flush()
 
     def _open_inbox(self) -> None:

@@ -26,7 +26,7 @@ from jsproto.errors import (
 from jsproto.events import UnexpectedMessage
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.publish_headers import TRACE_SINCE
-from jsproto.grammar.trace import Path, Trace, TraceEvent, parse_trace, trace_of
+from jsproto.grammar.trace import Path, Trace, TraceEvent, is_complete, parse_trace, trace_of
 from jsproto.outbox import Conversation, Outbox
 from jsproto.ticket import Readable, Ticket
 from jsproto.wire.frames import Msg
@@ -68,7 +68,7 @@ class TraceCollector(Conversation):
 
     def complete(self) -> Ticket[None]:
         """A ticket that is completed when all servers have reported, and fails with why they never will."""
-        return self._ready.ticket(self.trace.is_complete, self.error)
+        return self._ready.ticket(is_complete(self._events), self.error)
 
     def receive(self, message: Msg, now: float) -> None:
         """A report."""
@@ -81,7 +81,7 @@ class TraceCollector(Conversation):
             self._outbox.emit(UnexpectedMessage(self.subject, "a server has reported twice"))
             return
         self._events[found.path] = found
-        if self.trace.is_complete:
+        if is_complete(self._events):
             self._ready.notify()
 
     def denied(self, violation: PermissionsViolationError, now: float) -> None:

@@ -24,6 +24,7 @@ from jsproto.grammar.bodies import dumps
 from jsproto.grammar.config import StreamSource
 from jsproto.grammar.consumer import ConsumerConfig
 from jsproto.grammar.headers import STREAM_IDENTITY, encode_headers
+from jsproto.grammar.publish_headers import REQUIRED_API_LEVEL
 from jsproto.grammar.sources import IDENTITY_LEVEL, SOURCING_LEVEL
 from jsproto.grammar.subjects import check_subject
 from jsproto.grammar.times import parse_timestamp
@@ -34,7 +35,6 @@ from jsproto.server.store.stream import Stream
 _ACK_WAIT: Final = 22 * 3600.0  # seconds
 _HEARTBEAT: Final = 1.0  # seconds
 _INACTIVE: Final = 10.0  # seconds
-_LEVEL: Final = "Nats-Required-Api-Level"
 
 
 class ConsumerRequest(NamedTuple):
@@ -107,8 +107,8 @@ class ConsumerRequests:
 
     def _header(self, identity: str, *, is_new: bool) -> bytes | None:
         if not self.is_mirror and self._context.api_level >= IDENTITY_LEVEL:
-            return encode_headers({_LEVEL: str(IDENTITY_LEVEL), STREAM_IDENTITY: identity})
-        return encode_headers({_LEVEL: str(SOURCING_LEVEL)}) if is_new else None
+            return encode_headers({REQUIRED_API_LEVEL: str(IDENTITY_LEVEL), STREAM_IDENTITY: identity})
+        return encode_headers({REQUIRED_API_LEVEL: str(SOURCING_LEVEL)}) if is_new else None
 
     def _config(self, position: int) -> ConsumerConfig:
         block, context, filters = self.block, self._context, patterns_of(self.block)

@@ -482,6 +482,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         timeout: Timeout | None = None,
         retry_attempts: int | None = None,
         retry_wait: Timeout | None = None,
@@ -531,7 +532,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
-            self._core.publish, subject, payload, timeout=limit, retry_attempts=retry_attempts,
+            self._core.publish, subject, payload, headers=headers, timeout=limit, retry_attempts=retry_attempts,
             retry_wait=seconds(retry_wait, "retry_wait"), **publish_options(options),
         )  # fmt: skip
         return await self._connection._ask(lambda now: verb(now=now), limit)
@@ -541,6 +542,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         wait_stall: Timeout | None = None,
         **options: Unpack[PublishKeywords],
     ) -> PendingAck:
@@ -559,7 +561,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return await self._pipelined.publish(subject, payload, wait_stall=wait_stall, **options)
+        return await self._pipelined.publish(subject, payload, headers=headers, wait_stall=wait_stall, **options)
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
@@ -715,7 +717,14 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     async def _leave_block(self, error: BaseException | None) -> None:
         await self.abandon()
 
-    async def publish(self, subject: str, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> int:
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
+    ) -> int:
         """Publish one message of the batch. It is stored when ``acked`` has reached its sequence.
 
         All subjects must be of one stream, that of the first message. A message to another stream, or to none, is lost
@@ -724,6 +733,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         Args:
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
 
         Returns:
             The sequence of the message in the batch, from 1 on.
@@ -734,7 +744,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
             LocalProtocolError: a keyword has a value that it does not take.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
+        if options:
+            headers = merged_headers(self._connection._session, subject, payload, headers, options)
         verb = partial(self._publish_one, subject, payload, headers)
         while (sequence := self._connection._call(verb, coalesce=True)) is None:
             await self._make_room()
@@ -745,7 +756,12 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         self._connection._call(self._core.ping)
 
     async def commit(
-        self, subject: str | None = None, payload: bytes = b"", **options: Unpack[PublishKeywords]
+        self,
+        subject: str | None = None,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
     ) -> PubAck:
         """End the batch and wait for its acknowledgement.
 
@@ -755,6 +771,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
             subject: where to publish a last message. None: nothing more is stored, and asking again (after a wait that
                 was given up) gives the same answer.
             payload: the bytes of the last message.
+            headers: the headers of the last message.
 
         Returns:
             The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
@@ -762,7 +779,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         Raises:
             BatchTruncatedError: fewer messages were stored than published.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options)
+        headers = merged_headers(self._connection._session, subject, payload, headers, options)
         if subject is not None or not self._is_committing:
             await self._make_room()
         return await self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))

@@ -16,6 +16,7 @@ from jsproto.client.publish.pipelined import PipelinedPublisher as CoreAsyncPubl
 from jsproto.grammar.acks import PubAck
 from jsproto.grammar.advisory import BatchAbandoned
 from jsproto.grammar.columns import MessageColumns
+from jsproto.grammar.headers import HeadersLike
 from jsproto.ticket import Ticket
 from jsproto_io._aio.contexts import Managed
 from jsproto_io._aio.extras import Messages
@@ -155,6 +156,7 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         wait_stall: Timeout | None = None,
         **options: Unpack[PublishKeywords],
     ) -> PendingAck:
@@ -176,7 +178,8 @@ class PipelinedPublisher(PipelinedPublisherBase, PublishesMany, Managed):
             LocalProtocolError: a keyword has a value that it does not take.
             UnsupportedByServerError: the server is too old for a keyword.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
+        if options:
+            headers = merged_headers(self._connection._session, subject, payload, headers, options)
         verb = partial(self._publish_one, subject, payload, headers)
         ticket = self._connection._call(verb, coalesce=True)
         if ticket is None:

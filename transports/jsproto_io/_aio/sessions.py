@@ -13,6 +13,7 @@ from jsproto.client.jetstream import JetStream as CoreJetStream
 from jsproto.client.read.consistent_session import ConsistentSession as CoreConsistentSession
 from jsproto.client.read.consistent_session import SessionLevel
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.headers import HeadersLike
 from jsproto.grammar.position import SessionToken
 from jsproto.grammar.stored import StoredMsg
 from jsproto_io._aio.contexts import Managed
@@ -83,12 +84,13 @@ class ConsistentSession(ConsistentSessionBase, Managed):
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         timeout: Timeout | None = None,
         **options: Unpack[PublishKeywords],
     ) -> PubAck:
         """As ``JetStream.publish``. Reads of this session show the message from then on."""
         limit = seconds(timeout, default=self._timeout)
-        verb = partial(self._core.publish, subject, payload, timeout=limit, **publish_options(options))
+        verb = partial(self._core.publish, subject, payload, headers=headers, timeout=limit, **publish_options(options))
         return await self._connection._ask(lambda now: verb(now=now), limit)
 
     async def get_msg(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 from jsproto.client.publish.atomic import AtomicBatch as CoreAtomicBatch
 from jsproto.errors import BatchMessageError
 from jsproto.grammar.acks import PubAck
+from jsproto.grammar.headers import HeadersLike
 from jsproto_io._blocking.contexts import Managed
 from jsproto_io._state.atomic import AtomicBatchBase
 from jsproto_io._state.keywords import PublishKeywords, merged_headers
@@ -41,7 +42,14 @@ class AtomicBatch(AtomicBatchBase, Managed):
     def _leave_block(self, error: BaseException | None) -> None:
         self.discard()
 
-    def add(self, subject: str, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> int:
+    def add(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
+    ) -> int:
         """Add one message. All subjects must be of one stream.
 
         Waits for the server's answer where one is asked for (``ack_first``, ``ack_every``). The other keywords are
@@ -50,6 +58,7 @@ class AtomicBatch(AtomicBatchBase, Managed):
         Args:
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
 
         Returns:
             The sequence of the message in the batch, from 1 on.
@@ -63,7 +72,8 @@ class AtomicBatch(AtomicBatchBase, Managed):
                 or a keyword has a value that it does not take.
             UnsupportedByServerError: the server is too old.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
+        if options:
+            headers = merged_headers(self._connection._session, subject, payload, headers, options)
         verb = partial(self._add_one, subject, payload, headers)
         while (added := self._connection._call(verb, coalesce=True)) is None:
             self._make_room()
@@ -72,7 +82,14 @@ class AtomicBatch(AtomicBatchBase, Managed):
             self._connection._wait(answered)
         return sequence
 
-    def commit(self, subject: str | None = None, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> PubAck:
+    def commit(
+        self,
+        subject: str | None = None,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
+    ) -> PubAck:
         """Store the batch and wait for its acknowledgement.
 
         The other keywords are those of ``add``, for the last message. After a commit nothing is sent: asking again
@@ -81,6 +98,7 @@ class AtomicBatch(AtomicBatchBase, Managed):
         Args:
             subject: where to publish a last message. None: the batch is stored as it is, as with ``commit_eob``.
             payload: the bytes of the last message.
+            headers: the headers of the last message.
 
         Returns:
             The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
@@ -91,7 +109,7 @@ class AtomicBatch(AtomicBatchBase, Managed):
             BatchLostError: the link broke before the answer came. It is not known whether all of it is stored or
                 nothing.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options)
+        headers = merged_headers(self._connection._session, subject, payload, headers, options)
         verb = partial(self._commit_now, subject, payload, headers)
         self._connection._make_room()
         while (committed := self._connection._call(verb)) is None:

@@ -469,6 +469,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         timeout: Timeout | None = None,
         retry_attempts: int | None = None,
         retry_wait: Timeout | None = None,
@@ -518,7 +519,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         """
         limit = seconds(timeout, default=self._core.timeout)
         verb = partial(
-            self._core.publish, subject, payload, timeout=limit, retry_attempts=retry_attempts,
+            self._core.publish, subject, payload, headers=headers, timeout=limit, retry_attempts=retry_attempts,
             retry_wait=seconds(retry_wait, "retry_wait"), **publish_options(options),
         )  # fmt: skip
         return self._connection._ask(lambda now: verb(now=now), limit)
@@ -528,6 +529,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         subject: str,
         payload: bytes = b"",
         *,
+        headers: HeadersLike | None = None,
         wait_stall: Timeout | None = None,
         **options: Unpack[PublishKeywords],
     ) -> PendingAck:
@@ -546,7 +548,7 @@ class JetStream(Counts, Managing, Reads, Sessions, Consuming, KeepsDeadLetters, 
         Raises:
             TimeoutError: there was no room within ``wait_stall``. Nothing was sent.
         """
-        return self._pipelined.publish(subject, payload, wait_stall=wait_stall, **options)
+        return self._pipelined.publish(subject, payload, headers=headers, wait_stall=wait_stall, **options)
 
     def publish_async_pending(self) -> int:
         """How many messages of ``publish_async()`` are without an answer."""
@@ -702,7 +704,14 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
     def _leave_block(self, error: BaseException | None) -> None:
         self.abandon()
 
-    def publish(self, subject: str, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> int:
+    def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
+    ) -> int:
         """Publish one message of the batch. It is stored when ``acked`` has reached its sequence.
 
         All subjects must be of one stream, that of the first message. A message to another stream, or to none, is lost
@@ -711,6 +720,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         Args:
             subject: where to publish, without wildcards.
             payload: the bytes of the message.
+            headers: a mapping of names to a value, or to several.
 
         Returns:
             The sequence of the message in the batch, from 1 on.
@@ -721,7 +731,8 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
             MaxPayloadError: headers and payload have more than ``max_payload`` bytes together.
             LocalProtocolError: a keyword has a value that it does not take.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options) if options else None
+        if options:
+            headers = merged_headers(self._connection._session, subject, payload, headers, options)
         verb = partial(self._publish_one, subject, payload, headers)
         while (sequence := self._connection._call(verb, coalesce=True)) is None:
             self._make_room()
@@ -731,7 +742,14 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         """Keep the batch alive and ask for the latest acknowledgement. It is sent automatically when it is needed."""
         self._connection._call(self._core.ping)
 
-    def commit(self, subject: str | None = None, payload: bytes = b"", **options: Unpack[PublishKeywords]) -> PubAck:
+    def commit(
+        self,
+        subject: str | None = None,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike | None = None,
+        **options: Unpack[PublishKeywords],
+    ) -> PubAck:
         """End the batch and wait for its acknowledgement.
 
         The other keywords are those of ``publish``, for the last message.
@@ -740,6 +758,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
             subject: where to publish a last message. None: nothing more is stored, and asking again (after a wait that
                 was given up) gives the same answer.
             payload: the bytes of the last message.
+            headers: the headers of the last message.
 
         Returns:
             The acknowledgement: ``count`` messages are stored, the last one as ``seq``.
@@ -747,7 +766,7 @@ class FastPublisher(FastPublisherBase, PublishesMany, Managed):
         Raises:
             BatchTruncatedError: fewer messages were stored than published.
         """
-        headers = merged_headers(self._connection._session, subject, payload, options)
+        headers = merged_headers(self._connection._session, subject, payload, headers, options)
         if subject is not None or not self._is_committing:
             self._make_room()
         return self._connection._ask(lambda now: self._core.commit(now, subject, payload, headers))

@@ -82,13 +82,17 @@ def publish_options(keywords: PublishKeywords) -> PublishOptions:
 
 
 def merged_headers(
-    session: Session, subject: str | None, payload: bytes, keywords: PublishKeywords
+    session: Session, subject: str | None, payload: bytes, headers: HeadersLike | None, keywords: PublishKeywords
 ) -> HeadersLike | None:
-    """The headers of a message, with those that ``keywords`` stand for. ``subject``: None for no message at all.
+    """``headers`` with those that ``keywords`` stand for. ``subject``: None for no message at all.
 
-    Errors as of ``publish_headers``.
+    Errors as of ``publish_headers``, and LocalProtocolError for keywords without a message.
     """
-    return publish_headers(subject or "", payload, session.server, **publish_options(keywords))
+    if not keywords:
+        return headers
+    if subject is None:
+        raise LocalProtocolError(f"{next(iter(keywords))} goes with a message: give its subject")
+    return publish_headers(subject, payload, session.server, headers=headers, **publish_options(keywords))
 
 
 def atomic_options(options: AtomicOptions) -> dict[str, Any]:

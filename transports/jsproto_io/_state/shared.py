@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
+from jsproto.client.connection.requests import RetryPolicy
 from jsproto.client.connection.session import Session, Statistics
 from jsproto.client.connection.subscription import Subscription
 from jsproto.client.publish.fast import FastPublisher
@@ -60,8 +61,8 @@ class ConnectionBase(ABC):
         self._serving: set[Any] = set()  # the subscriptions whose callbacks may get another message
         self._closes_when_served = False  # drain() was called in a callback
         self._pipelined: dict[
-            tuple[float, int], Any
-        ] = {}  # the publishers of publish_async(), by timeout and max_pending
+            tuple[float, RetryPolicy, int], Any
+        ] = {}  # the publishers of publish_async(), by timeout, retries and max_pending
         self._failure: BaseException | None = None  # the defect, or the fork, after which no verb works
         register(self)
 

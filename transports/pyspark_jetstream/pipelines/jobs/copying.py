@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark.sql import functions as F
 
+from jsproto.grammar.publish_headers import MSG_ID
 from jsproto_io.cli.records import BadUsage
-from pyspark_jetstream.delivery import MSG_ID
 from pyspark_jetstream.options import Delivery
 from pyspark_jetstream.pipelines.jobs import arguments as args
 from pyspark_jetstream.pipelines.jobs.arguments import Access, Destination, Source, option, positional

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from pyspark_jetstream.delivery import MSG_ID
+from jsproto.grammar.publish_headers import MSG_ID
 from pyspark_jetstream.options import MARKER
 
 if TYPE_CHECKING:
