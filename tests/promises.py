@@ -511,7 +511,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "The same keywords go with `publish`, `publish_async`, the publisher of `async_publisher()`, fast-ingest "
             "and atomic batches:",
             DRIVERS_KEYWORDS + "each_keyword_arrives",
-            DRIVERS_KEYWORDS + "a_schedule_publishes",
+            DRIVERS_KEYWORDS + "schedules_publish",
             DRIVERS_KEYWORDS + "increments_on_each_path",
             DRIVERS_KEYWORDS + "a_trace_of_a_message",
         ),
@@ -522,7 +522,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise("the message lives so long", PAIR_KEYWORDS + "what_a_stream_does_with_each"),
         promise("it replaces all of its subject", DRIVERS_KEYWORDS + "each_keyword_arrives"),
-        promise("the same again and again", PAIR_KEYWORDS + "schedules", DRIVERS_KEYWORDS + "a_schedule_publishes"),
+        promise("the same again and again", PAIR_KEYWORDS + "schedules", DRIVERS_KEYWORDS + "schedules_publish"),
         promise(
             "Impossible values raise `LocalProtocolError`, and servers that are too old `UnsupportedByServerError`, "
             "with nothing sent. What the stream does not allow is an `APIError` that names the option it lacks.",

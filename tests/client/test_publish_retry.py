@@ -193,20 +193,42 @@ def test_one_of_many_fails_after_its_attempts_or_its_time() -> None:
 
 def test_each_attempt_of_one_of_many_has_its_time() -> None:
     harness = Harness()
-    publisher = pipelined(harness)
+    publisher = pipelined(harness, retry_wait=1.0)
     first = publisher.publish("s.a", b"x", now=harness.now)
     harness.advance(1.0)
     late = publisher.publish("s.a", b"y", now=harness.now)
     pubs = harness.published()
     assert pubs[0].reply is not None
     harness.deliver(pubs[0].reply, b"", NO_RESPONDERS)
-    harness.advance(0.25)
+    harness.advance(1.0)
     assert len(harness.published()) == 1
     harness.advance(4.5)
     assert isinstance(late.error, TimeoutError)
     assert not first.done
     harness.advance(1.0)
     assert isinstance(first.error, TimeoutError)
+
+
+def test_what_waits_to_be_sent_again_is_under_way() -> None:
+    harness = Harness()
+    publisher = pipelined(harness)
+    publisher.publish("s.a", b"x", now=harness.now)
+    nobody(harness)
+    assert publisher.is_busy
+    harness.advance(0.25)
+    take(harness)
+    assert not publisher.is_busy
+
+
+def test_a_window_that_is_full_with_what_waits_leaves_at_once() -> None:
+    harness = Harness()
+    publisher = pipelined(harness)
+    publisher.publish("s.a", b"x", now=harness.now)
+    assert not harness.session.wants_send(harness.now)
+    nobody(harness)
+    publisher.publish("s.a", b"y", now=harness.now)
+    assert publisher.room == 0
+    assert harness.session.wants_send(harness.now)
 
 
 def test_what_waits_to_be_sent_again_ends_with_the_link() -> None:

@@ -36,13 +36,6 @@ FEATURES = {"allow_atomic": True, "allow_msg_ttl": True, "allow_rollup_hdrs": Tr
 SCHEDULING = {"allow_atomic": True, "allow_msg_ttl": True, "allow_msg_schedules": True}
 
 
-@pytest.fixture(params=PATHS)
-def path(request: pytest.FixtureRequest) -> str:
-    """One way to publish a message."""
-    name: str = request.param
-    return name
-
-
 async def send(js: Any, path: str, subject: str, payload: bytes = b"", **options: Any) -> Any:
     """Publish one message by that path. Returns its acknowledgement. APIError: the server refused it."""
     try:
@@ -62,94 +55,101 @@ async def send(js: Any, path: str, subject: str, payload: bytes = b"", **options
         raise error.__cause__ or error from None
 
 
-async def test_each_keyword_arrives(server: Any, connect: Connect, path: str) -> None:
+async def test_each_keyword_arrives(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, **FEATURES)
-        await js.publish(f"{name}.a", b"1", msg_id="first")
-        await js.publish(f"{name}.b", b"2")
-        await send(
-            js, path, f"{name}.a", b"3", headers={"K": "v"}, msg_id="third", expected_stream=name, expected_last_seq=2,
-            expected_last_subject_seq=2, expected_last_subject_seq_subject=f"{name}.b", ttl=90.5, rollup="sub",
-        )  # fmt: skip
-        messages = await read_all(js.get_batch(name))
-        assert [message.data for message in messages] == [b"2", b"3"]
-        assert list(messages[-1].headers.items())[-8:] == [
-            ("K", "v"), ("Nats-Msg-Id", "third"), ("Nats-Expected-Stream", name),
-            ("Nats-Expected-Last-Sequence", "2"), ("Nats-Expected-Last-Subject-Sequence", "2"),
-            ("Nats-Expected-Last-Subject-Sequence-Subject", f"{name}.b"), ("Nats-TTL", "91"), ("Nats-Rollup", "sub"),
-        ]  # fmt: skip
-        await send(js, path, f"{name}.a", b"4", ttl="never", rollup="all")
-        assert [message.data for message in await read_all(js.get_batch(name))] == [b"4"]
+        for path in PATHS:
+            last = (await js.publish(f"{name}.a", b"1")).seq + 1
+            await js.publish(f"{name}.b", b"2")
+            await send(
+                js, path, f"{name}.a", b"3", headers={"K": "v"}, msg_id=path, expected_stream=name,
+                expected_last_seq=last, expected_last_subject_seq=last, expected_last_subject_seq_subject=f"{name}.b",
+                ttl=90.5, rollup="sub",
+            )  # fmt: skip
+            messages = await read_all(js.get_batch(name))
+            assert [message.data for message in messages] == [b"2", b"3"], path
+            assert list(messages[-1].headers.items())[-8:] == [
+                ("K", "v"), ("Nats-Msg-Id", path), ("Nats-Expected-Stream", name),
+                ("Nats-Expected-Last-Sequence", f"{last}"), ("Nats-Expected-Last-Subject-Sequence", f"{last}"),
+                ("Nats-Expected-Last-Subject-Sequence-Subject", f"{name}.b"), ("Nats-TTL", "91"),
+                ("Nats-Rollup", "sub"),
+            ]  # fmt: skip
+            await send(js, path, f"{name}.a", b"4", ttl="never", rollup="all")
+            assert [message.data for message in await read_all(js.get_batch(name))] == [b"4"], path
+            await js.purge_stream(name)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"expected_stream": "OTHER"}, StreamNotMatchError),
-        ({"expected_last_seq": 7}, StreamWrongLastSequenceError),
-        ({"expected_last_subject_seq": 7}, StreamWrongLastSequenceError),
-        ({"ttl": 5}, MessageTTLDisabledError),
-        ({"rollup": "sub"}, StreamRollupFailedError),
-    ],
+REFUSED: tuple[tuple[dict[str, Any], type[APIError], str], ...] = (
+    ({"expected_stream": "OTHER"}, StreamNotMatchError, ""),
+    ({"expected_last_seq": 7}, StreamWrongLastSequenceError, ""),
+    ({"expected_last_subject_seq": 7}, StreamWrongLastSequenceError, ""),
+    ({"ttl": 5}, MessageTTLDisabledError, "allow_msg_ttl=True"),
+    ({"rollup": "sub"}, StreamRollupFailedError, "allow_rollup_hdrs=True"),
 )
-async def test_refusals_are_typed(
-    server: Any, connect: Connect, path: str, options: Any, error: type[APIError]
-) -> None:
+
+
+async def test_refusals_are_typed(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
-        with pytest.raises(error) as caught:
-            await send(js, path, f"{name}.a", **options)
-        needs = {"ttl": "allow_msg_ttl=True", "rollup": "allow_rollup_hdrs=True"}
-        assert needs.get(next(iter(options)), "") in str(caught.value)
-        assert (await js.stream_info(name)).state.messages == 0
+        for path in PATHS:
+            for options, error, needs in REFUSED:
+                with pytest.raises(error) as caught:
+                    await send(js, path, f"{name}.a", **options)
+                assert needs in str(caught.value)
+        assert (await js.stream_info(name)).state.last_seq == 0
 
 
-async def test_the_message_id_of_the_last_message(server: Any, connect: Connect, path: str) -> None:
+async def test_the_message_id_of_the_last_message(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
-        await js.publish(f"{name}.a", msg_id="last")
-        expected: Any = LocalProtocolError if path.startswith("atomic") else StreamWrongLastMsgIDError
-        with pytest.raises(expected):
-            await send(js, path, f"{name}.a", expected_last_msg_id="other")
-        if not path.startswith("atomic"):
-            await send(js, path, f"{name}.a", expected_last_msg_id="last")
+        for path in PATHS:
+            await js.publish(f"{name}.a", msg_id=f"last {path}")
+            expected: Any = LocalProtocolError if path.startswith("atomic") else StreamWrongLastMsgIDError
+            with pytest.raises(expected):
+                await send(js, path, f"{name}.a", expected_last_msg_id="other")
+            if not path.startswith("atomic"):
+                await send(js, path, f"{name}.a", expected_last_msg_id=f"last {path}")
 
 
-@pytest.mark.parametrize("options", [{"ttl": 0.5}, {"rollup": "each"}, {"msg_id": ""}, {"expected_last_seq": -1}])
-async def test_bad_values_are_refused_and_nothing_is_sent(
-    server: Any, connect: Connect, path: str, options: Any
-) -> None:
+async def test_bad_values_are_refused_and_nothing_is_sent(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, **FEATURES)
-        with pytest.raises(LocalProtocolError, match=next(iter(options))):
-            await send(js, path, f"{name}.a", **options)
-        with pytest.raises(TypeError, match="no keyword 'msgid'"):
-            await send(js, path, f"{name}.a", msgid="x")
+        wrong: list[dict[str, Any]] = [{"ttl": 0.5}, {"rollup": "each"}, {"msg_id": ""}, {"expected_last_seq": -1}]
+        for path in PATHS:
+            for options in wrong:
+                with pytest.raises(LocalProtocolError, match=next(iter(options))):
+                    await send(js, path, f"{name}.a", **options)
+            with pytest.raises(TypeError, match="no keyword 'msgid'"):
+                await send(js, path, f"{name}.a", msgid="x")
+        for batch in (js.fast_publisher(), js.atomic_batch()):
+            async with batch:
+                with pytest.raises(LocalProtocolError, match="ttl goes with a message"):
+                    await batch.commit(ttl=5)
         assert (await js.stream_info(name)).state.last_seq == 0
 
 
 # -- schedules ---------------------------------------------------------------------------------------------------------
 
 
-async def produced(js: Any, name: str, subject: str) -> Any:
-    """The message that a schedule makes, as soon as it is there."""
-    subscription = await js.subscribe(subject, stream=name, ordered=True)
-    return await subscription.next_msg(timeout=PATIENCE / 4)
-
-
-@pytest.mark.parametrize("keyword", ["at", "delay", "every", "cron"])
-async def test_a_schedule_publishes(server: Any, connect: Connect, path: str, keyword: str) -> None:
+async def test_schedules_publish(server: Any, connect: Connect) -> None:
     when: dict[str, Any] = {"at": 0, "delay": 0, "every": 1, "cron": "* * * * * *"}
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, **SCHEDULING)
-        await send(
-            js, path, f"{name}.later", b"now", headers={"K": "v"}, target=f"{name}.t", schedule_ttl=60,
-            **{keyword: when[keyword]},
-        )  # fmt: skip
-        message = await produced(js, name, f"{name}.t")
-        assert (message.data, message.headers["K"], message.headers["Nats-TTL"]) == (b"now", "v", "60")
-        assert message.headers["Nats-Scheduler"] == f"{name}.later"
-        assert (message.headers["Nats-Schedule-Next"] == "purge") == (keyword in ("at", "delay"))
+        cases = {f"{path.replace(' ', '-')}.{keyword}": path for path in PATHS for keyword in when}
+        made = await js.subscribe(f"{name}.due.>", stream=name, ordered=True)
+        for token, path in cases.items():
+            keyword = token.rpartition(".")[2]
+            await send(
+                js, path, f"{name}.later.{token}", token.encode(), headers={"K": "v"}, target=f"{name}.due.{token}",
+                schedule_ttl=60, **{keyword: when[keyword]},
+            )  # fmt: skip
+        while cases:
+            message = await made.next_msg(timeout=PATIENCE / 4)
+            token = message.subject.removeprefix(f"{name}.due.")
+            cases.pop(token, None)  # those that repeat come more than once
+            assert (message.data, message.headers["K"], message.headers["Nats-TTL"]) == (token.encode(), "v", "60")
+            assert message.headers["Nats-Scheduler"] == f"{name}.later.{token}"
+            assert (message.headers["Nats-Schedule-Next"] == "purge") == token.endswith((".at", ".delay"))
 
 
 async def test_a_schedule_with_a_source_in_a_time_zone(server: Any, connect: Connect) -> None:
@@ -160,14 +160,15 @@ async def test_a_schedule_with_a_source_in_a_time_zone(server: Any, connect: Con
             f"{name}.later", b"else", cron="* * * * * *", target=f"{name}.t", source=f"{name}.s",
             time_zone="Asia/Tokyo", schedule_rollup="sub",
         )  # fmt: skip
-        message = await produced(js, name, f"{name}.t")
+        made = await js.subscribe(f"{name}.t", stream=name, ordered=True)
+        message = await made.next_msg(timeout=PATIENCE / 4)
         assert (message.data, message.headers["Nats-Rollup"]) == (b"sample", "sub")
         assert message.headers["Nats-Schedule-Next"].endswith("+09:00")
         with pytest.raises(MessageSchedulesTimeZoneInvalidError):
             await js.publish(f"{name}.later", cron="@daily", target=f"{name}.t", time_zone="Nowhere")
 
 
-async def test_schedules_that_cannot_be(server: Any, connect: Connect, path: str) -> None:
+async def test_schedules_that_cannot_be(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True)
         wrong: list[tuple[dict[str, Any], str]] = [
@@ -177,29 +178,32 @@ async def test_schedules_that_cannot_be(server: Any, connect: Connect, path: str
             ({"delay": 1, "every": 5, "target": "t"}, "not at and every"),
             ({"cron": "x", "target": "t"}, "six fields"),
         ]
-        for options, words in wrong:
-            with pytest.raises(LocalProtocolError, match=words):
-                await send(js, path, f"{name}.a", **options)
-        with pytest.raises(MessageSchedulesDisabledError, match="allow_msg_schedules=True"):
-            await send(js, path, f"{name}.a", delay=1, target=f"{name}.t")
+        for path in PATHS:
+            for options, words in wrong:
+                with pytest.raises(LocalProtocolError, match=words):
+                    await send(js, path, f"{name}.a", **options)
+            with pytest.raises(MessageSchedulesDisabledError, match="allow_msg_schedules=True"):
+                await send(js, path, f"{name}.a", delay=1, target=f"{name}.t")
         assert (await js.stream_info(name)).state.last_seq == 0
 
 
 # -- counters ----------------------------------------------------------------------------------------------------------
 
 
-async def test_increments_on_each_path(server: Any, connect: Connect, path: str) -> None:
+async def test_increments_on_each_path(server: Any, connect: Connect) -> None:
     async with connect(server.url) as nc:
         js, name = await make_stream(nc, allow_atomic=True, allow_msg_counter=True)
-        ack = await send(js, path, f"{name}.c", incr=5)
-        again = await send(js, path, f"{name}.c", incr=-7)
-        if "fast" not in path and "atomic" not in path:  # the acknowledgement of a batch has no value
-            assert (ack.value, again.value) == ("5", "-2")
-        assert await js.counter(name).value(f"{name}.c") == -2
-        with pytest.raises(LocalProtocolError, match="has no payload"):
-            await send(js, path, f"{name}.c", b"x", incr=1)
-        with pytest.raises(MessageIncrMissingError, match="publish with incr"):
-            await send(js, path, f"{name}.c")
+        for token, path in enumerate(PATHS):
+            subject = f"{name}.{token}"
+            ack = await send(js, path, subject, incr=5)
+            again = await send(js, path, subject, incr=-7)
+            if "fast" not in path and "atomic" not in path:  # the acknowledgement of a batch has no value
+                assert (ack.value, again.value) == ("5", "-2")
+            assert await js.counter(name).value(subject) == -2
+            with pytest.raises(LocalProtocolError, match="has no payload"):
+                await send(js, path, subject, b"x", incr=1)
+            with pytest.raises(MessageIncrMissingError, match="publish with incr"):
+                await send(js, path, subject)
 
 
 async def test_counters(server: Any, connect: Connect) -> None:
@@ -244,20 +248,22 @@ async def test_a_counter_that_sums_its_sources(server: Any, connect: Connect) ->
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_trace_of_a_message(server: Any, connect: Connect, path: str) -> None:
+async def test_a_trace_of_a_message(server: Any, connect: Connect) -> None:
     async with connect(server.url, name="app") as nc:
         js, name = await make_stream(nc, **FEATURES)
-        async with nc.trace() as collector:
-            await send(js, path, f"{name}.a", b"x", trace=collector.subject)
-            trace = await collector.collect(timeout=PATIENCE / 4)
-        assert trace.is_complete
-        (event,) = trace
-        assert (event.path, event.hops) == ((), 0)
-        assert isinstance(event.steps[0], TraceIngress)
-        assert (event.steps[0].kind, event.steps[0].name, event.steps[0].subject) == ("client", "app", f"{name}.a")
-        stored = [step for step in event.steps if isinstance(step, TraceJetStream)]
-        assert [(step.stream, step.subject, step.error) for step in stored] == [(name, f"{name}.a", "")]
-        assert f"  stream {name}: stored as {name}.a" in str(trace).splitlines()
+        for path in PATHS:
+            async with nc.trace() as collector:
+                await send(js, path, f"{name}.a", b"x", trace=collector.subject)
+                trace = await collector.collect(timeout=PATIENCE / 4)
+            assert trace.is_complete
+            (event,) = trace
+            assert (event.path, event.hops) == ((), 0)
+            source = event.steps[0]
+            assert isinstance(source, TraceIngress)
+            assert (source.kind, source.name, source.subject) == ("client", "app", f"{name}.a")
+            stored = [step for step in event.steps if isinstance(step, TraceJetStream)]
+            assert [(step.stream, step.subject, step.error) for step in stored] == [(name, f"{name}.a", "")]
+            assert f"  stream {name}: stored as {name}.a" in str(trace).splitlines()
 
 
 async def test_a_message_that_is_only_traced(server: Any, connect: Connect) -> None:

@@ -92,6 +92,7 @@ def test_when_a_trace_is_complete() -> None:
     assert not trace_of({(1,): event((1,), 0)}).is_complete
     assert not trace_of({(): event((), 2), (1,): event((1,), 0)}).is_complete
     assert trace_of({(): event((), 0)}).is_complete
+    assert not trace_of({(): event((), 2**64 - 1)}).is_complete  # whoever forges that gets no memory for it
 
 
 @pytest.mark.parametrize(
