@@ -15,7 +15,7 @@ Not here: when a schedule is due (``cron``), the headers of atomic batches (``ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypedDict, Unpack
 
 from jsproto.errors import LocalProtocolError, UnsupportedByServerError
@@ -143,8 +143,7 @@ def publish_headers(
         if keyword is None:
             raise TypeError(f"a publish has no keyword {name!r:.100}")
         if value is not None:
-            if keyword.since is not None and server is not None and server.is_before(keyword.since):
-                raise UnsupportedByServerError(f"the keyword {name}", keyword.since, server.version)
+            _check_release(name, keyword, server)
             added.append((keyword.header, keyword.encode(name, value)))
     if not added:
         return headers
@@ -154,6 +153,23 @@ def publish_headers(
         if header in given:
             raise LocalProtocolError(f"{header} is given twice: in headers, and by its keyword")
     return Headers([*given.items(), *added])
+
+
+def check_releases(names: Iterable[str], server: ServerInfo | None) -> None:
+    """Whether ``server`` heeds the keywords ``names``. Other words are passed over.
+
+    Raises:
+        UnsupportedByServerError: it is too old for one.
+    """
+    for name in names:
+        keyword = _KEYWORDS.get(name)
+        if keyword is not None:
+            _check_release(name, keyword, server)
+
+
+def _check_release(name: str, keyword: _Keyword, server: ServerInfo | None) -> None:
+    if keyword.since is not None and server is not None and server.is_before(keyword.since):
+        raise UnsupportedByServerError(f"the keyword {name}", keyword.since, server.version)
 
 
 def _check_together(subject: str, payload: bytes, options: Mapping[str, Any]) -> None:

@@ -101,7 +101,9 @@ def test_an_update_keeps_the_persist_mode() -> None:
     ("version", "field", "value", "needed"),
     [
         ("2.12.8", "allow_batched", True, "2.14"), ("2.11.11", "allow_batched", True, "2.14"),
-        ("2.11.11", "allow_atomic", True, "2.12"), ("2.11.11", "persist_mode", "async", "2.12"),
+        ("2.10.29", "allow_msg_ttl", True, "2.11"), ("2.11.11", "allow_msg_counter", True, "2.12"),
+        ("2.11.11", "allow_msg_schedules", True, "2.12"), ("2.11.11", "allow_atomic", True, "2.12"),
+        ("2.11.11", "persist_mode", "async", "2.12"),
     ],
 )  # fmt: skip
 def test_features_that_the_server_is_too_old_for(version: str, field: str, value: Any, needed: str) -> None:

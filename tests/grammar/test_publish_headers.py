@@ -14,7 +14,7 @@ from jsproto.errors import BadHeaderError, BadSubjectError, LocalProtocolError, 
 from jsproto.grammar.config import ServerInfo
 from jsproto.grammar.cron import next_due
 from jsproto.grammar.headers import Headers, encode_headers, first_value
-from jsproto.grammar.publish_headers import NEVER, PublishOptions, publish_headers, time_to_live
+from jsproto.grammar.publish_headers import NEVER, PublishOptions, check_releases, publish_headers, time_to_live
 
 OLD = ServerInfo.from_json(b'{"version":"2.10.29"}')
 NEW = ServerInfo.from_json(b'{"version":"2.15.1"}')
@@ -145,6 +145,13 @@ def test_the_first_release_that_knows_a_keyword(options: PublishOptions, needed:
     with pytest.raises(UnsupportedByServerError, match=rf"needs nats-server {major}\.{minor}"):
         publish_headers("own", b"", before, **options)
     assert publish_headers("own", b"", ServerInfo.from_json(json.dumps({"version": f"{needed}.0"}).encode()), **options)
+
+
+def test_names_alone_are_compared_with_a_release() -> None:
+    check_releases(["data", "msg_id", "ttl"], NEW)
+    check_releases(["ttl"], None)
+    with pytest.raises(UnsupportedByServerError, match="the keyword ttl"):
+        check_releases(["data", "msg_id", "ttl"], OLD)
 
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=timezone(timedelta(hours=1)))

@@ -33,6 +33,7 @@ from jsproto.errors import (
     TLSError,
 )
 from jsproto.errors import TimeoutError as NoAnswerError
+from jsproto.grammar.config import ServerInfo
 from jsproto_io.sync import Connection, JetStream, connect
 from pyspark_jetstream.options import ConnectionOptions
 from pyspark_jetstream.security import connect_keywords
@@ -174,6 +175,11 @@ class ReconnectingClient:
             return ask(jetstream_of(self._nc, self._options))
 
         return _retried(attempt, lambda: self._nc)
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """What the server that was asked last said of itself. None: there was no request."""
+        return None if self._nc is None else self._nc.server_info
 
     def close(self) -> None:
         """End the connection, if there is one."""

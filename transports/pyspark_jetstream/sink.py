@@ -22,6 +22,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from jsproto.api_errors import StreamNotFoundError
+from jsproto.errors import UnsupportedByServerError
+from jsproto.grammar.publish_headers import check_releases
 from jsproto_io.sync import JetStream
 from pyspark_jetstream.connecting import ReconnectingClient, in_task
 from pyspark_jetstream.option_fields import OptionError
@@ -57,6 +59,10 @@ class _Writes:
         self.columns = written_names(schema.names)
         with ReconnectingClient(options.connection) as client:
             self.target = client.request(lambda js: checked_target(js, options, self.names))
+            try:
+                check_releases(self.names, client.server_info)
+            except UnsupportedByServerError as error:
+                raise OptionError(str(error)) from None
 
     def store(self, iterator: Iterator[pa.RecordBatch], query: str, batch: int) -> Written:
         """Store the rows of a task."""

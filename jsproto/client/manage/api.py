@@ -30,6 +30,9 @@ from jsproto.ticket import Ticket
 from jsproto.wire.limits import HARD_MAX_PAYLOAD
 
 FEATURES: Final = {
+    ("allow_msg_ttl", True): ("2.11", "a time to live of messages"),
+    ("allow_msg_counter", True): ("2.12", "counters"),
+    ("allow_msg_schedules", True): ("2.12", "message schedules"),
     ("allow_atomic", True): ("2.12", "atomic batches"),
     ("allow_batched", True): ("2.14", "fast ingest"),
     ("persist_mode", "async"): ("2.12", "asynchronous persistence"),
