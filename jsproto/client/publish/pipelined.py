@@ -56,9 +56,12 @@ Failure: TypeAlias = tuple[Message, Error]
 """A message that was not acknowledged, and why. After an APIError or NoStreamResponseError it is not stored; after any
 other error it may be."""
 
-_Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck], bytes | None, int, float]
-"""A message whose acknowledgement completes a ticket: the shape of a message without headers, then the ticket, the
-header block, how often it may be sent again, and until when (seconds)."""
+_Promised: TypeAlias = tuple[str, bytes, None, Ticket[PubAck], bytes | None]
+"""A message whose acknowledgement completes a ticket: the shape of a message without headers, then the ticket and the
+header block."""
+
+_Again: TypeAlias = tuple[str, bytes, None, Ticket[PubAck], bytes | None, int, float]
+"""The same after no stream took it: how often it may be sent again, and until when (seconds)."""
 
 
 def _draw_nothing(count: int) -> Sequence[bytes]:
@@ -77,7 +80,7 @@ class PipelinedPublisher(Conversation):
     """
 
     __slots__ = (
-        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes",
+        "_answered", "_bytes", "_draw_many", "_failures", "_failures_bytes", "_inbox", "_max_bytes", "_max_open",
         "_max_pending", "_open", "_outbox", "_prefix", "_ready", "_retried", "_retries", "_retry", "_sent", "_sid",
         "_timeout", "acked", "error", "failed", "sequence", "unreported",
     )  # fmt: skip
@@ -128,11 +131,12 @@ class PipelinedPublisher(Conversation):
         self._max_pending = max_pending
         self._max_bytes = max_pending_bytes
         self._bytes = 0
-        self._open: dict[bytes, Message | _Promised] = {}  # by reply subject, oldest first
+        self._open: dict[bytes, Message | _Promised | _Again] = {}  # by reply subject, oldest first
         self._sent: deque[tuple[float, int]] = deque()  # (when, number): what was sent from then on, and up to which
         self._retry = retry
         self._retried = 0  # how often a message was sent again: each time it gets another number
-        self._retries: deque[tuple[float, _Promised]] = deque()  # (when, message): what is sent again, earliest first
+        self._retries: deque[tuple[float, _Again]] = deque()  # (when, message): what is sent again, earliest first
+        self._max_open = max_pending  # less what waits to be sent again
         self._failures: list[Failure] = []
         self._failures_bytes = 0
         self._ready = Readable(outbox.completed)
@@ -155,7 +159,7 @@ class PipelinedPublisher(Conversation):
         """How many messages may be published now, if they are small."""
         if self.error is not None or self._bytes >= self._max_bytes:
             return 0
-        return max(self._max_pending - self.pending, 0)
+        return self._max_open - len(self._open)
 
     def ready(self) -> Ticket[None]:
         """A ticket that is completed when there is room, and fails with why there never will be.
@@ -194,21 +198,21 @@ class PipelinedPublisher(Conversation):
          * BadSubjectError, BadHeaderError, MaxPayloadError, OutboundBufferLimitError, ConnectionClosedError: the outbox
            refuses the message.
         """
-        waiting = len(self._open) + len(self._retries)
-        if self.error is not None or waiting >= self._max_pending or self._bytes >= self._max_bytes:
+        if self.error is not None or len(self._open) >= self._max_open or self._bytes >= self._max_bytes:
             self._refuse()
         if self._sid is None:
             self._open_inbox()
         block = None if headers is None else encode_unbatched(headers)
         sequence = self.sequence + 1
         (drawn,) = self._draw_many(1)
-        reply = b"%b%d-%b" % (self._prefix, sequence + self._retried, drawn)
+        number = sequence + self._retried
+        reply = b"%b%d-%b" % (self._prefix, number, drawn)
         self._outbox.publish(subject, payload, reply, block)
         ticket: Ticket[PubAck] = Ticket()
-        self._open[reply] = (subject, payload, None, ticket, block, self._retry.attempts, now + self._timeout)
+        self._open[reply] = (subject, payload, None, ticket, block)
         self.sequence = sequence
         self._bytes += len(payload)
-        self._sent_by(now)
+        self._sent_by(now, number)
         return ticket
 
     def publish_many(self, messages: Sequence[Message], now: float) -> int:
@@ -253,7 +257,7 @@ class PipelinedPublisher(Conversation):
         finally:
             self.sequence = sequence
             self._bytes = size
-            self._sent_by(now)
+            self._sent_by(now, sequence + self._retried)
         return sequence - before
 
     def _within(self, run: Sequence[Message]) -> Sequence[Message]:
@@ -281,11 +285,11 @@ class PipelinedPublisher(Conversation):
             self._outbox.emit(UnexpectedMessage(message.subject.decode("utf-8", "replace"), "no publish waits for it"))
             return
         self._bytes -= len(sent[1])
-        if len(sent) != 7 and is_plain_ack(message.payload):
+        if len(sent) < 4 and is_plain_ack(message.payload):
             self.acked += 1
         else:
             answer = _answer(message, sent[0])
-            if len(sent) == 7 and isinstance(answer, NoStreamResponseError) and self._may_retry(sent, now):
+            if type(answer) is NoStreamResponseError and self._may_retry(sent, now):
                 return
             self._resolve(sent, answer)
         if self._ready.pending is not None or self._answered.pending is not None:
@@ -343,22 +347,27 @@ class PipelinedPublisher(Conversation):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _may_retry(self, sent: _Promised, now: float) -> bool:
+    def _may_retry(self, sent: Message | _Promised | _Again, now: float) -> bool:
         """No stream took a message: send it again after a pause, if it may be. Returns whether it may."""
+        if len(sent) == 5:
+            sent = (*sent, self._retry.attempts, now + self._timeout)
         when = now + self._retry.wait
-        if not sent[5] or when >= sent[6]:
+        if len(sent) != 7 or not sent[5] or when >= sent[6]:
             return False
         self._bytes += len(sent[1])
+        self._max_open -= 1
         self._retries.append((when, sent))
         self._outbox.rearm(self)
         return True
 
-    def _send_retry(self, sent: _Promised, now: float) -> None:
+    def _send_retry(self, sent: _Again, now: float) -> None:
         """Send a message again, as the newest one. It counts once."""
         subject, payload, _, ticket, block, left, until = sent
+        self._max_open += 1
         (drawn,) = self._draw_many(1)
         self._retried += 1
-        reply = b"%b%d-%b" % (self._prefix, self.sequence + self._retried, drawn)
+        number = self.sequence + self._retried
+        reply = b"%b%d-%b" % (self._prefix, number, drawn)
         try:
             self._outbox.publish(subject, payload, reply, block)
         except Error as error:  # no room for it, for example
@@ -366,23 +375,23 @@ class PipelinedPublisher(Conversation):
             self._resolve(sent, error)
             return
         self._open[reply] = (subject, payload, None, ticket, block, left - 1, until)
-        self._sent_by(now)
+        self._sent_by(now, number)
         self._outbox.flush()
 
     def _due(self, sent: float) -> float:
         """When to give up what was sent at ``sent`` or within one step of it."""
         return sent + self._timeout * (1 + 1 / STEPS)
 
-    def _sent_by(self, now: float) -> None:
+    def _sent_by(self, now: float, number: int) -> None:
         """Remember when it was sent. What fills the window must leave, because no further message pushes it."""
         sent = self._sent
         if sent and now - sent[-1][0] < self._timeout / STEPS:
-            sent[-1] = (sent[-1][0], self.sequence + self._retried)
+            sent[-1] = (sent[-1][0], number)
         else:
-            sent.append((now, self.sequence + self._retried))
+            sent.append((now, number))
             if len(sent) == 1:
                 self._outbox.rearm(self)
-        if self._bytes >= self._max_bytes or len(self._open) + len(self._retries) >= self._max_pending:
+        if self._bytes >= self._max_bytes or len(self._open) >= self._max_open:
             self._outbox.flush()
 
     def _open_inbox(self) -> None:
@@ -393,13 +402,13 @@ class PipelinedPublisher(Conversation):
             raise LocalProtocolError("too many messages wait for their acknowledgements: wait for ready()")
         raise self.error.with_traceback(None)
 
-    def _resolve(self, sent: Message | _Promised, answer: PubAck | Error) -> None:
+    def _resolve(self, sent: Message | _Promised | _Again, answer: PubAck | Error) -> None:
         """One message has its answer."""
         if isinstance(answer, Error):
             self.failed += 1
         else:
             self.acked += 1
-        if len(sent) == 7:
+        if len(sent) > 3:
             ticket = sent[3]
             if isinstance(answer, Error):
                 ticket.fail(answer)
@@ -414,14 +423,16 @@ class PipelinedPublisher(Conversation):
 
     def _tell(self) -> None:
         """Complete what waits for room, or for the last answer."""
-        if 4 * self.pending <= 3 * self._max_pending and 4 * self._bytes <= 3 * self._max_bytes:
+        waiting = len(self._open) + len(self._retries)
+        if 4 * waiting <= 3 * self._max_pending and 4 * self._bytes <= 3 * self._max_bytes:
             self._ready.notify()
-        if not self.pending:
+        if not waiting:
             self._answered.notify()
 
     def _fail_all(self, error: Error) -> None:
         waiting, self._open = [*self._open.values(), *(sent for _, sent in self._retries)], {}
         self._retries.clear()
+        self._max_open = self._max_pending
         self._bytes = 0
         self._sent.clear()
         for sent in waiting:
