@@ -534,7 +534,8 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
         ),
         promise(
             "In an atomic batch there is no `expected_last_msg_id`, and `expected_last_seq` goes with the first "
-            "message.",
+            "message. Servers report nothing of its messages to `trace`, except of the one that commits.",
+            DRIVERS_KEYWORDS + "of_an_atomic_batch_the_commit_is_reported",
             DRIVERS_KEYWORDS + "the_message_id_of_the_last_message",
             PAIR_KEYWORDS + "an_atomic_batch_cannot_look_at_message_ids",
         ),
