@@ -6,8 +6,8 @@ tests exist, and that no sentence with the words of a guarantee is in neither. N
 same title.
 
 Here are the README of the repository, and that of the drivers up to reading. ``promises_consuming`` has consuming, the
-core and the tests, ``promises_managing`` contexts and managing, ``promises_spark`` Spark, ``promises_testing``
-the server in memory, ``promises_docstrings`` the docstrings.
+core and the tests, ``promises_managing`` contexts and managing, ``promises_publishing`` publishing, ``promises_spark``
+Spark, ``promises_testing`` the server in memory, ``promises_docstrings`` the docstrings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def promise(words: str, *tests: str) -> Promise:
 
 
 ARCHITECTURE: Final = "test_architecture.py::test_"
-CLIENT_ATOMIC: Final = "client/test_atomic.py::test_"
 CLIENT_AUTHENTICATION: Final = "client/test_authentication.py::test_"
 CLIENT_CONSISTENCY: Final = "client/test_consistency.py::test_"
 CLIENT_DIALLER: Final = "client/test_server_pool.py::test_"
@@ -39,22 +38,18 @@ CLIENT_FAST_LOSSY: Final = "client/test_fast_lossy.py::test_"
 CLIENT_LINKS: Final = "client/test_links.py::test_"
 CLIENT_OPTIONS: Final = "client/test_options.py::test_"
 CLIENT_PUBLISHER: Final = "client/test_pipelined.py::test_"
-CLIENT_PUBLISH_BATCH: Final = "client/test_publish_batch.py::test_"
 CLIENT_PUSH: Final = "client/test_push.py::test_"
-CLIENT_RETRY: Final = "client/test_publish_retry.py::test_"
 CLIENT_SENDING: Final = "client/test_sending.py::test_"
 CLIENT_SESSION: Final = "client/test_session.py::test_"
 CLIENT_SINGLE: Final = "client/test_single.py::test_"
 CLIENT_SNAPSHOT: Final = "client/test_snapshot.py::test_"
 CLIENT_SNAPSHOT_DOUBTS: Final = "client/test_snapshot_doubts.py::test_"
-CLI_END_TO_END: Final = "cli/test_end_to_end.py::test_"
 DRIVERS_ATOMIC_FACADE: Final = "drivers/test_atomic_facade.py::test_"
 DRIVERS_BAD_INPUT: Final = "drivers/test_bad_input.py::test_"
 DRIVERS_CANCELLING: Final = "drivers/test_cancelling.py::test_"
 DRIVERS_COMMON: Final = "drivers/test_common.py::test_"
 DRIVERS_CREDENTIALS: Final = "drivers/test_credentials.py::test_"
 DRIVERS_FACADE: Final = "drivers/test_facade.py::test_"
-DRIVERS_KEYWORDS: Final = "drivers/test_publish_keywords.py::test_"
 DRIVERS_LINKS: Final = "drivers/test_links.py::test_"
 DRIVERS_OUTAGE: Final = "drivers/test_outage.py::test_"
 DRIVERS_PARITY: Final = "drivers/test_parity.py::test_"
@@ -72,8 +67,6 @@ GRAMMAR_POSITION: Final = "grammar/test_position.py::test_"
 INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
 INTEGRATION_AT_MOST_ONCE: Final = "integration/test_at_most_once.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
-INTEGRATION_PERSISTENCE: Final = "integration/test_persistence.py::test_"
-INTEGRATION_PUBLISH_RELEASES: Final = "integration/test_publish_releases.py::test_"
 INTEGRATION_READING: Final = "integration/test_reading.py::test_"
 READING_ATTACKED: Final = "integration/test_reading_attacked.py::test_"
 INTEGRATION_STALE_READS: Final = "integration/test_stale_reads.py::test_"
@@ -82,11 +75,9 @@ PAIR_CONSISTENCY: Final = "pair/test_consistency.py::test_"
 PAIR_CONSUMERS_PAIR: Final = "pair/test_consumers_pair.py::test_"
 PAIR_CONSUMING_PAIR: Final = "pair/test_consuming_pair.py::test_"
 PAIR_DIRECT_PAIR: Final = "pair/test_direct_pair.py::test_"
-PAIR_KEYWORDS: Final = "pair/test_publish_keywords_pair.py::test_"
 PAIR_PAIR: Final = "pair/test_pair.py::test_"
 README: Final = "test_readme.py::test_"
 RULES_GAPS: Final = "rules/test_sequence_gaps.py::test_"
-SERVER_ATOMIC: Final = "server/test_atomic.py::test_"
 SERVER_DELIVER: Final = "server/test_consumer.py::test_"
 SERVER_REPLICAS: Final = "server/test_replicas.py::test_"
 SIMULATION_LINKS: Final = "simulation/test_links.py::test_"
@@ -97,7 +88,6 @@ SPARK_TASKS: Final = "spark/test_tasks.py::test_"
 SPARK_WRITES: Final = "spark/test_writing_tasks.py::test_"
 STATEFUL_OVERWRITING: Final = "stateful/test_overwriting_worlds.py::test_"
 STATEFUL_WORLDS: Final = "stateful/test_worlds.py::test_"
-TRANSCRIPTS_SERVER_ROLE: Final = "transcripts/test_server_role.py::test_"
 
 QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
     "jsproto": (
@@ -465,106 +455,6 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             "So do credentials that were refused twice by one server.",
             CLIENT_LINKS + "the_first_connection_ends_when_the_credentials_are_refused_twice",
             DRIVERS_LINKS + "credentials_that_are_refused_end_the_wait",
-        ),
-    ),
-    "Publishing": (
-        promise(
-            "Leaving a batch's `with` block without a commit abandons it, by an error or a cancelled task too. "
-            "Nothing is ever committed silently.",
-            DRIVERS_ATOMIC_FACADE + "a_batch_without_commit_stores_nothing",
-            DRIVERS_FACADE + "leaving_the_block_without_commit_abandons",
-            DRIVERS_FACADE + "leaving_the_block_by_an_error_commits_nothing",
-            DRIVERS_CANCELLING + "a_batch_whose_task_is_cancelled_commits_nothing",
-        ),
-        promise(
-            "An abandoned atomic batch stores nothing. A fast-ingest batch stores as it goes, and what it sent stays.",
-            DRIVERS_ATOMIC_FACADE + "a_batch_without_commit_stores_nothing",
-            DRIVERS_FACADE + "leaving_the_block_without_commit_abandons",
-            DRIVERS_FACADE + "leaving_the_block_by_an_error_commits_nothing",
-            DRIVERS_CANCELLING + "a_batch_whose_task_is_cancelled_commits_nothing",
-        ),
-        promise(
-            "A `BatchError` carries the last acknowledged sequence. It says how much is stored, if the server "
-            "had the last word.",
-            INTEGRATION_CLUSTER + "gap_fail_tells_what_is_stored",
-            CLIENT_FAST + "gap_fail_stops_at_the_notice_and_ends_with_the_count",
-            CLIENT_FAST + "gap_fail_without_a_last_word",
-            CLIENT_FAST + "a_commit_that_stored_fewer_fails_with_what_was_stored",
-            DRIVERS_BAD_INPUT + "a_message_over_max_msg_size_ends_a_lossless_batch_with_what_was_stored",
-        ),
-        promise(
-            "`js.publish_batch([(subject, payload), ...])` is an atomic batch in one call, and gives its one "
-            "acknowledgement.",
-            CLIENT_PUBLISH_BATCH + "a_list_is_published_in_one_call",
-            CLIENT_PUBLISH_BATCH + "a_list_under_way_when_the_link_ends",
-            DRIVERS_ATOMIC_FACADE + "an_iterable_that_cannot_be_a_batch_stores_nothing",
-        ),
-        promise(
-            "Atomic batches have at most 1,000 messages (`BatchFullError`), fast-ingest batches have no end.",
-            CLIENT_ATOMIC + "the_batch_has_a_size_and_the_marker_is_not_counted",
-            DRIVERS_ATOMIC_FACADE + "a_thousand_messages",
-            SERVER_ATOMIC + "the_largest_batch",
-            DRIVERS_FACADE + "the_main_job",
-            CLI_END_TO_END + "the_demo_starts_its_own_server_and_compares",
-        ),
-        promise(
-            "The same keywords go with `publish`, `publish_async`, the publisher of `async_publisher()`, fast-ingest "
-            "and atomic batches:",
-            DRIVERS_KEYWORDS + "each_keyword_arrives",
-            DRIVERS_KEYWORDS + "schedules_publish",
-            DRIVERS_KEYWORDS + "increments_on_each_path",
-            DRIVERS_KEYWORDS + "a_trace_of_a_message",
-        ),
-        promise(
-            "the message is stored once within `duplicate_window`",
-            DRIVERS_KEYWORDS + "counters",
-            PAIR_KEYWORDS + "headers_made_alone_go_with_many_messages",
-        ),
-        promise("the message lives so long", PAIR_KEYWORDS + "what_a_stream_does_with_each"),
-        promise("it replaces all of its subject", DRIVERS_KEYWORDS + "each_keyword_arrives"),
-        promise("the same again and again", PAIR_KEYWORDS + "schedules", DRIVERS_KEYWORDS + "schedules_publish"),
-        promise(
-            "Impossible values raise `LocalProtocolError`, and servers that are too old `UnsupportedByServerError`, "
-            "with nothing sent. What the stream does not allow is an `APIError` that names the option it lacks.",
-            DRIVERS_KEYWORDS + "bad_values_are_refused_and_nothing_is_sent",
-            DRIVERS_KEYWORDS + "schedules_that_cannot_be",
-            INTEGRATION_PUBLISH_RELEASES + "what_a_release_does_not_know_is_refused_by_name",
-            DRIVERS_KEYWORDS + "refusals_are_typed",
-            PAIR_KEYWORDS + "what_a_stream_does_not_allow",
-        ),
-        promise(
-            "In an atomic batch there is no `expected_last_msg_id`, and `expected_last_seq` goes with the first "
-            "message. Servers report nothing of its messages to `trace`, except of the one that commits.",
-            DRIVERS_KEYWORDS + "of_an_atomic_batch_the_commit_is_reported",
-            DRIVERS_KEYWORDS + "the_message_id_of_the_last_message",
-            PAIR_KEYWORDS + "an_atomic_batch_cannot_look_at_message_ids",
-        ),
-        promise(
-            "A message that no stream takes, as during an election, is sent again by `publish` and `publish_async`, "
-            "twice after 0.25 seconds each time.",
-            CLIENT_RETRY + "after_the_last_attempt_it_fails",
-            CLIENT_RETRY + "one_of_many_is_sent_again_as_the_newest",
-            DRIVERS_KEYWORDS + "a_message_is_sent_again_until_its_stream_is_there",
-        ),
-        promise(
-            "Nothing is stored twice by it: the server says that nobody had it.",
-            CLIENT_RETRY + "a_message_that_no_stream_took_is_sent_again",
-            PAIR_KEYWORDS + "a_message_that_comes_before_its_stream",
-        ),
-        promise(
-            'With `persist_mode="async"` a stream acknowledges before it writes to disk, also where the server '
-            "says `sync: always`.",
-            INTEGRATION_PERSISTENCE + "asynchronous_persistence_overrides_sync_always",
-        ),
-        promise(
-            "A crash of the server, the machine or the disk loses acknowledged messages, and their sequences are "
-            "given out again.",
-            INTEGRATION_PERSISTENCE + "a_server_that_is_killed_gives_sequences_out_again",
-        ),
-        promise(
-            "The mode cannot be switched on or off later, and excludes replicas and atomic batches.",
-            DRIVERS_SESSIONS + "asynchronous_persistence_is_warned_of",
-            TRANSCRIPTS_SERVER_ROLE + "the_server_role_answers_as_the_reference[cons-persist_forms@2.15.1]",
         ),
     ),
     "Reading": (

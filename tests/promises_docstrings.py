@@ -44,6 +44,7 @@ DRIVERS_TIMEOUTS: Final = "drivers/test_timeouts.py::test_"
 FUZZ_CORPUS: Final = "test_fuzz_corpus.py::test_"
 GRAMMAR_ACKS: Final = "grammar/test_acks.py::test_"
 GRAMMAR_COLUMNS: Final = "grammar/test_columns.py::test_"
+GRAMMAR_PUBLISH_HEADERS: Final = "grammar/test_publish_headers.py::test_"
 INTEGRATION_CRASHES: Final = "integration/test_crashes.py::test_"
 INTEGRATION_ATOMIC_RELEASES: Final = "integration/test_atomic_releases.py::test_"
 INTEGRATION_CLUSTER: Final = "integration/test_cluster.py::test_"
@@ -357,8 +358,11 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
             DRIVERS_SESSIONS + "older_servers_would_drop_the_persist_mode",
         ),
         promise(
-            "Raises, with nothing sent: LocalProtocolError: the subject, a header or the size is not allowed, or a "
-            "header is of an atomic batch.",
+            "Raises, with nothing sent: LocalProtocolError: the subject, a header, a keyword or the size is not "
+            "allowed, or a header is of an atomic batch. UnsupportedByServerError: the server is too old for a "
+            "keyword.",
+            GRAMMAR_PUBLISH_HEADERS + "values_that_servers_would_refuse_or_not_heed",
+            GRAMMAR_PUBLISH_HEADERS + "the_first_release_that_knows_a_keyword",
             CLIENT_SENDING + "nobody_publishes_into_the_batch_of_somebody_else",
             CLIENT_SENDING + "what_is_no_header",
             CLIENT_JETSTREAM + "publish_refused",
@@ -459,6 +463,7 @@ QUOTED: Final[dict[str, tuple[Promise, ...]]] = {
 }
 
 DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
+    "jsproto_io.sync:JetStream": ('rounded up to whole seconds, or ``"never"``',),
     "jsproto_io.sync:ConsistentSession": ("as long as no more than 1024 match",),
     "jsproto_io.sync:PullSubscription": ("0 for never.",),
     "pyspark_jetstream:DefaultSource": ("``servers`` and ``stream``, always",),
@@ -474,4 +479,5 @@ DESCRIBED: Final[dict[str, tuple[str, ...]]] = {
     "jsproto:Session": ("None: not at all",),
     "jsproto:StreamConfig": ("take what ``stream_info`` says",),
     "jsproto:StreamInfo": ("negative for never",),
+    "jsproto:TraceEvent": ("what it did with the message, in order",),
 }

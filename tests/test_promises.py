@@ -17,6 +17,7 @@ from tests import (
     promises_consuming,
     promises_docstrings,
     promises_managing,
+    promises_publishing,
     promises_spark,
     promises_testing,
     promises_workers,
@@ -28,7 +29,15 @@ from tests.sentences import STRONG_WORDS, docstrings, documented, fold, guarante
 
 SECTIONS: Final = {title: fold(text) for readme in READMES.values() for title, text in sections(readme).items()}
 SOUNDING: Final = [found for readme in READMES.values() for found in guarantees(readme)]
-PARTS: Final = (promises, promises_consuming, promises_managing, promises_spark, promises_testing, promises_workers)
+PARTS: Final = (
+    promises,
+    promises_consuming,
+    promises_managing,
+    promises_publishing,
+    promises_spark,
+    promises_testing,
+    promises_workers,
+)
 PROMISED: Final = {section: rows for part in PARTS for section, rows in part.QUOTED.items()}
 DESCRIBED: Final = {section: rows for part in PARTS for section, rows in part.DESCRIBED.items()}
 QUOTED: Final = [(section, promise) for section, rows in PROMISED.items() for promise in rows]

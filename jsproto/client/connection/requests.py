@@ -240,9 +240,7 @@ class Requests(Conversation):
             self.link_lost(violation, now)
             return
         for token in [token for token, request in self._open.items() if request.subject == violation.subject]:
-            request = self._end_request(token)
-            assert request is not None
-            self._fail(request, violation)
+            self._fail(self._end_request(token), violation)
 
     def link_lost(self, error: Error, now: float) -> None:
         """Fail all requests: an answer on the lost link will not come."""
@@ -267,12 +265,10 @@ class Requests(Conversation):
         self._deadlines.set(token, now + request.timeout)
         self._outbox.rearm(self)
 
-    def _end_request(self, token: bytes) -> _Request | None:
-        request = self._open.pop(token, None)
-        if request is not None:
-            self._deadlines.set(token, None)
-            self._retries.set(token, None)
-        return request
+    def _end_request(self, token: bytes) -> _Request:
+        self._deadlines.set(token, None)
+        self._retries.set(token, None)
+        return self._open.pop(token)
 
     def _retry(self, request: _Request) -> None:
         try:
